@@ -1,0 +1,1 @@
+"""The story: the paper's algorithms, free of storage, plotting, parallelism and options."""

@@ -1,0 +1,231 @@
+"""Algorithm 1: Bandit ABC on a fixed partition at a fixed tolerance.
+
+The boxes are arms, acceptance is the reward.  The paper is ``F = 1`` fold and ``block = 1``.  With
+F folds the simulation number i belongs to fold i mod F; a fold draws from its own partition and
+beliefs, and those learn from the *other* folds' rows only, so that no draw shapes the proposal
+that it is weighted by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from abctree.data import Mixture, Partition, Simulations, Table
+from abctree.errors import ParameterError
+from abctree.problem import Problem
+from abctree.protocols import Beliefs, Policy
+from abctree.types import BoolArray, FloatArray, IntArray
+
+#: Runs simulations: theta (n, p) and their numbers (n,).
+Simulate = Callable[[FloatArray, IntArray], Simulations]
+
+
+#: Points refused in a row after which a constraint is taken to refuse everything.
+_HOPELESS = 10_000_000
+
+
+@dataclass
+class Fold:
+    """One fold's game: its partition, what it believes, and what it has drawn so far."""
+
+    partition: Partition
+    beliefs: Beliefs
+    mixture: Mixture  #: proposals on earlier partitions
+    density: FloatArray = field(init=False)  #: (K,) Σ_t N_t c_t on this partition
+
+    def __post_init__(self) -> None:
+        self.density = np.zeros(len(self.partition))
+
+    def mixture_so_far(self) -> Mixture:
+        """All proposals of the fold, this partition's included."""
+        return self.mixture.plus(self.partition.boxes, self.density.copy())
+
+
+@dataclass(frozen=True)
+class Block:
+    """Points to simulate, and where they came from."""
+
+    cube: FloatArray  #: (n, d)
+    theta: FloatArray  #: (n, p)
+    arm: IntArray  #: (n,)
+    proposal: FloatArray  #: (n,) density relative to the prior with which each was drawn
+    fold: IntArray  #: (n,)
+    density: tuple[FloatArray, ...]  #: for each fold (K,), points drawn times their density
+
+
+def inner_loop(
+    problem: Problem,
+    table: Table,
+    folds: Sequence[Fold],
+    epsilon: float,
+    *,
+    policy: Policy,
+    simulate: Simulate,
+    quota: int,
+    budget: int,
+    block: int,
+    round_index: int,
+    rng: np.random.Generator,
+    stop: Callable[[], bool] = lambda: False,
+) -> int:
+    """Play until B acceptances or T_max simulations; the number of acceptances.
+
+    Parameters
+    ----------
+    problem : Problem
+        Prior and constraint; the simulator is behind `simulate`.
+    table : Table
+        The lookup table; new rows are appended (the paper's D(ε) and u).
+    folds : sequence of Fold
+        Partition Ω and beliefs α, β, one for each fold.
+    epsilon : float
+        Tolerance ε.
+    quota, budget, block : int
+        B, T_max, and the number of pulls between two updates of the beliefs.
+    round_index : int
+        Number s of the round, for the table.
+    stop : callable
+        Asked after every block whether to end.
+    """
+    n_accepted = spent = 0  # line 1
+    while n_accepted < quota and spent < budget and not stop():  # line 2
+        n = min(block, budget - spent)  # line 3
+        pulled = pull_arms(problem, folds, policy, len(table), n, rng)  # lines 4 to 7, and 10
+        result = simulate(pulled.theta, len(table) + np.arange(n))  # line 8
+        reward = result.distance < epsilon  # line 9
+        record(table, problem, pulled, result, round_index)  # line 14
+        update_beliefs(folds, pulled, result.distance)  # line 11
+        n_accepted += int(reward.sum())  # line 12
+        spent += n
+    return n_accepted
+
+
+def pull_arms(
+    problem: Problem,
+    folds: Sequence[Fold],
+    policy: Policy,
+    first: int,
+    n: int,
+    rng: np.random.Generator,
+) -> Block:
+    """Lines 4 to 7 and 10 for the simulations number first..first+n-1, each in its fold."""
+    fold = (first + np.arange(n)) % len(folds)
+    arm = np.empty(n, dtype=np.int64)
+    cube = np.empty((n, problem.d))
+    theta = np.empty((n, len(problem.names)))
+    proposal = np.empty(n)
+    drawn = []
+    for f, game in enumerate(folds):
+        rows = np.flatnonzero(fold == f)
+        fixed, q = policy.pull(game.beliefs.arms(), game.partition, len(rows), rng)
+        share = game.partition.cube_proposal(q)
+        density = share / game.partition.boxes.volume  # c_k, relative to the cube
+        points = draw_points(problem, game.partition, share, len(rows), rng, fixed)
+        cube[rows], theta[rows], arm[rows] = points.cube, points.theta, points.arm
+        # Line 10, u = 1 / proposal.  Refused points were drawn, too: this share became simulations.
+        proposal[rows] = density[points.arm] / float(share @ game.partition.feasible)
+        drawn.append(points.n_drawn * density)
+    return Block(cube, theta, arm, proposal, fold, tuple(drawn))
+
+
+@dataclass(frozen=True)
+class Points:
+    """Feasible points of the cube, and the number of points drawn to get them."""
+
+    cube: FloatArray
+    theta: FloatArray
+    arm: IntArray
+    n_drawn: int
+
+
+def draw_points(
+    problem: Problem,
+    partition: Partition,
+    share: FloatArray,
+    n: int,
+    rng: np.random.Generator,
+    fixed: IntArray | None = None,
+) -> Points:
+    """n feasible points: I ~ Cat(share) unless `fixed`, θ ~ π(· | Ω_I).
+
+    Raises
+    ------
+    ParameterError
+        If the constraint refuses practically everything.
+    """
+    cumulative = np.cumsum(share)
+    cube = np.empty((n, problem.d))
+    theta = np.empty((n, len(problem.names)))
+    arm = np.empty(n, dtype=np.int64)
+    have = n_drawn = 0
+    want = n
+    while have < n:
+        picked = pick(cumulative, want, rng) if fixed is None else np.repeat(fixed[have], want)
+        if fixed is not None and have == 0 and problem.constraint is None:
+            picked = fixed
+        point = partition.boxes.sample(picked, rng)
+        image = problem.prior.from_cube(point)
+        room = (n if fixed is None or picked is fixed else have + 1) - have
+        use, looked_at = _first_allowed(problem.feasible(image), room)
+        end = have + len(use)
+        cube[have:end], theta[have:end], arm[have:end] = point[use], image[use], picked[use]
+        have = end
+        n_drawn += looked_at
+        want = _next_batch(n - have, have, n_drawn)
+    return Points(cube, theta, arm, n_drawn)
+
+
+def pick(cumulative: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
+    """n independent draws of Cat(q) from the cumulative sums of q (K,), in O(n log K)."""
+    u = rng.random(n) * cumulative[-1]
+    found = np.searchsorted(cumulative, u, side="right")
+    return np.asarray(np.minimum(found, len(cumulative) - 1))
+
+
+def _first_allowed(allowed: BoolArray, n: int) -> tuple[IntArray, int]:
+    """Rows of the first n feasible points, and how many points had to be looked at."""
+    use = np.flatnonzero(allowed)[:n]
+    return use, int(use[-1]) + 1 if 0 < n == len(use) else len(allowed)
+
+
+def _next_batch(missing: int, have: int, n_drawn: int) -> int:
+    """How many points to draw for the missing ones, given the share that was feasible so far."""
+    if have == 0 and n_drawn > _HOPELESS:
+        raise ParameterError(
+            f"`constraint` must leave some of the prior, but refused {n_drawn} points in a row. "
+            "Check its direction, or reparametrise."
+        )
+    return int(min(1_000_000, 16 + 1.2 * missing * (n_drawn + 1) / (have + 1)))
+
+
+def record(
+    table: Table, problem: Problem, pulled: Block, result: Simulations, round_index: int
+) -> None:
+    """The rows of a block, as line 14 returns them."""
+    table.append(
+        cube=pulled.cube,
+        theta=pulled.theta,
+        distance=result.distance,
+        proposal=pulled.proposal,
+        prior_weight=problem.prior_weight(pulled.cube),
+        arm=pulled.arm,
+        round=round_index,
+        fold=pulled.fold,
+        denominator=np.nan,  # known at the end of the round
+        summary=result.summary,
+    )
+
+
+def update_beliefs(folds: Sequence[Fold], pulled: Block, distance: FloatArray) -> None:
+    """Line 11: each fold learns from the rows of the others (with F = 1, from its own)."""
+    for f, game in enumerate(folds):
+        game.density += pulled.density[f]
+        if len(folds) == 1:
+            game.beliefs.learn(pulled.arm, distance)
+        else:
+            teaches = pulled.fold != f
+            arm = game.partition.boxes.locate(pulled.cube[teaches])
+            game.beliefs.learn(arm, distance[teaches])

@@ -1,0 +1,155 @@
+"""The evidence at a tolerance, Z(ε) = P(d < ε), with its error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri
+
+from abctree.errors import ParameterError
+from abctree.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Estimate of Z(ε), the prior probability of a distance below ε.
+
+    Ratios of evidences of two models at one ε, with the same summaries and distance, are ABC Bayes
+    factors; the number alone depends on the distance.
+    """
+
+    epsilon: float
+    estimate: float  #: Z(ε); 0 when nothing was accepted, nan without simulations
+    standard_error: float  #: one sd of `estimate`; nan when nothing was accepted
+    n_accepted: int  #: rows with a distance below ε and a positive weight
+    n_simulations: int  #: T
+    largest_weight: float = 1.0  #: of all rows; 1 when all are prior draws
+    by_fold: tuple[float, ...] = ()  #: the estimate of each fold, when folds were given
+
+    @property
+    def log_estimate(self) -> float:
+        """Logarithm of Z; -inf when nothing was accepted."""
+        return float(np.log(self.estimate)) if self.estimate != 0.0 else -np.inf
+
+    @property
+    def relative_error(self) -> float:
+        """Standard error of log Z, to first order; nan when nothing was accepted."""
+        return self.standard_error / self.estimate if self.estimate > 0.0 else np.nan
+
+    def interval(self, level: float = 0.95, *, log: bool = False) -> tuple[float, float]:
+        """An interval for Z, or for log Z.
+
+        Symmetric on the log scale, log Z ± z · se / Z: evidences are positive and compared by
+        ratios.  When nothing was accepted it is ``(0, -log(1 - level) · largest_weight / T)``, the
+        rule of three (3 / T at 95 % for prior draws): a region where the proposals have at least
+        1 / largest_weight of the prior's density cannot hold more.
+
+        Parameters
+        ----------
+        level : float
+            Coverage, in (0, 1).
+        log : bool
+            Whether to give the ends for log Z.
+
+        Returns
+        -------
+        lower, upper : float
+
+        Raises
+        ------
+        ParameterError
+            If `level` is not in (0, 1).
+        """
+        if not 0.0 < level < 1.0:
+            raise ParameterError(f"`level` must be in (0, 1), but got {level}. Try 0.95.")
+        low, high = self._log_interval(level)
+        return (low, high) if log else (float(np.exp(low)), float(np.exp(high)))
+
+    def _log_interval(self, level: float) -> tuple[float, float]:
+        if self.estimate > 0.0:
+            half = float(ndtri(0.5 + level / 2.0)) * self.relative_error
+            return self.log_estimate - half, self.log_estimate + half
+        if self.n_simulations == 0:
+            return -np.inf, 0.0
+        bound = -np.log1p(-level) * self.largest_weight / self.n_simulations
+        return -np.inf, float(np.log(min(1.0, bound)))
+
+
+def evidence(
+    distance: FloatArray,
+    weight: FloatArray,
+    epsilon: float,
+    *,
+    relative_error: float = 0.0,
+    fold: IntArray | None = None,
+) -> Evidence:
+    """Z(ε) = (1/T) Σ w_i 1[d_i < ε] over all T simulations, failures included.
+
+    The standard error is that of the mean of w · 1[d < ε], from its sample variance over all rows.
+    Rows that the run stratified (rounds, folds) make the true error a little smaller.  It cannot
+    know of a region that no proposal has visited.
+
+    Parameters
+    ----------
+    distance, weight : (T,) array
+        Distances (inf for a failure) and raw importance weights of *all* simulations.
+    epsilon : float
+        Above 0; inf accepts every finite distance.
+    relative_error : float
+        Of a normaliser that stands in every weight, such as the share of the prior that a
+        constraint leaves; added in quadrature.
+    fold : (T,) array of int, optional
+        The fold of each row: the variance is then taken within folds, and the estimate of each
+        fold is kept in `by_fold`.
+
+    Raises
+    ------
+    ParameterError
+        If lengths differ, or `epsilon` is not above 0.
+    """
+    check_rows(distance, weight)
+    check_epsilon(epsilon)
+    accepted = (distance < epsilon) & (weight > 0.0)
+    reward = np.where(accepted, weight, 0.0)
+    label = np.zeros(len(reward), dtype=np.int64) if fold is None else fold
+    groups = [reward[label == f] for f in np.unique(label)]
+    n = len(reward)
+    estimate = float(reward.mean()) if n else np.nan
+    variance = sum(_variance_of_sum(g) for g in groups) / max(1, n) ** 2
+    total = float(np.sqrt(variance + (relative_error * estimate) ** 2))
+    return Evidence(
+        epsilon=float(epsilon),
+        estimate=estimate,
+        standard_error=total if accepted.any() else np.nan,
+        n_accepted=int(accepted.sum()),
+        n_simulations=n,
+        largest_weight=float(weight.max(initial=0.0)),
+        by_fold=() if fold is None else tuple(float(g.mean()) for g in groups),
+    )
+
+
+def _variance_of_sum(reward: FloatArray) -> float:
+    """Of independent rows; a single row says nothing of its spread, so its size stands for it."""
+    if len(reward) == 1:
+        return float(reward[0] ** 2)
+    return len(reward) * float(reward.var(ddof=1))
+
+
+def check_rows(distance: FloatArray, weight: FloatArray) -> None:
+    """Raise `ParameterError` unless there is one usable weight for each distance."""
+    if np.ndim(distance) != 1 or np.shape(distance) != np.shape(weight):
+        raise ParameterError(
+            "`distance` and `weight` must be one-dimensional and of one length, but got shapes "
+            f"{np.shape(distance)} and {np.shape(weight)}. Give all simulations, failures included."
+        )
+    if not (np.isfinite(weight).all() and (weight >= 0.0).all()):
+        raise ParameterError("`weight` must be finite and at least 0.")
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Raise `ParameterError` unless `epsilon` is a tolerance."""
+    if not epsilon > 0.0:
+        raise ParameterError(
+            f"`epsilon` must be above 0, but got {epsilon}. A distance is accepted if it is below."
+        )

@@ -1,0 +1,464 @@
+"""`Posterior`: the accepted draws with their weights, and how to choose the tolerance."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from abctree.analysis import diagnostics
+from abctree.analysis.adjustment import linear_adjustment
+from abctree.analysis.evidence import check_epsilon, check_rows
+from abctree.errors import AbctreeWarning, MissingDependencyError, ParameterError
+from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
+
+#: Default target: this effective sample size, or this share of the simulations if that is less.
+TARGET_ESS = 1000.0
+TARGET_SHARE = 0.03
+#: Levels of a cumulative weight are compared with this much room for rounding.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Weighted draws of the ε-posterior.
+
+    Every method works on any number of draws: without draws estimates are nan, and the spread of a
+    single draw is nan.  Weights are kept raw, as logarithms, and normalised on reading.
+    """
+
+    theta: FloatArray  #: (m, p) accepted parameters, in user units
+    log_weight: (
+        FloatArray  #: (m,) raw log importance weights; the evidence is Σ exp / n_simulations
+    )
+    distance: FloatArray  #: (m,) all below `epsilon`
+    epsilon: float
+    names: tuple[str, ...]  #: of the columns of `theta`
+    n_simulations: int  #: T, accepted or not
+    cube: FloatArray | None = None  #: (m, d) the same draws in the unit cube
+    summary: FloatArray | None = None  #: (m, ...) their summaries, for `adjusted`
+    observed: FloatArray | None = None  #: (...) the observed summaries, for `adjusted`
+    bounds: FloatArray | None = None  #: (p, 2) of the prior, inf where there is none
+    continuous: BoolArray | None = None  #: (p,) False for a discrete parameter
+    is_adjusted: bool = False  #: whether a regression has moved the draws
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    def __repr__(self) -> str:
+        return (
+            f"Posterior({', '.join(self.names)}; {len(self)} draws, ESS {self.ess:.1f}, "
+            f"epsilon {self.epsilon:.4g}{', adjusted' if self.is_adjusted else ''})"
+        )
+
+    # Weights --------------------------------------------------------------------------------
+
+    @cached_property
+    def weight(self) -> FloatArray:
+        """(m,) Weights that sum to one; all 0 if every raw weight is 0."""
+        largest = np.max(self.log_weight, initial=-np.inf)
+        if largest == -np.inf:
+            return np.zeros(len(self))
+        weight = np.exp(self.log_weight - largest)
+        return np.asarray(weight / weight.sum())
+
+    @cached_property
+    def ess(self) -> float:
+        """Kish effective sample size, (Σ w)² / Σ w²; 0 without draws."""
+        return diagnostics.ess(self.weight)
+
+    @property
+    def largest_weight(self) -> float:
+        """Share of the weight in one draw, in [0, 1]."""
+        return float(self.weight.max(initial=0.0))
+
+    # Moments --------------------------------------------------------------------------------
+
+    def mean(self) -> FloatArray:
+        """(p,) Posterior means; nan without draws."""
+        if self.ess == 0.0:
+            return np.full(self.theta.shape[1], np.nan)
+        return np.asarray(self.weight @ self.theta)
+
+    def cov(self) -> FloatArray:
+        """(p, p) Posterior covariance, Σ w (θ − mean)(θ − mean)ᵀ / (1 − Σ w²).
+
+        For equal weights this is the usual m − 1 in the denominator.  nan with fewer than two
+        draws that have weight.
+        """
+        p = self.theta.shape[1]
+        room = 1.0 - float(self.weight @ self.weight)
+        if np.count_nonzero(self.weight) < 2 or room <= 0.0:
+            return np.full((p, p), np.nan)
+        return _scatter(self.theta, self.weight) / room
+
+    def std(self) -> FloatArray:
+        """(p,) Posterior standard deviations, from `cov`."""
+        return np.asarray(np.sqrt(np.diag(self.cov())))
+
+    # Quantiles ------------------------------------------------------------------------------
+
+    def quantile(self, q: float | Sequence[float] | FloatArray) -> FloatArray:
+        """Posterior quantiles of each parameter: the smallest draw with P(θ_j <= draw) >= q.
+
+        This is the inverse of the weighted empirical distribution function (NumPy's
+        ``method="inverted_cdf"`` with weights).  It is always one of the draws, so discrete
+        parameters keep their values, and splitting a draw into two halves changes nothing.
+
+        Parameters
+        ----------
+        q : float or (k,) array_like
+            Levels in [0, 1].
+
+        Returns
+        -------
+        (p,) or (k, p) array
+            nan without draws.
+
+        Raises
+        ------
+        ParameterError
+            If a level is outside [0, 1].
+        """
+        level = np.asarray(q, dtype=np.float64)
+        if not ((level >= 0.0) & (level <= 1.0)).all():
+            raise ParameterError(f"`q` must be in [0, 1], but got {q}. The median is 0.5.")
+        columns = [_quantile(*self._sorted(j), level) for j in range(self.theta.shape[1])]
+        return np.stack(columns, axis=-1) if columns else np.empty((*level.shape, 0))
+
+    def hdi(self, mass: float = 0.9) -> FloatArray:
+        """(p, 2) The shortest interval of each parameter that holds `mass` of its weight.
+
+        Its ends are draws; the first of several equally short ones.  nan without draws; a single
+        draw is both ends.
+
+        Raises
+        ------
+        ParameterError
+            If `mass` is not in (0, 1].
+        """
+        if not 0.0 < mass <= 1.0:
+            raise ParameterError(f"`mass` must be in (0, 1], but got {mass}. Try 0.9.")
+        rows = [_shortest(*self._sorted(j), mass) for j in range(self.theta.shape[1])]
+        return np.array(rows).reshape(-1, 2)
+
+    def _sorted(self, j: int) -> tuple[FloatArray, FloatArray]:
+        """Values of the draws with weight, sorted, and their cumulative weights."""
+        kept = self.weight > 0.0
+        value = self.theta[kept, j]
+        order = np.argsort(value, kind="stable")
+        cumulative = np.cumsum(self.weight[kept][order])
+        return value[order], cumulative / cumulative[-1:]
+
+    # Draws without weights ------------------------------------------------------------------
+
+    def resample(self, n: int, rng: RNGLike = None) -> IntArray:
+        """(n,) Numbers of draws, picked in proportion to their weights by systematic resampling.
+
+        Draw i is picked ``n w_i`` times, rounded up or down, in a random order.
+        ``len(numpy.unique(...))`` of the answer says how many different draws there are.
+
+        Raises
+        ------
+        ParameterError
+            If there is nothing to pick from, or `n` is negative.
+        """
+        if n < 0:
+            raise ParameterError(f"`n` must be at least 0, but got {n}.")
+        if n > 0 and self.ess == 0.0:
+            raise ParameterError(
+                f"`n` must be 0 for a posterior without draws, but got {n}. Nothing was accepted "
+                f"at epsilon {self.epsilon:.4g}: use a larger epsilon or more simulations."
+            )
+        generator = np.random.default_rng(rng)
+        position = (generator.random() + np.arange(n)) / max(1, n)
+        kept = np.flatnonzero(self.weight > 0.0)
+        picked = np.searchsorted(np.cumsum(self.weight[kept]), position, side="right")
+        index = kept[np.minimum(picked, len(kept) - 1)] if n else np.empty(0, dtype=np.int64)
+        return np.asarray(generator.permutation(index), dtype=np.int64)
+
+    def sample(self, n: int, rng: RNGLike = None, *, smooth: bool = False) -> FloatArray:
+        """(n, p) Draws without weights.
+
+        Plain draws are picked by `resample`, so there are at most ``len(posterior)`` different
+        ones, and about the effective sample size when weights are uneven: asking for more repeats
+        them, and the repeats carry no information.
+
+        Smooth draws are those of a kernel density estimate that keeps the weighted mean and
+        covariance (West 1993, Liu and West 2001): a picked draw is shrunk towards the mean by
+        √(1 − h²) and gets normal noise of h² times the covariance, h the rule-of-thumb bandwidth
+        (4 / ((p + 2) ESS))^(1/(p + 4)), at most 1.  They are for plots and for methods that want
+        many draws; they do not know of bounds (a draw may lie outside the prior) and blur
+        modes that are closer than h standard deviations.  Discrete and constant parameters are
+        left as picked.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        rng : RNGLike
+            None, a seed, or a generator.
+        smooth : bool
+            Whether to smooth.
+
+        Raises
+        ------
+        ParameterError
+            If there is nothing to draw from, or `n` is negative.
+        """
+        generator = np.random.default_rng(rng)
+        draws = self.theta[self.resample(n, generator)]
+        return self._smoothed(draws, generator) if smooth and n else draws
+
+    def _smoothed(self, draws: FloatArray, generator: np.random.Generator) -> FloatArray:
+        free = np.ptp(self.theta[self.weight > 0.0], axis=0) > 0.0
+        if self.continuous is not None:
+            free = free & self.continuous
+        p = int(free.sum())
+        h = min(1.0, (4.0 / ((p + 2.0) * self.ess)) ** (1.0 / (p + 4.0)))
+        mean = self.mean()[free]
+        root = _root(_scatter(self.theta[:, free], self.weight))
+        noise = generator.standard_normal((len(draws), p)) @ root.T
+        smooth = draws.copy()
+        smooth[:, free] = mean + np.sqrt(1.0 - h**2) * (draws[:, free] - mean) + h * noise
+        return smooth
+
+    # Other forms ----------------------------------------------------------------------------
+
+    def adjusted(self, method: Literal["linear"] = "linear") -> Posterior:
+        """The posterior with draws moved by a regression on the summaries.
+
+        See `abctree.analysis.adjustment.linear_adjustment` for what it does and when it falls back
+        (with an `AbctreeWarning`) to the draws as they are.  An adjusted posterior is returned as
+        it is.
+
+        Raises
+        ------
+        ParameterError
+            If the method is unknown or no summaries were kept.
+        """
+        if method != "linear":
+            raise ParameterError(f'`method` must be "linear", but got {method!r}.')
+        if self.is_adjusted:
+            return self
+        if self.summary is None or self.observed is None:
+            raise ParameterError(
+                "`summary` and `observed` must be known for an adjustment, but no summaries were "
+                "kept. Keep them in the run."
+            )
+        unit = float(np.max(self.log_weight, initial=-np.inf))
+        unit = unit if np.isfinite(unit) else 0.0
+        raw = np.exp(self.log_weight - unit)
+        theta, weight = linear_adjustment(
+            self.theta,
+            self.summary,
+            self.observed,
+            self.distance,
+            self.epsilon,
+            raw,
+            self.bounds,
+            self.continuous,
+        )
+        if theta is self.theta:
+            return self
+        log_weight = log_of(weight) + unit
+        return replace(self, theta=theta, log_weight=log_weight, cube=None, is_adjusted=True)
+
+    def to_dataframe(self) -> Any:
+        """A `pandas.DataFrame`: a column for each parameter, then weight, log_weight, distance.
+
+        A parameter of one of these names keeps it; the other column gets a trailing underscore.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas is not installed.
+        """
+        try:
+            import pandas as pd  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        except ImportError as error:
+            raise MissingDependencyError(
+                "`to_dataframe` needs pandas, which is not installed. Run: pip install pandas"
+            ) from error
+        columns: dict[str, FloatArray] = {
+            name: self.theta[:, j] for j, name in enumerate(self.names)
+        }
+        for name in ("weight", "log_weight", "distance"):
+            columns[f"{name}_" if name in self.names else name] = getattr(self, name)
+        return pd.DataFrame(columns)
+
+
+# Choosing the tolerance -------------------------------------------------------------------------
+
+
+def default_ess(n_simulations: int) -> float:
+    """The effective sample size aimed at by default: 1 000, or 3 % of the simulations if less."""
+    return min(TARGET_ESS, TARGET_SHARE * n_simulations)
+
+
+def select(
+    theta: FloatArray,
+    distance: FloatArray,
+    weight: FloatArray,
+    names: Sequence[str],
+    *,
+    epsilon: float | None = None,
+    ess: float | None = None,
+    limit: float = np.inf,
+    cube: FloatArray | None = None,
+    summary: FloatArray | None = None,
+    observed: FloatArray | None = None,
+    bounds: FloatArray | None = None,
+    continuous: BoolArray | None = None,
+) -> Posterior:
+    """The posterior at a tolerance, or at the smallest one that gives enough draws.
+
+    Parameters
+    ----------
+    theta : (T, p) array
+        Parameters of all simulations.
+    distance, weight : (T,) array
+        Their distances, inf or nan for a failure (never accepted), and raw importance weights.
+    names : sequence of str
+        Of the columns of `theta`.
+    epsilon : float, optional
+        Accept distances strictly below it.
+    ess : float, optional
+        Take the smallest ε at which the accepted draws reach this effective sample size.  Equal
+        distances are accepted together, and ε is put midway to the next larger distance.  Default
+        (with `epsilon` None, too): `default_ess`.
+    limit : float
+        ε stays at or below it when `ess` is the aim.
+    cube, summary : (T, ...) array, optional
+        Rows that go with `theta`.
+    observed, bounds, continuous : array, optional
+        As in `Posterior`.
+
+    Returns
+    -------
+    Posterior
+
+    Warns
+    -----
+    AbctreeWarning
+        If the target is out of reach, in which case the ε up to `limit` with the largest effective
+        sample size is taken; and if nothing is accepted.
+
+    Raises
+    ------
+    ParameterError
+        If both `epsilon` and `ess` are given, or an argument breaks its rule.
+    """
+    distance, weight = np.asarray(distance, np.float64), np.asarray(weight, np.float64)
+    check_rows(distance, weight)
+    if epsilon is not None and ess is not None:
+        raise ParameterError("`epsilon` or `ess` must be given, but got both. Drop one.")
+    if epsilon is None:
+        target = default_ess(len(distance)) if ess is None else ess
+        epsilon = _epsilon_for(distance, weight, target, limit)
+    check_epsilon(epsilon)
+    rows = np.flatnonzero(distance < epsilon)
+    if not (weight[rows] > 0.0).any():
+        _warn(
+            f"Nothing was accepted below epsilon {epsilon:.4g} in {len(distance)} simulations: the "
+            "posterior is empty. Use a larger epsilon, and check that the simulator can produce "
+            "the observed summaries."
+        )
+    return Posterior(
+        theta=np.asarray(theta, np.float64)[rows],
+        log_weight=log_of(weight[rows]),
+        distance=distance[rows],
+        epsilon=float(epsilon),
+        names=tuple(names),
+        n_simulations=len(distance),
+        cube=None if cube is None else cube[rows],
+        summary=None if summary is None else summary[rows],
+        observed=observed,
+        bounds=bounds,
+        continuous=continuous,
+    )
+
+
+def _epsilon_for(distance: FloatArray, weight: FloatArray, target: float, limit: float) -> float:
+    """The smallest ε with the target, or else that of the largest effective sample size."""
+    if not target > 0.0:
+        raise ParameterError(f"`ess` must be above 0, but got {target}. Try 1000.")
+    check_epsilon(limit)
+    rows = np.flatnonzero((distance < limit) & (weight > 0.0))
+    if len(rows) == 0:
+        return limit
+    order = rows[np.argsort(distance[rows], kind="stable")]
+    d = distance[order]
+    last_of_tie = np.flatnonzero(np.append(d[1:] > d[:-1], [True]))
+    reached = _running_ess(weight[order])[last_of_tie]
+    enough = np.flatnonzero(reached >= target * (1.0 - _ROUNDING))
+    best = int(enough[0]) if len(enough) else int(np.argmax(reached))
+    if not len(enough):
+        _warn(
+            f"An effective sample size of {target:.4g} was asked for, but the run reaches "
+            f"{reached[best]:.4g}, at epsilon {d[last_of_tie[best]]:.4g}; that is what you get. "
+            "Use more simulations, or a smaller ess; epsilon= reads the run at any tolerance."
+        )
+    return _just_above(distance, float(d[last_of_tie[best]]), limit)
+
+
+def _running_ess(weight: FloatArray) -> FloatArray:
+    """Effective sample sizes of the first 1, 2, ... draws."""
+    w = weight / weight.max()
+    return np.asarray(np.cumsum(w) ** 2 / np.maximum(np.cumsum(w * w), np.finfo(float).tiny))
+
+
+def _just_above(distance: FloatArray, last: float, limit: float) -> float:
+    """Midway from the last accepted distance to the next larger one, at most `limit`."""
+    beyond = float(np.nextafter(last, np.inf))
+    larger = float(np.min(distance, where=distance > last, initial=np.inf))
+    if larger == np.inf:
+        return beyond
+    return min(limit, max(beyond, last + (larger - last) / 2.0))
+
+
+def log_of(weight: FloatArray) -> FloatArray:
+    """Logarithms of weights >= 0; -inf for 0."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(weight))
+
+
+# Weighted arithmetic ----------------------------------------------------------------------------
+
+
+def _scatter(theta: FloatArray, weight: FloatArray) -> FloatArray:
+    """Σ w (θ − mean)(θ − mean)ᵀ for weights that sum to one."""
+    centred = theta - weight @ theta
+    return np.asarray((centred * weight[:, None]).T @ centred)
+
+
+def _root(scatter: FloatArray) -> FloatArray:
+    """R with R Rᵀ = scatter, through the correlation: units may differ by many powers of ten."""
+    sd = np.sqrt(np.diag(scatter))
+    value, vector = np.linalg.eigh(scatter / sd[:, None] / sd[None, :])
+    return np.asarray(sd[:, None] * vector * np.sqrt(np.maximum(value, 0.0)))
+
+
+def _quantile(value: FloatArray, cumulative: FloatArray, level: FloatArray) -> FloatArray:
+    if len(value) == 0:
+        return np.full(level.shape, np.nan)
+    return np.asarray(value[np.searchsorted(cumulative, level - _ROUNDING, side="left")])
+
+
+def _shortest(value: FloatArray, cumulative: FloatArray, mass: float) -> tuple[float, float]:
+    if len(value) == 0:
+        return np.nan, np.nan
+    before = np.concatenate([[0.0], cumulative[:-1]])
+    end = np.searchsorted(cumulative, before + mass - _ROUNDING, side="left")
+    start = np.flatnonzero(end < len(value))
+    width = value[end[start]] - value[start]
+    best = int(np.argmin(width))
+    return float(value[start[best]]), float(value[end[start[best]]])
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, AbctreeWarning, stacklevel=3)

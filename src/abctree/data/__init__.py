@@ -1,0 +1,29 @@
+"""The records that travel between the parts: frozen, and free of algorithms."""
+
+from abctree.data.arms import Arms
+from abctree.data.boxes import Boxes, SplitTree
+from abctree.data.mixture import Mixture
+from abctree.data.partition import Partition
+from abctree.data.plan import Plan
+from abctree.data.progress import Progress
+from abctree.data.round import Round
+from abctree.data.simulations import Failure, Simulations
+from abctree.data.table import Table
+from abctree.data.weights import effective_sample_size, mixture_weights, update_denominators
+
+__all__ = [
+    "Arms",
+    "Boxes",
+    "Failure",
+    "Mixture",
+    "Partition",
+    "Plan",
+    "Progress",
+    "Round",
+    "Simulations",
+    "SplitTree",
+    "Table",
+    "effective_sample_size",
+    "mixture_weights",
+    "update_denominators",
+]

@@ -1,0 +1,40 @@
+"""`Simulations`: what comes back from running the simulator on some rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from abctree.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One simulation that gave nothing usable; it counts as a rejection."""
+
+    index: int  #: number of the simulation; with the run's seed it reproduces the failure
+    theta: tuple[float, ...]  #: its parameters
+    reason: str  #: one line
+    traceback: str = ""  #: of the first few that raised
+
+
+@dataclass(frozen=True, eq=False)
+class Simulations:
+    """Distances and summaries of n rows, in their order."""
+
+    distance: FloatArray  #: (n,) inf for a failure
+    summary: FloatArray  #: (n, ...) nan for a failure
+    failures: tuple[Failure, ...] = ()
+
+    @classmethod
+    def join(cls, parts: Sequence[Simulations]) -> Simulations:
+        """Consecutive chunks as one."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            np.concatenate([p.distance for p in parts]),
+            np.concatenate([p.summary for p in parts]),
+            tuple(f for p in parts for f in p.failures),
+        )

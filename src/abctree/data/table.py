@@ -1,0 +1,133 @@
+"""`Table`: the ABC lookup table, one row for every simulation ever made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from abctree.types import FloatArray, IntArray
+
+
+class Table:
+    """The lookup table D of Equation (8): append-only, failures included.
+
+    It stores *distances, not rewards*, so D(ε) at any ε is one comparison.  Columns are read-only
+    views of buffers that double when full.
+
+    Parameters
+    ----------
+    d, n_parameters : int
+        Columns of `cube` and of `theta`.
+    summary_size : int
+        Columns of `summary`; 0 to keep none.
+    capacity : int
+        Rows to make room for at first.
+    """
+
+    _COLUMNS: tuple[tuple[str, Any], ...] = (
+        ("distance", np.float64),
+        ("proposal", np.float64),
+        ("prior_weight", np.float64),
+        ("denominator", np.float64),
+        ("arm", np.int64),
+        ("round", np.int64),
+        ("fold", np.int64),
+    )
+
+    def __init__(
+        self, d: int, n_parameters: int, summary_size: int = 0, capacity: int = 1024
+    ) -> None:
+        capacity = max(1, capacity)
+        self._n = 0
+        self._buffers: dict[str, Any] = {
+            "cube": np.empty((capacity, d)),
+            "theta": np.empty((capacity, n_parameters)),
+            "summary": np.empty((capacity, summary_size)),
+        }
+        for name, dtype in self._COLUMNS:
+            self._buffers[name] = np.empty(capacity, dtype=dtype)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def append(self, **columns: Any) -> None:
+        """Add rows: every column by name, each of n rows (scalars are repeated)."""
+        n = len(columns["cube"])
+        end = self._n + n
+        if end > len(self._buffers["cube"]):
+            self._grow(max(end, 2 * self._n))
+        for name, buffer in self._buffers.items():
+            if name != "summary":
+                buffer[self._n : end] = columns[name]
+            elif buffer.shape[1]:
+                buffer[self._n : end] = np.reshape(columns[name], (n, -1))
+        self._n = end
+
+    def _grow(self, capacity: int) -> None:
+        for name, buffer in self._buffers.items():
+            grown = np.empty((capacity, *buffer.shape[1:]), buffer.dtype)
+            grown[: self._n] = buffer[: self._n]
+            self._buffers[name] = grown
+
+    def set_denominator(self, denominator: FloatArray) -> None:
+        """Replace the column `denominator`, the only one that changes after its row is made."""
+        self._buffers["denominator"][: self._n] = denominator
+
+    def _column(self, name: str) -> Any:
+        view = self._buffers[name][: self._n]
+        view.flags.writeable = False
+        return view
+
+    @property
+    def cube(self) -> FloatArray:
+        """(n, d) The points in the unit cube."""
+        return self._column("cube")  # type: ignore[no-any-return]
+
+    @property
+    def theta(self) -> FloatArray:
+        """(n, n_parameters) The same points in user units, fixed parameters included."""
+        return self._column("theta")  # type: ignore[no-any-return]
+
+    @property
+    def summary(self) -> FloatArray:
+        """(n, m) Flattened summaries, or (n, 0) if they are not kept; nan for a failure."""
+        return self._column("summary")  # type: ignore[no-any-return]
+
+    @property
+    def distance(self) -> FloatArray:
+        """(n,) Distances to the observation; inf for a failed simulation."""
+        return self._column("distance")  # type: ignore[no-any-return]
+
+    @property
+    def proposal(self) -> FloatArray:
+        """(n,) Density relative to the prior with which the point was drawn, q_I / π(Ω_I)."""
+        return self._column("proposal")  # type: ignore[no-any-return]
+
+    @property
+    def prior_weight(self) -> FloatArray:
+        """(n,) Prior density relative to the cube: 1 unless the prior is a density (Remark 1)."""
+        return self._column("prior_weight")  # type: ignore[no-any-return]
+
+    @property
+    def denominator(self) -> FloatArray:
+        """(n,) M_f(θ), the sum of all proposals of the row's fold; see `Mixture`.
+
+        Brought up to date at the end of each round; nan in a round that is being played.
+        """
+        return self._column("denominator")  # type: ignore[no-any-return]
+
+    @property
+    def arm(self) -> IntArray:
+        """(n,) The box I that was played, in the partition of its round and fold."""
+        return self._column("arm")  # type: ignore[no-any-return]
+
+    @property
+    def round(self) -> IntArray:
+        """(n,) The round s; 0 is the pilot."""
+        return self._column("round")  # type: ignore[no-any-return]
+
+    @property
+    def fold(self) -> IntArray:
+        """(n,) The fold, the number of the simulation modulo the number of folds."""
+        return self._column("fold")  # type: ignore[no-any-return]

@@ -1,0 +1,1 @@
+"""Where abctree meets the world: the command line, plots, export."""

@@ -1,0 +1,297 @@
+"""The kernels that a run uses, compiled by numba on first call and cached on disk.
+
+Each has a twin of the same name in `reference`, which is its definition.  Trees are the flat arrays
+of `abctree.data.SplitTree`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+
+from abctree.types import FloatArray, IntArray
+
+F = TypeVar("F")
+
+
+def _compile(function: F) -> F:
+    """`numba.njit` with the options of this house, keeping the annotated type."""
+    compiled: Any = numba.njit(cache=True, nogil=True, fastmath=False)(function)
+    return compiled  # type: ignore[no-any-return]
+
+
+@_compile
+def boxes_of_tree(
+    feature: IntArray,
+    threshold: FloatArray,
+    left: IntArray,
+    right: IntArray,
+    box: IntArray,
+    d: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper corners (K, d) of the boxes at the leaves of a tree."""
+    m = len(feature)
+    n_boxes = (m + 1) // 2
+    node_lower = np.zeros((m, d))
+    node_upper = np.ones((m, d))
+    lower = np.zeros((n_boxes, d))
+    upper = np.ones((n_boxes, d))
+    for i in range(m):
+        j = feature[i]
+        if j < 0:
+            lower[box[i]] = node_lower[i]
+            upper[box[i]] = node_upper[i]
+            continue
+        for child in (left[i], right[i]):
+            node_lower[child] = node_lower[i]
+            node_upper[child] = node_upper[i]
+        node_upper[left[i], j] = threshold[i]
+        node_lower[right[i], j] = threshold[i]
+    return lower, upper
+
+
+@_compile
+def locate(
+    feature: IntArray,
+    threshold: FloatArray,
+    left: IntArray,
+    right: IntArray,
+    box: IntArray,
+    cube: FloatArray,
+) -> IntArray:
+    """The box (n,) of each point (n, d)."""
+    n = len(cube)
+    found = np.empty(n, dtype=np.int64)
+    for i in range(n):
+        node = 0
+        while feature[node] >= 0:
+            goes_left = cube[i, feature[node]] < threshold[node]
+            node = left[node] if goes_left else right[node]
+        found[i] = box[node]
+    return found
+
+
+@_compile
+def count_by_level(
+    arm: IntArray, distance: FloatArray, epsilons: FloatArray, counts: FloatArray
+) -> None:
+    """Add rows to ``counts`` (K, S + 1): column 0 all rows, column s + 1 those below ε_s.
+
+    `epsilons` (S,) must decrease.
+    """
+    for i in range(len(arm)):
+        counts[arm[i], 0] += 1.0
+        for s in range(len(epsilons)):
+            if not distance[i] < epsilons[s]:
+                break
+            counts[arm[i], s + 1] += 1.0
+
+
+@_compile
+def shrink(
+    parent: IntArray,
+    node_of_box: IntArray,
+    counts: FloatArray,
+    root_rate: FloatArray,
+    strength: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Beta parameters (K,), (K,) of every box by multi-level shrinkage down a tree.
+
+    `counts` (K, S + 1) as in `count_by_level`; `root_rate` (S,) the rate of the whole prior at each
+    level; `strength` a₀ in pseudo-acceptances.  With A and N the counts of a node, its rate at
+    level s is ``e = (A + a₀) / (N + a₀ / m)``, where m is what the level above and the parent
+    predict: ``m = min(1, e[s-1, node] · e[s, parent] / e[s-1, parent])``, at the first level
+    ``e[0, parent]``.
+    """
+    m = len(parent)
+    n_boxes = len(node_of_box)
+    levels = counts.shape[1] - 1
+    total = np.zeros((m, levels + 1))
+    for k in range(n_boxes):
+        total[node_of_box[k]] = counts[k]
+    for i in range(m - 1, 0, -1):
+        total[parent[i]] += total[i]
+    above = np.empty(m)  # rates one level up
+    rate = np.empty(m)
+    prior = np.empty(m)
+    for s in range(levels):
+        for i in range(m):
+            if i == 0:
+                prior[0] = root_rate[s]
+            elif s == 0:
+                prior[i] = rate[parent[i]]
+            else:
+                prior[i] = min(1.0, above[i] * rate[parent[i]] / above[parent[i]])
+            rate[i] = (total[i, s + 1] + strength) / (total[i, 0] + strength / prior[i])
+        above[:] = rate
+    alpha = np.empty(n_boxes)
+    beta = np.empty(n_boxes)
+    for k in range(n_boxes):
+        i = node_of_box[k]
+        alpha[k] = total[i, levels] + strength
+        beta[k] = total[i, 0] + strength / prior[i] - alpha[k]
+    return alpha, beta
+
+
+@_compile
+def _best_cut(
+    cube: FloatArray,
+    label: FloatArray,
+    start: int,
+    stop: int,
+    lower: FloatArray,
+    upper: FloatArray,
+    n_bins: int,
+    min_rows: int,
+) -> tuple[float, int, float]:
+    """The cut at a bin edge that most reduces the squared error: gain, feature, threshold."""
+    d = cube.shape[1]
+    number = np.zeros((d, n_bins))
+    total = np.zeros((d, n_bins))
+    scale = n_bins / (upper - lower)
+    everything = 0.0
+    for i in range(start, stop):
+        everything += label[i]
+        for j in range(d):
+            b = min(n_bins - 1, max(0, int((cube[i, j] - lower[j]) * scale[j])))
+            number[j, b] += 1.0
+            total[j, b] += label[i]
+    n = float(stop - start)
+    base = everything * everything / max(n, 1.0)
+    best = 0.0
+    feature = -1
+    threshold = 0.0
+    for j in range(d):
+        n_left = 0.0
+        sum_left = 0.0
+        for b in range(n_bins - 1):
+            n_left += number[j, b]
+            sum_left += total[j, b]
+            n_right = n - n_left
+            if n_left < min_rows or n_right < min_rows:
+                continue
+            rest = everything - sum_left
+            gain = sum_left * sum_left / n_left + rest * rest / n_right - base
+            edge = lower[j] + (upper[j] - lower[j]) * (b + 1) / n_bins
+            # A box may be too thin for float64 to cut.
+            if gain > best and lower[j] < edge and edge < upper[j]:
+                best = gain
+                feature = j
+                threshold = edge
+    if best <= 1e-12 * max(base, 1.0):
+        return 0.0, -1, 0.0
+    return best, feature, threshold
+
+
+@_compile
+def grow_soft_tree(
+    cube: FloatArray, label: FloatArray, max_boxes: int, min_rows: int, n_bins: int
+) -> tuple[IntArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
+    """A regression tree of labels (n,) on points (n, d), grown best-first from the root.
+
+    A box is cut at one of the n_bins - 1 inner edges of `n_bins` equal slices *of the box*, where
+    the squared error falls most and both sides keep `min_rows` rows; the box with the largest fall
+    is cut next, until there are `max_boxes` or nothing is gained.
+
+    Returns
+    -------
+    feature, threshold, left, right, box : ndarray of shape (m,)
+        The tree, as in `abctree.data.SplitTree`.
+    row_box : ndarray of shape (n,)
+        The box of each row.
+    """
+    n, d = cube.shape
+    room = 2 * max_boxes - 1
+    feature = np.full(room, -1, dtype=np.int64)
+    threshold = np.zeros(room)
+    left = np.full(room, -1, dtype=np.int64)
+    right = np.full(room, -1, dtype=np.int64)
+    start = np.zeros(room, dtype=np.int64)
+    stop = np.zeros(room, dtype=np.int64)
+    lower = np.zeros((room, d))
+    upper = np.ones((room, d))
+    gain = np.zeros(room)
+    cut_feature = np.zeros(room, dtype=np.int64)
+    cut_threshold = np.zeros(room)
+    # Rows are kept grouped by node: a node is the slice start:stop of these copies.
+    x = cube.copy()
+    y = label.copy()
+    order = np.arange(n)
+    # Heap of nodes by gain, largest first.
+    heap = np.empty(room, dtype=np.int64)
+    heap_size = 0
+    stop[0] = n
+    m = 1
+    first = 0  # nodes first..m-1 are new and not yet examined
+    n_boxes = 1
+    while True:
+        for node in range(first, m):
+            g, j, t = _best_cut(
+                x, y, start[node], stop[node], lower[node], upper[node], n_bins, min_rows
+            )
+            gain[node] = g
+            cut_feature[node] = j
+            cut_threshold[node] = t
+            if j >= 0:
+                i = heap_size
+                heap[i] = node
+                heap_size += 1
+                while i > 0 and gain[heap[(i - 1) // 2]] < gain[heap[i]]:
+                    heap[(i - 1) // 2], heap[i] = heap[i], heap[(i - 1) // 2]
+                    i = (i - 1) // 2
+        first = m
+        if heap_size == 0 or n_boxes >= max_boxes:
+            break
+        node = heap[0]
+        heap_size -= 1
+        heap[0] = heap[heap_size]
+        i = 0
+        while True:
+            largest = i
+            for c in (2 * i + 1, 2 * i + 2):
+                if c < heap_size and gain[heap[c]] > gain[heap[largest]]:
+                    largest = c
+            if largest == i:
+                break
+            heap[i], heap[largest] = heap[largest], heap[i]
+            i = largest
+        j = cut_feature[node]
+        t = cut_threshold[node]
+        a = start[node]
+        b = stop[node]
+        while a < b:
+            if x[a, j] < t:
+                a += 1
+            else:
+                b -= 1
+                for c in range(d):
+                    x[a, c], x[b, c] = x[b, c], x[a, c]
+                y[a], y[b] = y[b], y[a]
+                order[a], order[b] = order[b], order[a]
+        feature[node] = j
+        threshold[node] = t
+        left[node] = m
+        right[node] = m + 1
+        for c in (m, m + 1):
+            lower[c] = lower[node]
+            upper[c] = upper[node]
+        upper[m, j] = t
+        lower[m + 1, j] = t
+        start[m] = start[node]
+        stop[m] = a
+        start[m + 1] = a
+        stop[m + 1] = stop[node]
+        m += 2
+        n_boxes += 1
+    box = np.full(m, -1, dtype=np.int64)
+    row_box = np.empty(n, dtype=np.int64)
+    k = 0
+    for node in range(m):
+        if feature[node] < 0:
+            box[node] = k
+            for i in range(start[node], stop[node]):
+                row_box[order[i]] = k
+            k += 1
+    return feature[:m].copy(), threshold[:m].copy(), left[:m].copy(), right[:m].copy(), box, row_box

@@ -1,0 +1,170 @@
+"""The kernels in plain NumPy: slow, and the definition of what `compiled` must return."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from abctree.types import FloatArray, IntArray
+
+
+def boxes_of_tree(
+    feature: IntArray,
+    threshold: FloatArray,
+    left: IntArray,
+    right: IntArray,
+    box: IntArray,
+    d: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper corners (K, d) of the boxes at the leaves of a tree."""
+    n_boxes = (len(feature) + 1) // 2
+    lower, upper = np.empty((n_boxes, d)), np.empty((n_boxes, d))
+    corners = {0: (np.zeros(d), np.ones(d))}
+    for node in range(len(feature)):
+        low, high = corners.pop(node)
+        if feature[node] < 0:
+            lower[box[node]], upper[box[node]] = low, high
+            continue
+        below, above = high.copy(), low.copy()
+        below[feature[node]] = above[feature[node]] = threshold[node]
+        corners[int(left[node])] = (low, below)
+        corners[int(right[node])] = (above, high)
+    return lower, upper
+
+
+def locate(
+    feature: IntArray,
+    threshold: FloatArray,
+    left: IntArray,
+    right: IntArray,
+    box: IntArray,
+    cube: FloatArray,
+) -> IntArray:
+    """The box (n,) of each point (n, d): the one whose corners enclose it."""
+    lower, upper = boxes_of_tree(feature, threshold, left, right, box, cube.shape[1])
+    inside = (lower <= cube[:, None, :]) & (cube[:, None, :] < upper)
+    return np.asarray(np.argmax(inside.all(axis=2), axis=1))
+
+
+def count_by_level(
+    arm: IntArray, distance: FloatArray, epsilons: FloatArray, counts: FloatArray
+) -> None:
+    """Add rows to ``counts`` (K, S + 1): column 0 all rows, column s + 1 those below ε_s."""
+    np.add.at(counts[:, 0], arm, 1.0)
+    for s, epsilon in enumerate(epsilons):
+        np.add.at(counts[:, s + 1], arm[distance < epsilon], 1.0)
+
+
+def shrink(
+    parent: IntArray,
+    node_of_box: IntArray,
+    counts: FloatArray,
+    root_rate: FloatArray,
+    strength: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Beta parameters (K,), (K,) of every box by multi-level shrinkage down a tree.
+
+    With A and N the counts of a node, its rate at level s is ``e = (A + a₀) / (N + a₀ / m)``, where
+    m is what the level above and the parent predict,
+    ``m = min(1, e[s-1, node] · e[s, parent] / e[s-1, parent])``, and at the first level
+    ``e[0, parent]``.
+    """
+    m, levels = len(parent), counts.shape[1] - 1
+    total = np.zeros((m, levels + 1))
+    total[node_of_box] = counts
+    for node in range(m - 1, 0, -1):
+        total[parent[node]] += total[node]
+    rate, prior = np.empty((levels, m)), np.empty((levels, m))
+    for s in range(levels):
+        for node in range(m):
+            if node == 0:
+                expected = root_rate[s]
+            elif s == 0:
+                expected = rate[0, parent[node]]
+            else:
+                fall = rate[s, parent[node]] / rate[s - 1, parent[node]]
+                expected = min(1.0, rate[s - 1, node] * fall)
+            prior[s, node] = expected
+            accepted, n = total[node, s + 1], total[node, 0]
+            rate[s, node] = (accepted + strength) / (n + strength / expected)
+    alpha = total[node_of_box, levels] + strength
+    beta = total[node_of_box, 0] + strength / prior[-1, node_of_box] - alpha
+    return alpha, beta
+
+
+def grow_soft_tree(
+    cube: FloatArray, label: FloatArray, max_boxes: int, min_rows: int, n_bins: int
+) -> tuple[IntArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
+    """A regression tree of labels (n,) on points (n, d), grown best-first from the root.
+
+    A box is cut at one of the n_bins - 1 inner edges of `n_bins` equal slices of itself, where the
+    squared error falls most and both sides keep `min_rows` rows; the box with the largest fall is
+    cut next, until there are `max_boxes` or nothing is gained.
+    """
+    d = cube.shape[1]
+    rows = [np.arange(len(cube))]
+    corners = [(np.zeros(d), np.ones(d))]
+    feature, threshold, left, right = [-1], [0.0], [-1], [-1]
+    cuts = {0: _best_cut(cube, label, rows[0], *corners[0], min_rows, n_bins)}
+    while len(feature) < 2 * max_boxes - 1:
+        node = max(cuts, key=lambda i: cuts[i][0], default=-1)
+        if node < 0 or cuts[node][0] <= 0.0:
+            break
+        _, j, t = cuts.pop(node)
+        feature[node], threshold[node] = j, t
+        left[node], right[node] = len(feature), len(feature) + 1
+        low, high = corners[node]
+        below, above = high.copy(), low.copy()
+        below[j] = above[j] = t
+        goes_left = cube[rows[node], j] < t
+        for child_rows, child in (
+            (rows[node][goes_left], (low, below)),
+            (rows[node][~goes_left], (above, high)),
+        ):
+            cuts[len(feature)] = _best_cut(cube, label, child_rows, *child, min_rows, n_bins)
+            rows.append(child_rows)
+            corners.append(child)
+            feature.append(-1)
+            threshold.append(0.0)
+            left.append(-1)
+            right.append(-1)
+    leaves = [node for node, j in enumerate(feature) if j < 0]
+    box = np.full(len(feature), -1)
+    box[leaves] = np.arange(len(leaves))
+    row_box = np.empty(len(cube), dtype=np.int64)
+    for node in leaves:
+        row_box[rows[node]] = box[node]
+    return (
+        np.array(feature),
+        np.array(threshold),
+        np.array(left),
+        np.array(right),
+        box,
+        row_box,
+    )
+
+
+def _best_cut(
+    cube: FloatArray,
+    label: FloatArray,
+    rows: IntArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    min_rows: int,
+    n_bins: int,
+) -> tuple[float, int, float]:
+    """The largest fall in squared error, and where: gain, feature, threshold."""
+    y = label[rows]
+    base = y.sum() ** 2 / max(len(y), 1)
+    best = (0.0, -1, 0.0)
+    for j in range(cube.shape[1]):
+        scale = n_bins / (upper[j] - lower[j])
+        slices = np.clip(((cube[rows, j] - lower[j]) * scale).astype(int), 0, n_bins - 1)
+        for b in range(n_bins - 1):
+            side = slices <= b
+            edge = lower[j] + (upper[j] - lower[j]) * (b + 1) / n_bins
+            if min(side.sum(), (~side).sum()) < min_rows or not lower[j] < edge < upper[j]:
+                continue
+            gain = y[side].sum() ** 2 / side.sum() + y[~side].sum() ** 2 / (~side).sum() - base
+            if gain > best[0]:
+                best = (float(gain), j, float(edge))
+    return best if best[0] > 1e-12 * max(base, 1.0) else (0.0, -1, 0.0)

@@ -1,0 +1,1 @@
+"""What is plugged in: priors, distances, utilities, schedules, partitioners, executors."""

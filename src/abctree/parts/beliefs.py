@@ -1,0 +1,217 @@
+"""Beliefs: how the arms of a new partition start, and how they learn (Algorithm 2, lines 7 to 9).
+
+A rule makes the beliefs of one partition from the rows that teach it; the inner loop then feeds
+them the new rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from abctree.data import Arms, Partition
+from abctree.errors import ParameterError
+from abctree.kernels import compiled
+from abctree.protocols import Beliefs
+from abctree.types import FloatArray, IntArray
+
+#: Most tolerance levels between ε_1 and ε; beyond, they are spaced more widely.
+_MAX_LEVELS = 40
+
+
+class BetaBeliefs:
+    """Independent Beta beliefs: α and β count acceptances and rejections."""
+
+    def __init__(self, alpha: FloatArray, beta: FloatArray, epsilon: float) -> None:
+        self._alpha, self._beta, self._epsilon = alpha, beta, epsilon
+
+    def arms(self) -> Arms:
+        """α and β now (a copy: the round keeps it)."""
+        return Arms(self._alpha.copy(), self._beta.copy())
+
+    def learn(self, arm: IntArray, distance: FloatArray) -> None:
+        """Algorithm 1, line 11: (α_I, β_I) ← (α_I + Y, β_I + 1 − Y)."""
+        reward = (distance < self._epsilon).astype(np.float64)
+        np.add.at(self._alpha, arm, reward)
+        np.add.at(self._beta, arm, 1.0 - reward)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """α and β are the counts of past acceptances and rejections, plus a Beta prior on each arm.
+
+    ``Counts(0, 0)`` is Algorithm 2 as printed: a box without an acceptance is never played again,
+    and the posterior comes out too narrow.  ``Counts(1, 1)`` cures the bias and, with thousands of
+    boxes, ruins the histogram.
+
+    Parameters
+    ----------
+    alpha, beta : float
+        Pseudo-counts of every box, at least 0.
+    """
+
+    alpha: float = 1.0
+    beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (self.alpha >= 0.0 and self.beta >= 0.0):
+            raise ParameterError(
+                f"`alpha` and `beta` must be at least 0, but got {self.alpha} and {self.beta}."
+            )
+
+    def start(
+        self,
+        partition: Partition,
+        arm: IntArray,
+        distance: FloatArray,
+        weight: FloatArray,  # noqa: ARG002 - the paper counts without weights
+        *,
+        epsilon: float,
+        first_epsilon: float,  # noqa: ARG002
+        count_epsilon: float,
+    ) -> Beliefs:
+        """Beliefs from past rows counted at `count_epsilon`."""
+        accepted, rejected = _counts(len(partition), arm, distance < count_epsilon)
+        if len(arm) == 0:  # Algorithm 2, line 1
+            return BetaBeliefs(np.ones(len(partition)), np.ones(len(partition)), epsilon)
+        return BetaBeliefs(accepted + self.alpha, rejected + self.beta, epsilon)
+
+
+@dataclass(frozen=True)
+class GlobalRate:
+    """Counts plus Beta(c r, c (1 − r)), r the acceptance rate under the prior; for flat arms.
+
+    Parameters
+    ----------
+    strength : float
+        c, in pseudo-simulations a box; positive.
+    """
+
+    strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.strength > 0.0:
+            raise ParameterError(f"`strength` must be positive, but got {self.strength}.")
+
+    def start(
+        self,
+        partition: Partition,
+        arm: IntArray,
+        distance: FloatArray,
+        weight: FloatArray,
+        *,
+        epsilon: float,
+        first_epsilon: float,  # noqa: ARG002
+        count_epsilon: float,
+    ) -> Beliefs:
+        """Beliefs from past rows counted at `count_epsilon`."""
+        reward = distance < count_epsilon
+        accepted, rejected = _counts(len(partition), arm, reward)
+        r = _rate(weight, reward)
+        return BetaBeliefs(
+            accepted + self.strength * r, rejected + self.strength * (1.0 - r), epsilon
+        )
+
+
+@dataclass(frozen=True)
+class MultiLevel:
+    """Multi-level shrinkage down the tree and down the tolerance: the default.
+
+    Boxes without an acceptance hold much of the posterior and most of the loss.  Each is believed
+    to accept as its parent does, corrected by how the two differed at the larger tolerances where
+    there is still something to count.  See `kernels.compiled.shrink` for the formula.
+
+    Parameters
+    ----------
+    strength : float or None
+        a₀, in pseudo-*acceptances*; None is 1 in one or two dimensions and 0.3 in more.
+    ratio : float
+        Ratio of neighbouring tolerance levels, above 1.
+    """
+
+    strength: float | None = None
+    ratio: float = 1.3
+
+    def __post_init__(self) -> None:
+        if self.strength is not None and not self.strength > 0.0:
+            raise ParameterError(f"`strength` must be positive, but got {self.strength}.")
+        if not self.ratio > 1.0:
+            raise ParameterError(f"`ratio` must be above 1, but got {self.ratio}.")
+
+    def start(
+        self,
+        partition: Partition,
+        arm: IntArray,
+        distance: FloatArray,
+        weight: FloatArray,
+        *,
+        epsilon: float,
+        first_epsilon: float,
+        count_epsilon: float,
+    ) -> Beliefs:
+        """Beliefs from past rows; their tolerance levels end at `count_epsilon`."""
+        epsilons = levels(first_epsilon, count_epsilon, self.ratio)
+        root_rate = np.array([_rate(weight, distance < e) for e in epsilons])
+        counts = np.zeros((len(partition), len(epsilons) + 1))
+        compiled.count_by_level(arm, distance, epsilons, counts)
+        strength = self.strength or (1.0 if partition.boxes.d <= 2 else 0.3)
+        # New rows are counted at the tolerance that is played.
+        playing = np.append(epsilons[:-1], min(epsilon, epsilons[-1]))
+        return _MultiLevelBeliefs(partition, counts, playing, root_rate, strength)
+
+
+class _MultiLevelBeliefs:
+    """Counts by box and tolerance level, shrunk when asked for."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        counts: FloatArray,
+        epsilons: FloatArray,
+        root_rate: FloatArray,
+        strength: float,
+    ) -> None:
+        self._tree = partition.boxes.tree
+        self._counts = counts
+        self._epsilons = epsilons
+        self._root_rate = root_rate
+        self._strength = strength
+
+    def arms(self) -> Arms:
+        """α and β now, in O(K · levels)."""
+        tree = self._tree
+        return Arms(
+            *compiled.shrink(
+                tree.parent, tree.node_of_box, self._counts, self._root_rate, self._strength
+            )
+        )
+
+    def learn(self, arm: IntArray, distance: FloatArray) -> None:
+        """Count new rows at every level."""
+        compiled.count_by_level(arm, distance, self._epsilons, self._counts)
+
+
+def levels(first: float, last: float, ratio: float) -> FloatArray:
+    """Tolerances from `first` down to `last`, neighbours at most `ratio` apart."""
+    if not (np.isfinite(first) and first > last > 0.0):
+        return np.array([last])
+    n = min(_MAX_LEVELS, int(np.ceil(np.log(first / last) / np.log(ratio))))
+    epsilons = first * (last / first) ** (np.arange(n + 1) / n)
+    epsilons[-1] = last  # exactly: rewards are judged at it
+    return epsilons
+
+
+def _counts(n_boxes: int, arm: IntArray, reward: np.ndarray) -> tuple[FloatArray, FloatArray]:
+    accepted = np.bincount(arm, weights=reward, minlength=n_boxes).astype(np.float64)
+    return accepted, np.bincount(arm, minlength=n_boxes) - accepted
+
+
+def _rate(weight: FloatArray, reward: np.ndarray) -> float:
+    """Acceptance rate under the prior, strictly inside (0, 1)."""
+    n = len(reward)
+    if n == 0:
+        return 0.5
+    rate = float(weight[reward].sum() / weight.sum())
+    # With nothing accepted, half an acceptance in all that was simulated.
+    return min(max(rate, 0.5 / (n + 1)), 1.0 - 0.5 / (n + 1))

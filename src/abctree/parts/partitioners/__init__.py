@@ -1,0 +1,39 @@
+"""Partitioners P: rules that cut the cube into boxes (Equation 7)."""
+
+from __future__ import annotations
+
+from abctree.errors import ParameterError
+from abctree.parts.partitioners.cart import Cart
+from abctree.parts.partitioners.dyadic import Dyadic
+from abctree.parts.partitioners.grid import Grid
+from abctree.parts.partitioners.soft_tree import SoftTree
+from abctree.protocols import Partitioner
+
+__all__ = ["Cart", "Dyadic", "Grid", "SoftTree", "as_partitioner"]
+
+_BY_NAME = {"soft": SoftTree, "dyadic": Dyadic, "cart": Cart}
+
+
+def as_partitioner(spec: str | Partitioner) -> Partitioner:
+    """A partitioner from its short name ("soft", "dyadic", "cart") or an object.
+
+    Raises
+    ------
+    ParameterError
+        If it is neither.
+    """
+    if isinstance(spec, str):
+        if spec not in _BY_NAME:
+            hint = " A grid needs its size: abctree.Grid(100)." if spec == "grid" else ""
+            raise ParameterError(
+                f"`partitioner` must be one of {sorted(_BY_NAME)} or an object with `partition`, "
+                f"but got {spec!r}.{hint}"
+            )
+        named: Partitioner = _BY_NAME[spec]()
+        return named
+    if not hasattr(spec, "partition"):
+        raise ParameterError(
+            f"`partitioner` must have a method `partition(...)`, but got {spec!r}. "
+            "See abctree.protocols.Partitioner."
+        )
+    return spec

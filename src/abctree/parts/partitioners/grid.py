@@ -1,0 +1,137 @@
+"""`Grid`: the partition that learns nothing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from abctree.data import Boxes, SplitTree
+from abctree.errors import ParameterError
+from abctree.types import FloatArray
+
+_MAX_CELLS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A regular grid of the cube, whatever the rows: the paper's finite parameter space.
+
+    Cells are numbered in C order: the last coordinate runs fastest.  In one dimension box k is
+    ``[k / bins, (k + 1) / bins)``.  The cells hang on a balanced tree, so that a point is found in
+    O(log K).
+
+    Parameters
+    ----------
+    bins : int or tuple of int
+        Cells along every coordinate, or along each; all >= 1, at most 2 million cells together.
+
+    Raises
+    ------
+    ParameterError
+        If a number of bins is below 1, there are too many cells, or the tuple does not have one
+        entry for each coordinate of the cube (known when the grid is first used).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> boxes = Grid((2, 3)).partition(np.empty((0, 2)), np.empty(0), 1.0, None, None)
+    >>> boxes.locate(np.array([[0.2, 0.5], [0.7, 0.1]])).tolist()
+    [1, 3]
+    """
+
+    bins: int | tuple[int, ...]
+    _made: dict[int, Boxes] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        smallest = min(np.atleast_1d(np.asarray(self.bins)).tolist(), default=1)
+        if not (isinstance(smallest, int) and smallest >= 1):
+            raise ParameterError(
+                f"`bins` must be a whole number of at least 1, or a tuple of them, "
+                f"but got {self.bins!r}."
+            )
+
+    def partition(
+        self,
+        cube: FloatArray,
+        distance: FloatArray,  # noqa: ARG002 - the protocol passes the rows
+        epsilon: float,  # noqa: ARG002
+        current: Boxes | None,  # noqa: ARG002
+        rng: np.random.Generator | None,  # noqa: ARG002
+    ) -> Boxes:
+        """The same boxes every time; of the rows only ``cube.shape[1]`` is read."""
+        d = cube.shape[1]
+        if d not in self._made:
+            tree = _grid_tree(self._bins_of(d))
+            self._made[d] = Boxes.from_tree(tree, d)
+        return self._made[d]
+
+    def _bins_of(self, d: int) -> tuple[int, ...]:
+        each: list[int] = np.atleast_1d(np.asarray(self.bins)).tolist()
+        bins = tuple(each * d if np.ndim(self.bins) == 0 else each)
+        if len(bins) != d:
+            raise ParameterError(
+                f"`bins` must have one entry for each of the {d} coordinates of the cube, "
+                f"but got {self.bins!r}."
+            )
+        if math.prod(bins) > _MAX_CELLS:
+            raise ParameterError(
+                f"`bins` must make at most {_MAX_CELLS} cells, but got {self.bins!r}, which makes "
+                f"{math.prod(bins)} in {d} dimensions. Use fewer bins, or a partitioner that "
+                'learns where to cut (`partitioner="soft"`).'
+            )
+        return bins
+
+
+def _grid_tree(bins: tuple[int, ...]) -> SplitTree:
+    tree = SplitTree.leaf()
+    for feature, n in enumerate(bins):
+        tree = _hung(tree, _line_tree(feature, n))
+    return tree
+
+
+def _line_tree(feature: int, bins: int) -> SplitTree:
+    """A balanced tree of `bins` equal slices of one coordinate, built level by level."""
+    first, last = np.array([0]), np.array([bins])  # a node of the level holds slices first..last-1
+    levels: list[tuple[np.ndarray, ...]] = []
+    n_nodes = 1
+    while len(first):
+        inner = last - first > 1
+        middle = (first + last) // 2
+        left = np.full(len(first), -1)
+        left[inner] = n_nodes + 2 * np.arange(inner.sum())
+        levels.append(
+            (
+                np.where(inner, feature, -1),
+                np.where(inner, middle / bins, 0.0),
+                left,
+                np.where(inner, left + 1, -1),
+                np.where(inner, -1, first),
+            )
+        )
+        n_nodes += 2 * int(inner.sum())
+        ends = np.column_stack([first[inner], middle[inner], last[inner]])
+        first, last = ends[:, :2].ravel(), ends[:, 1:].ravel()
+    return SplitTree(*(np.concatenate(column) for column in zip(*levels, strict=True)))
+
+
+def _hung(top: SplitTree, below: SplitTree) -> SplitTree:
+    """`top` with a copy of `below` in the place of every leaf; C order of the box numbers."""
+    leaves = top.node_of_box
+    m, extra = top.n_nodes, below.n_nodes - 1
+    # Node j of the copy in leaf k: the root takes the leaf's own place, the rest follow at the end.
+    number = m + extra * np.arange(top.n_boxes)[:, None] + np.arange(-1, extra)[None, :]
+    number[:, 0] = leaves
+    columns = []
+    for name in ("feature", "threshold", "left", "right", "box"):
+        old, new = getattr(top, name), getattr(below, name)
+        values = np.tile(new, (top.n_boxes, 1))
+        if name in {"left", "right"}:
+            values = np.where(new >= 0, number[:, new], -1)
+        elif name == "box":
+            values = np.where(new >= 0, np.arange(top.n_boxes)[:, None] * below.n_boxes + new, -1)
+        column = np.concatenate([old, np.empty(extra * top.n_boxes, dtype=old.dtype)])
+        column[number] = values
+        columns.append(column)
+    return SplitTree(*columns)

@@ -1,0 +1,120 @@
+"""What may cross the border of a prior, and what is said of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from abctree.errors import ParameterError
+from abctree.types import FloatArray
+
+
+def checked_cube(name: str, cube: Any, d: int) -> FloatArray:
+    """The points (n, d) of the unit cube as float64."""
+    points = _checked_rows(name, cube, d)
+    # One comparison with the extremes also refuses nan.
+    if points.size and not (points.min() >= 0.0 and points.max() <= 1.0):
+        raise ParameterError(
+            f"`{name}` must lie in the unit cube [0, 1], but got values from {points.min()} to "
+            f"{points.max()}. Map parameters to the cube with to_cube first."
+        )
+    return points
+
+
+def checked_theta(theta: Any, names: tuple[str, ...]) -> FloatArray:
+    """The parameters (n, n_parameters) as float64 without nan."""
+    rows = _checked_rows("theta", theta, len(names))
+    bad = np.isnan(rows).any(axis=0)
+    if bad.any():
+        raise ParameterError(
+            f"`theta` must not contain nan, but got nan for {names[int(np.argmax(bad))]!r}. "
+            "Remove those rows."
+        )
+    return rows
+
+
+def checked_boxes(lower: Any, upper: Any, d: int) -> tuple[FloatArray, FloatArray]:
+    """The two corners (K, d) of boxes of the cube."""
+    low, high = checked_cube("lower", lower, d), checked_cube("upper", upper, d)
+    if low.shape != high.shape or (low > high).any():
+        raise ParameterError(
+            f"`upper` must be at least `lower`, of shape {low.shape}, but got {high.shape} or "
+            "a smaller entry. Give both corners of every box."
+        )
+    return low, high
+
+
+def _checked_rows(name: str, rows: Any, width: int) -> FloatArray:
+    try:
+        array = np.asarray(rows, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"`{name}` must be an array of numbers, but got {type(rows).__name__}. "
+            f"Give a float array of shape (n, {width})."
+        ) from error
+    if array.ndim != 2 or array.shape[1] != width:
+        advice = f"Give one point as {name}[None, :]." if array.ndim == 1 else "Give one row each."
+        raise ParameterError(
+            f"`{name}` must have shape (n, {width}), but got shape {array.shape}. {advice}"
+        )
+    return array
+
+
+def checked_names(names: Any) -> tuple[str, ...]:
+    """Distinct non-empty strings."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ParameterError(
+            f"`names` must be a sequence of names, but got {names!r}. Write ('a', 'b')."
+        )
+    given = tuple(names)
+    for name in given:
+        if not isinstance(name, str) or not name:
+            raise ParameterError(
+                f"`names` must be non-empty strings, but got {name!r}. Name every parameter."
+            )
+    repeated = sorted({name for name in given if given.count(name) > 1})
+    if repeated:
+        raise ParameterError(
+            f"`names` must be distinct, but got {repeated[0]!r} twice. Rename one of them."
+        )
+    if not given:
+        raise ParameterError("`names` must not be empty, but got (). Name every parameter.")
+    return given
+
+
+def finite_number(name: str, value: Any) -> float:
+    """A finite float."""
+    if not isinstance(value, Real) or not np.isfinite(float(value)):
+        raise ParameterError(
+            f"`{name}` must be a finite number, but got {value!r}. Give an int or a float."
+        )
+    return float(value)
+
+
+def finite_numbers(name: str, values: Any, advice: str) -> tuple[float, ...]:
+    """One or more finite floats, from a sequence or a one-dimensional array."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ParameterError(
+            f"`{name}` must be a sequence of numbers, but got {values!r}. {advice}"
+        )
+    given = tuple(values)
+    wrong = [v for v in given if not isinstance(v, Real) or not np.isfinite(float(v))]
+    if wrong or not given:
+        raise ParameterError(
+            f"`{name}` must be finite numbers, at least one, but got "
+            f"{wrong[0] if wrong else given!r}. {advice}"
+        )
+    return tuple(float(v) for v in given)
+
+
+def whole_number(name: str, value: Any) -> int:
+    """An int that float64 holds exactly."""
+    number = finite_number(name, value)
+    if not number.is_integer() or abs(number) > 2.0**53:
+        raise ParameterError(
+            f"`{name}` must be a whole number up to 2**53, but got {value!r}. Round it."
+        )
+    return int(number)

@@ -1,0 +1,105 @@
+"""`Law`: one face for the two kinds of scipy distribution."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from abctree.errors import ParameterError
+from abctree.types import FloatArray
+
+_PROBES = (0.1, 0.5, 0.9)
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """A univariate distribution: frozen ``scipy.stats.norm(0, 1)``, or ``scipy.stats.Normal()``.
+
+    Known by what it can do, ``ppf`` or ``icdf`` beside ``cdf``, so anything alike is welcome.  Its
+    functions are silent; the callers judge what comes back.
+    """
+
+    source: Any
+
+    def __str__(self) -> str:
+        return spelled(self.source)
+
+    def __reduce__(self) -> tuple[type[Law], tuple[Any]]:
+        # scipy 1.17 silently pickles Normal(mu=1, sigma=2) inside a Mixture as a standard normal.
+        twin = Law(pickle.loads(pickle.dumps(self.source)))  # noqa: S301  our own bytes
+        if not np.array_equal(twin.ppf(_PROBES), self.ppf(_PROBES)):
+            raise ParameterError(
+                f"`prior` must survive pickling, but scipy makes another distribution of {self}. "
+                "Use scipy.stats.norm instead of Normal, or do not send the prior to processes."
+            )
+        return Law, (self.source,)
+
+    def ppf(self, u: Any) -> FloatArray:
+        """Quantiles."""
+        quantile = getattr(self.source, "ppf", None) or self.source.icdf
+        with np.errstate(all="ignore"):
+            return np.asarray(quantile(u), dtype=np.float64)
+
+    def cdf(self, x: Any) -> FloatArray:
+        """Probabilities of at most x."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.source.cdf(x), dtype=np.float64)
+
+    def mass(self, x: FloatArray) -> FloatArray:
+        """The mass of an atom at x."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.source.pmf(x), dtype=np.float64)
+
+    def log_density(self, x: FloatArray) -> FloatArray:
+        """Log-density, or log-mass of a discrete law; nan if the source has neither."""
+        method = getattr(self.source, "logpmf" if self.is_discrete else "logpdf", None)
+        if method is None:
+            return np.full(np.shape(x), np.nan)
+        with np.errstate(all="ignore"):
+            return np.asarray(method(x), dtype=np.float64)
+
+    @cached_property
+    def middle(self) -> float:
+        """The median."""
+        return float(self.ppf(0.5))
+
+    @cached_property
+    def support(self) -> tuple[float, float]:
+        """The ends of the support, infinite ones too."""
+        ends = self.source.support() if hasattr(self.source, "support") else self.ppf([0.0, 1.0])
+        return float(ends[0]), float(ends[1])
+
+    @cached_property
+    def is_discrete(self) -> bool:
+        """Whether the median is an atom.
+
+        New-style laws have a ``pdf`` and a ``pmf`` in any case; the pdf of an atom is inf.
+        """
+        if not hasattr(self.source, "pmf"):
+            return False
+        middle = np.array(self.middle)
+        if hasattr(self.source, "pdf") and np.isfinite(self.source.pdf(middle)):
+            return False
+        return float(self.mass(middle)) > 0.0
+
+    @cached_property
+    def sums_its_cdf(self) -> bool:
+        """Whether scipy would sum the cdf atom by atom, in memory that grows with the quantile."""
+        kind = type(getattr(self.source, "dist", None))
+        return getattr(kind, "_cdf", None) is getattr(stats.rv_discrete, "_cdf", object())
+
+
+def spelled(source: Any) -> str:
+    """How a user would write a value of a prior; frozen scipy objects have no readable repr."""
+    if hasattr(source, "icdf"):
+        return str(source)
+    name = getattr(getattr(source, "dist", None), "name", None)
+    if name is None or not hasattr(source, "kwds"):
+        return repr(source)
+    words = [repr(a) for a in source.args] + [f"{k}={v!r}" for k, v in source.kwds.items()]
+    return f"{name}({', '.join(words)})"

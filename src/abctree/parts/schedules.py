@@ -1,0 +1,189 @@
+"""Schedules g: the tolerance of the next round (Algorithm 2, line 10).
+
+All look at finite distances only and know ties and floors: acceptance is ``distance < ε``, so a
+tolerance at or below the smallest distance would accept nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from abctree.errors import ParameterError, SimulatorError
+from abctree.protocols import Schedule
+from abctree.types import FloatArray
+
+
+def weighted_quantile(value: FloatArray, weight: FloatArray, q: float) -> float:
+    """The smallest value at which the weight at or below it reaches the share q."""
+    order = np.argsort(value, kind="stable")
+    reached = np.cumsum(weight[order])
+    i = int(np.searchsorted(reached, q * reached[-1]))
+    return float(value[order[min(i, len(order) - 1)]])
+
+
+def first_epsilon(distance: FloatArray, share: float) -> float:
+    """The tolerance below which about `share` of the pilot's draws fall, failures counted as far.
+
+    Where more than that share ties at the smallest distance, all of the tie is accepted.
+
+    Raises
+    ------
+    SimulatorError
+        If no distance is finite.
+    """
+    finite = np.sort(distance[np.isfinite(distance)])
+    if len(finite) == 0:
+        raise SimulatorError(
+            f"All {len(distance)} pilot simulations failed or lie at an infinite distance. "
+            "Run `problem.check()` to see what the simulator returns."
+        )
+    # The share is of all draws; when failures leave fewer, every finite distance is accepted.
+    k = min(len(finite) - 1, int(np.ceil(share * len(distance))))
+    return just_above(finite, float(finite[k]))
+
+
+def just_above(distance: FloatArray, epsilon: float) -> float:
+    """`epsilon`, raised if nothing lies strictly below it, so that the smallest distance counts."""
+    smallest = float(distance.min())
+    if epsilon > smallest:
+        return epsilon
+    larger = distance[distance > smallest]
+    return float(larger.min()) if len(larger) else float(np.nextafter(smallest, np.inf))
+
+
+def lower(epsilon: float, wanted: float, distance: FloatArray) -> float | None:
+    """The wanted tolerance, kept above the smallest distance; None if that is no progress."""
+    # When all that was accepted ties, the tolerance already accepts only the tie.
+    if len(distance) == 0 or distance.min() == distance.max():
+        return None
+    wanted = just_above(distance, wanted)
+    return wanted if wanted < epsilon else None
+
+
+@dataclass(frozen=True)
+class Geometric:
+    """ε ← factor · ε, the paper's rule at 0.9.
+
+    It stalls where distances pile up far above the ones that matter; see `Quantile`.
+
+    Parameters
+    ----------
+    factor : float
+        In (0, 1).
+    start : float
+        Share of the pilot's draws that the first tolerance accepts, in (0, 1].
+    """
+
+    factor: float = 0.9
+    start: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check_share("factor", self.factor, closed=False)
+        _check_share("start", self.start)
+
+    def first(self, distance: FloatArray) -> float:
+        """ε_1 from the pilot's distances (n,)."""
+        return first_epsilon(distance, self.start)
+
+    def next(self, epsilon: float, distance: FloatArray, weight: FloatArray) -> float | None:  # noqa: ARG002
+        """`factor` times `epsilon`, or None at the floor."""
+        return lower(epsilon, self.factor * epsilon, distance)
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """ε ← the quantile of the distances that the last round accepted.
+
+    The default at the median: it halves what is accepted and so cannot stall.
+
+    Parameters
+    ----------
+    q : float
+        In (0, 1).
+    start : float
+        Share of the pilot's draws that the first tolerance accepts, in (0, 1].
+    weighted : bool
+        Quantile under the importance weights, or of the distances as they came.
+    """
+
+    q: float = 0.5
+    start: float = 0.2
+    weighted: bool = False
+
+    def __post_init__(self) -> None:
+        _check_share("q", self.q, closed=False)
+        _check_share("start", self.start)
+
+    def first(self, distance: FloatArray) -> float:
+        """ε_1 from the pilot's distances (n,)."""
+        return first_epsilon(distance, self.start)
+
+    def next(self, epsilon: float, distance: FloatArray, weight: FloatArray) -> float | None:
+        """The quantile of the accepted distances, or None at the floor."""
+        if len(distance) == 0:
+            return None
+        weight = weight if self.weighted else np.ones_like(distance)
+        return lower(epsilon, weighted_quantile(distance, weight, self.q), distance)
+
+
+@dataclass(frozen=True)
+class Explicit:
+    """The tolerances of a list, one a round; the last is played until the budget ends.
+
+    Parameters
+    ----------
+    epsilons : sequence of float
+        Positive and decreasing.
+    """
+
+    epsilons: Sequence[float] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        values = tuple(float(e) for e in self.epsilons)
+        falling = all(b < a for a, b in pairwise(values))
+        if not values or not falling or not values[-1] > 0.0:
+            raise ParameterError(
+                f"`epsilons` must be a decreasing list of positive numbers, but got {values}."
+            )
+        object.__setattr__(self, "epsilons", values)
+
+    def first(self, distance: FloatArray) -> float:  # noqa: ARG002
+        """The first of the list."""
+        return float(self.epsilons[0])
+
+    def next(self, epsilon: float, distance: FloatArray, weight: FloatArray) -> float | None:  # noqa: ARG002
+        """The first of the list below `epsilon`, or None."""
+        return next((float(e) for e in self.epsilons if e < epsilon), None)
+
+
+def _check_share(name: str, value: float, *, closed: bool = True) -> None:
+    if not (0.0 < value < 1.0 or (closed and value == 1.0)):
+        bound = "(0, 1]" if closed else "(0, 1)"
+        raise ParameterError(f"`{name}` must be in {bound}, but got {value}.")
+
+
+def as_schedule(spec: str | float | Sequence[float] | Schedule) -> Schedule:
+    """A schedule from an object, "geometric", "median", a factor in (0, 1), or a list of ε.
+
+    Raises
+    ------
+    ParameterError
+        If it is none of these.
+    """
+    if isinstance(spec, str):
+        named: dict[str, Schedule] = {"geometric": Geometric(), "median": Quantile()}
+        if spec not in named:
+            raise ParameterError(
+                f'`schedule` must be "geometric", "median", a factor in (0, 1), a decreasing list, '
+                f"or an object with `first` and `next`, but got {spec!r}."
+            )
+        return named[spec]
+    if isinstance(spec, int | float):
+        return Geometric(float(spec))
+    if isinstance(spec, Sequence | np.ndarray):
+        return Explicit(tuple(float(e) for e in spec))
+    return spec

@@ -1,0 +1,120 @@
+"""Stopping rules: why a run ends before its budget of simulations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from abctree.data import Progress
+from abctree.errors import ParameterError
+from abctree.protocols import StoppingRule
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Stop when `limit` seconds have passed; asked after every block."""
+
+    limit: float
+    every_block = True
+
+    def reason(self, progress: Progress) -> str | None:
+        """Why to stop now, or None."""
+        return f"{self.limit:g} seconds passed" if progress.seconds >= self.limit else None
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Stop after `limit` rounds, the pilot not counted (S_max)."""
+
+    limit: int
+
+    def reason(self, progress: Progress) -> str | None:
+        """Why to stop now, or None."""
+        return f"{self.limit} rounds played" if progress.round >= self.limit else None
+
+
+@dataclass(frozen=True)
+class Epsilon:
+    """Stop when a round has been played at a tolerance of at most `limit`."""
+
+    limit: float
+
+    def reason(self, progress: Progress) -> str | None:
+        """Why to stop now, or None."""
+        if progress.round == 0 or progress.epsilon > self.limit:
+            return None
+        return f"epsilon {progress.epsilon:g} reached {self.limit:g}"
+
+
+@dataclass(frozen=True)
+class AcceptanceRate:
+    """Stop when a round accepted less than the share `limit`."""
+
+    limit: float
+
+    def reason(self, progress: Progress) -> str | None:
+        """Why to stop now, or None."""
+        if progress.round == 0 or progress.acceptance_rate >= self.limit:
+            return None
+        return f"acceptance rate {progress.acceptance_rate:.3g} fell below {self.limit:g}"
+
+
+@dataclass(frozen=True)
+class TargetESS:
+    """Stop when the draws below the round's tolerance reach an effective sample size.
+
+    Parameters
+    ----------
+    limit : float
+        Effective sample size.
+    epsilon : float
+        Only once the tolerance is at most this.
+    """
+
+    limit: float
+    epsilon: float = float("inf")
+
+    def reason(self, progress: Progress) -> str | None:
+        """Why to stop now, or None."""
+        if progress.round == 0 or progress.epsilon > self.epsilon or progress.ess < self.limit:
+            return None
+        return f"effective sample size {progress.ess:.0f} reached {self.limit:g}"
+
+
+_BY_NAME: dict[str, Any] = {
+    "seconds": Seconds,
+    "rounds": Rounds,
+    "epsilon": Epsilon,
+    "acceptance_rate": AcceptanceRate,
+    "ess": TargetESS,
+}
+
+
+def as_stopping_rules(
+    spec: StoppingRule | Mapping[str, float] | Iterable[StoppingRule] | None,
+) -> tuple[StoppingRule, ...]:
+    """Rules from one, several, or a dict such as ``{"seconds": 60, "epsilon": 0.1}``.
+
+    Raises
+    ------
+    ParameterError
+        If a name is unknown, a limit is not positive, or an object has no `reason`.
+    """
+    if spec is None:
+        return ()
+    if isinstance(spec, Mapping):
+        for name, limit in spec.items():
+            if name not in _BY_NAME or not limit > 0:
+                raise ParameterError(
+                    f"`stop` must give positive limits to names of {sorted(_BY_NAME)}, "
+                    f"but got {name!r}: {limit!r}."
+                )
+        return tuple(_BY_NAME[name](limit) for name, limit in spec.items())
+    rules: tuple[Any, ...] = tuple(spec) if isinstance(spec, Iterable) else (spec,)
+    for rule in rules:
+        if not hasattr(rule, "reason"):
+            raise ParameterError(
+                f"`stop` must hold rules with a method `reason(progress)`, but got {rule!r}."
+            )
+    return rules

@@ -1,0 +1,164 @@
+r"""Utilities ω of a proposal, through the proposal q* that maximises each (Equation 9).
+
+Every one has the form ``q_k ∝ π_k f(η_k; c)`` with at most one scalar c.  Notation: π_k the prior
+mass of a box, η_k its acceptance rate, p_k ∝ π_k η_k its posterior mass, a = Σ q_k η_k the
+acceptance rate of a proposal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+
+from abctree.errors import ParameterError
+from abctree.protocols import Utility
+from abctree.types import FloatArray
+
+
+def _normalised(q: FloatArray, prior_mass: FloatArray) -> FloatArray:
+    """q as probabilities; the prior where nothing has any weight yet."""
+    total = q.sum()
+    if not (total > 0.0 and np.isfinite(total)):
+        return prior_mass
+    return np.asarray(q / total)
+
+
+@dataclass(frozen=True)
+class PosteriorMatch:
+    """ω¹ = −‖q − p‖², maximised by ``q_k ∝ π_k η_k`` (Equation 10).
+
+    Its effective sample size per simulation is exactly that of rejection,
+    ``Σ p_k π_k / q_k = 1``: the higher acceptance is paid back in the variance of the weights.
+    """
+
+    def optimal_proposal(self, eta: FloatArray, prior_mass: FloatArray) -> FloatArray:
+        """q* (K,) from η (K,) and π(Ω_k) (K,)."""
+        return _normalised(prior_mass * eta, prior_mass)
+
+
+@dataclass(frozen=True)
+class SamplingEfficiency:
+    """ω² = a / Σ(p_k π_k / q_k), the sampling efficiency of Alsing, Wandelt and Feeney (2018).
+
+    Maximised by ``q_k ∝ π_k √(η_k / (2a − η_k))``, 0 where η_k = 0, with a the root of
+    ``Σ (a − η_k) π_k √(η_k / (2a − η_k))``, which increases on (η_max / 2, η_max]
+    (supplement, implicit equation of q*).
+
+    Parameters
+    ----------
+    clip : float
+        Least value of ``(2a − η_k) / a``: keeps one noisy arm from taking the whole proposal.
+    """
+
+    clip: float = 1e-3
+
+    def optimal_proposal(self, eta: FloatArray, prior_mass: FloatArray) -> FloatArray:
+        """q* (K,) from η (K,) and π(Ω_k) (K,)."""
+        played = (eta > 0.0) & (prior_mass > 0.0)
+        if not played.any():
+            return prior_mass
+        rate, mass = eta[played], prior_mass[played]
+        top = float(rate.max())
+        # In units of the largest rate the root lies in (1/2, 1].
+        rate = rate / top
+
+        def shape(a: float) -> FloatArray:
+            return np.asarray(mass * np.sqrt(rate / np.maximum(2.0 * a - rate, self.clip * a)))
+
+        def slope(a: float) -> float:
+            return float(np.sum((a - rate) * shape(a)))
+
+        low = 0.5 * (1.0 + 1e-12)
+        a = 1.0 if slope(1.0) <= 0.0 else low
+        if slope(low) < 0.0 < slope(1.0):
+            a = float(brentq(slope, low, 1.0, xtol=1e-14))
+        q = np.zeros_like(prior_mass)
+        q[played] = shape(a)
+        return _normalised(q, prior_mass)
+
+
+@dataclass(frozen=True)
+class AcceptanceMinusDivergence:
+    """ω³ = log a − KL(q ‖ p), after Filippi et al. (2013) (Equation 12 of the supplement).
+
+    Maximised by ``q_k ∝ p_k exp(η_k / a)`` with a the root of ``a = h(a)``,
+    ``h(a) = Σ p η e^{η/a} / Σ p e^{η/a}``; h decreases, so the root in [E_p η, η_max] is unique.
+    """
+
+    def optimal_proposal(self, eta: FloatArray, prior_mass: FloatArray) -> FloatArray:
+        """q* (K,) from η (K,) and π(Ω_k) (K,)."""
+        p = prior_mass * eta
+        top = float(eta.max())
+        if not p.sum() > 0.0:
+            return prior_mass
+        p = p / p.sum()
+        rate = eta / top
+
+        def tilted(a: float) -> FloatArray:
+            return np.asarray(p * np.exp((rate - 1.0) / a))
+
+        def excess(a: float) -> float:
+            w = tilted(a)
+            return a - float(np.sum(w * rate) / np.sum(w))
+
+        low = float(np.sum(p * rate))
+        a = low if excess(low) >= 0.0 else float(brentq(excess, low, 1.0 + 1e-12, xtol=1e-14))
+        return _normalised(tilted(a), prior_mass)
+
+
+@dataclass(frozen=True)
+class EffectiveSampleSize:
+    """Kish's effective sample size per simulation, Z / Σ(p_k π_k / q_k); not in the paper.
+
+    Maximised by ``q_k ∝ π_k √η_k``.  The dial ``q_k ∝ π_k η_k^gamma`` has this at ½ and
+    `PosteriorMatch` at 1; values between press on to small ε, which pays in three or more
+    dimensions.
+
+    Parameters
+    ----------
+    gamma : float
+        Exponent in [0, 1]; 0 is the prior.
+    """
+
+    gamma: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.gamma <= 1.0:
+            raise ParameterError(f"`gamma` must be in [0, 1], but got {self.gamma}.")
+
+    def optimal_proposal(self, eta: FloatArray, prior_mass: FloatArray) -> FloatArray:
+        """q* (K,) from η (K,) and π(Ω_k) (K,)."""
+        return _normalised(prior_mass * eta**self.gamma, prior_mass)
+
+
+_BY_NAME = {
+    "omega1": PosteriorMatch,
+    "omega2": SamplingEfficiency,
+    "omega3": AcceptanceMinusDivergence,
+    "ess": EffectiveSampleSize,
+}
+
+
+def as_utility(spec: str | Utility) -> Utility:
+    """A utility from its short name ("omega1", "omega2", "omega3", "ess") or an object.
+
+    Raises
+    ------
+    ParameterError
+        If it is neither.
+    """
+    if isinstance(spec, str):
+        if spec not in _BY_NAME:
+            raise ParameterError(
+                f"`utility` must be one of {sorted(_BY_NAME)} or have a method "
+                f"`optimal_proposal`, but got {spec!r}."
+            )
+        named: Utility = _BY_NAME[spec]()
+        return named
+    if not hasattr(spec, "optimal_proposal"):
+        raise ParameterError(
+            f"`utility` must have a method `optimal_proposal(eta, prior_mass)`, but got {spec!r}."
+        )
+    return spec

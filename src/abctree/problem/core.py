@@ -1,0 +1,413 @@
+"""`Problem`: a prior, a simulator, an observation, a summary, a distance, and a constraint."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from abctree.data import Boxes, Failure, Partition, Simulations
+from abctree.errors import ParameterError, SimulatorError
+from abctree.parts.distances import as_distance
+from abctree.parts.priors import as_prior
+from abctree.parts.simulators import Model, OneByOne, Seeded, Vectorized
+from abctree.problem.check import CheckReport, dry_run
+from abctree.protocols import Constraint, Distance, Prior
+from abctree.types import BoolArray, Data, FloatArray, IntArray, RNGLike, SimulatorFunction
+
+#: Points per box with which a constrained or density prior is measured.
+_MEASURE_POINTS = 32
+#: Most points, and feasible ones wanted, for the prior mass that a constraint leaves.
+_NORMALISER_POINTS = 2**22
+_NORMALISER_WANTED = 50_000
+
+
+class Problem:
+    r"""What is to be inferred: everything but how.
+
+    Parameters
+    ----------
+    prior : dict or Prior
+        Named parameters, each a frozen `scipy.stats` distribution (old or new style), a tuple
+        ``(low, high)`` for a uniform, a number (fixed), `abctree.Integers` or
+        `abctree.Categorical`; under a tuple of names a joint prior, `abctree.MultivariateNormal`
+        or `abctree.Dirichlet`.  Or a `Prior` object, such as `abctree.PriorTransform` or
+        `abctree.DensityPrior`.
+    simulator : callable
+        ``simulator(theta, rng) -> data``; see `vectorized`.
+    observed : array_like
+        The data, as the simulator returns them for one simulation.  Finite.
+    summary : callable, optional
+        ``data -> (m,)``, or, vectorised, ``(n, ...) -> (n, m)``.  Applied to `observed`, too.
+    distance : str, callable or Distance
+        "euclidean", "manhattan", "chebyshev"; "mad" or "std" (Euclidean, each summary scaled by
+        its spread in the pilot); "mahalanobis"; "energy" or "wasserstein" for samples; or a
+        function ``(simulated, observed)`` of one pair, or, vectorised, ``(n, ...), (...) -> (n,)``.
+    constraint : callable, optional
+        A predicate on a dict of columns, such as ``lambda t: t["a"] < t["b"]``, vectorised over
+        rows.  The prior is truncated to where it is true; refused points cost no simulation.
+    vectorized : bool or "seeds"
+        False: ``simulator(theta (p,), rng)``.  True: ``simulator(theta (n, p), rng) -> (n, ...)``
+        with one generator a call.  "seeds": ``simulator(theta (n, p), seeds (n,)) -> (n, ...)``
+        with a 64-bit seed for each simulation, for compiled simulators.
+    prior_transform : callable, optional
+        Instead of `prior`: a map ``cube (n, d) -> theta (n, p)`` of the unit cube; needs `names`.
+    names : sequence of str, optional
+        Names for `prior_transform`.
+    batch_size : int
+        Most simulations in one call of a vectorised simulator.
+
+    Raises
+    ------
+    ParameterError
+        If an argument breaks its rule.
+    SimulatorError
+        If the summary cannot be computed of the observation.
+    """
+
+    def __init__(
+        self,
+        prior: Mapping[Any, Any] | Prior | None = None,
+        simulator: SimulatorFunction | None = None,
+        observed: Data = None,
+        *,
+        summary: Callable[[Any], Any] | None = None,
+        distance: str | Callable[..., Any] | Distance = "euclidean",
+        constraint: Constraint | None = None,
+        vectorized: bool | Literal["seeds"] = False,
+        prior_transform: Callable[[FloatArray], FloatArray] | None = None,
+        names: Sequence[str] | None = None,
+        batch_size: int = 1000,
+    ) -> None:
+        self.prior: Prior = _prior(prior, prior_transform, names)
+        self.model: Model = _model(simulator, summary, vectorized, batch_size)
+        self.vectorized = vectorized
+        self.constraint = constraint
+        self.observed = observed
+        self.observed_summary = _observed(observed, summary, vectorized=bool(vectorized))
+        self.distance = as_distance(distance, vectorized=bool(vectorized))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns of theta."""
+        return tuple(self.prior.names)
+
+    @property
+    def d(self) -> int:
+        """Dimensions of the cube: parameters that are not fixed."""
+        return self.prior.d
+
+    def __repr__(self) -> str:
+        return f"Problem({', '.join(self.names)}; observed summary of shape {self.shape})"
+
+    def check(self, rng: RNGLike = None) -> CheckReport:
+        """A dry run: a few prior draws through simulator, summary and distance.
+
+        Parameters
+        ----------
+        rng : None, int, SeedSequence, BitGenerator or Generator
+            For the prior draws and the simulations.
+
+        Returns
+        -------
+        CheckReport
+            Print it.  It says what is called and how, shapes, times, and what looks wrong: failed
+            simulations, a simulator that ignores its generator or has one of its own, rows that
+            share their randomness, summaries of very different size.
+
+        Raises
+        ------
+        SimulatorError
+            If nothing usable comes back, with the reason and the traceback.
+        """
+        return dry_run(self, rng)
+
+    # What a simulation is -------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one summary."""
+        return self.observed_summary.shape
+
+    @property
+    def unit(self) -> int:
+        """Rows that must be simulated together; see `Executor`."""
+        return self.model.unit
+
+    def simulate(self, theta: FloatArray, index: IntArray, root: int) -> Simulations:
+        """Simulations number `index` (n,) of the run with seed `root`, without their distances."""
+        summary, failures = self.model(theta, index, root, self.shape)
+        return Simulations(np.full(len(theta), np.inf), summary, tuple(failures))
+
+    def measured(self, simulations: Simulations, theta: FloatArray, index: IntArray) -> Simulations:
+        """The same simulations with their distances; what is not finite becomes a failure."""
+        summary, failures = simulations.summary, list(simulations.failures)
+        failed = {f.index for f in failures}
+        usable = finite_rows(summary)
+        distance = np.full(len(summary), np.inf)
+        if usable.any():
+            distance[usable] = self._distance(
+                summary[usable], theta[usable], index[usable], failures
+            )
+        failed |= {f.index for f in failures}
+        for i in np.flatnonzero(~np.isfinite(distance)).tolist():
+            if int(index[i]) not in failed:
+                what = "distance" if usable[i] else "summary"
+                value = "a distance that is not finite" if usable[i] else "nan or inf"
+                failures.append(
+                    Failure(int(index[i]), tuple(theta[i].tolist()), f"{what}: {value}")
+                )
+        distance[~np.isfinite(distance)] = np.inf
+        return Simulations(distance, summary, tuple(failures))
+
+    def _distance(
+        self, summary: FloatArray, theta: FloatArray, index: IntArray, failures: list[Failure]
+    ) -> FloatArray:
+        try:
+            return _checked_distance(self.distance(summary, self.observed_summary), len(summary))
+        except SimulatorError:
+            raise
+        except Exception:  # noqa: BLE001 - find the rows that raise, keep the others
+            distance = np.full(len(summary), np.inf)
+            for i in range(len(summary)):
+                try:
+                    one = self.distance(summary[i : i + 1], self.observed_summary)
+                    distance[i] = _checked_distance(one, 1)[0]
+                except Exception as error:  # noqa: BLE001
+                    reason = f"distance raised {type(error).__name__}: {error}"
+                    failures.append(Failure(int(index[i]), tuple(theta[i].tolist()), reason))
+            return distance
+
+    @property
+    def needs_pilot(self) -> bool:
+        """Whether the distance takes its scale from pilot simulations."""
+        return hasattr(self.distance, "fitted") and not getattr(self.distance, "is_fitted", False)
+
+    def fitted(self, summary: FloatArray) -> Problem:
+        """The problem with the distance scaled by pilot summaries (n, ...)."""
+        if not self.needs_pilot:
+            return self
+        other = object.__new__(Problem)
+        other.__dict__.update(self.__dict__)
+        other.distance = self.distance.fitted(summary)  # type: ignore[attr-defined]
+        return other
+
+    # What the prior says of points and boxes ------------------------------------------------
+
+    def feasible(self, theta: FloatArray) -> BoolArray:
+        """Where the constraint holds: (n, p) -> (n,)."""
+        if self.constraint is None:
+            return np.ones(len(theta), dtype=bool)
+        columns = {name: theta[:, j] for j, name in enumerate(self.names)}
+        allowed = np.asarray(self.constraint(columns))
+        if allowed.shape != (len(theta),) or allowed.dtype != np.bool_:
+            raise ParameterError(
+                f"`constraint` must return {len(theta)} booleans for {len(theta)} rows, but got "
+                f"{allowed.dtype} of shape {allowed.shape}. Write it on whole columns, "
+                'as in lambda t: t["a"] < t["b"].'
+            )
+        return allowed
+
+    def prior_weight(self, cube: FloatArray) -> FloatArray:
+        """Prior density relative to the cube, up to the constant in `normaliser`: (n, d) -> (n,).
+
+        One, unless the prior is known as a density only (the paper's Remark 1).
+        """
+        density = getattr(self.prior, "cube_density", None)
+        return np.ones(len(cube)) if density is None else np.asarray(density(cube))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether π(Ω_k) is the volume of the box, exactly."""
+        return self.constraint is None and not hasattr(self.prior, "cube_density")
+
+    @cached_property
+    def normaliser(self) -> tuple[float, float]:
+        """Integral of `prior_weight` over the feasible part of the cube, and its relative error.
+
+        By a fixed quasi-random sequence: no simulation is spent on it.
+
+        Raises
+        ------
+        ParameterError
+            If no feasible point is found.
+        """
+        if self.is_plain:
+            return 1.0, 0.0
+        from scipy.stats import qmc
+
+        sobol = qmc.Sobol(self.d, rng=np.random.default_rng(0))
+        values = np.empty(0)
+        while len(values) < _NORMALISER_POINTS:
+            cube = _open(sobol.random(2**16))
+            values = np.append(values, self._weight_of_feasible(cube))
+            if np.count_nonzero(values) >= _NORMALISER_WANTED:
+                break
+        mean = float(values.mean())
+        if not mean > 0.0:
+            raise ParameterError(
+                f"`constraint` must leave some of the prior, but none of {len(values)} prior draws "
+                "satisfies it. Check its direction, or reparametrise."
+            )
+        return mean, float(values.std() / np.sqrt(len(values)) / mean)
+
+    def _weight_of_feasible(self, cube: FloatArray) -> FloatArray:
+        allowed = self.feasible(self.prior.from_cube(cube))
+        return np.asarray(self.prior_weight(cube) * allowed)
+
+    @cached_property
+    def _measure_points(self) -> FloatArray:
+        from scipy.stats import qmc
+
+        return _open(qmc.Sobol(self.d, rng=np.random.default_rng(0)).random(_MEASURE_POINTS))
+
+    def measure(self, boxes: Boxes) -> Partition:
+        """The prior's masses and volumes of boxes.
+
+        π(Ω_k) is the volume of the box in the cube, exactly, unless there is a constraint or a
+        density prior: then it is estimated at no simulation cost.  That estimate steers which arms
+        are played; weights and evidence do not rest on it (`Mixture`).
+        """
+        with np.errstate(divide="ignore"):
+            log_volume = self.prior.log_volume(boxes.lower, boxes.upper)
+        volume = boxes.volume
+        if self.is_plain:
+            return Partition(boxes, volume, log_volume, np.ones(len(boxes)))
+        points = self._measure_points
+        width = boxes.upper - boxes.lower
+        cube = boxes.lower[:, None, :] + width[:, None, :] * points[None, :, :]
+        flat = _open(cube.reshape(-1, boxes.d))
+        shape = (len(boxes), len(points))
+        allowed = self.feasible(self.prior.from_cube(flat)).reshape(shape)
+        weight = self.prior_weight(flat).reshape(shape) * allowed
+        feasible = (allowed.sum(axis=1) + 0.5) / (len(points) + 0.5)
+        floor = 0.5 * self.normaliser[0] / len(points)
+        mass = volume * np.maximum(weight.mean(axis=1), floor)
+        return Partition(boxes, mass / mass.sum(), log_volume, feasible)
+
+
+def finite_rows(summary: FloatArray) -> BoolArray:
+    """Which summaries (n, ...) are finite throughout: (n,)."""
+    return np.asarray(np.isfinite(summary.reshape(len(summary), -1)).all(axis=1))
+
+
+def _open(cube: FloatArray) -> FloatArray:
+    """Points moved into the open cube: a quantile at 0 or 1 may be infinite."""
+    return np.asarray(np.clip(cube, np.finfo(float).tiny, np.nextafter(1.0, 0.0)))
+
+
+def _prior(
+    prior: Mapping[Any, Any] | Prior | None,
+    transform: Callable[[FloatArray], FloatArray] | None,
+    names: Sequence[str] | None,
+) -> Prior:
+    if (prior is None) == (transform is None):
+        raise ParameterError(
+            "`prior` or `prior_transform` must be given, and not both. "
+            'For example prior={"a": (0.0, 1.0)}.'
+        )
+    if transform is None:
+        return as_prior(prior)
+    if not names:
+        raise ParameterError("`names` must be given with `prior_transform`, one for each column.")
+    from abctree.parts.priors import PriorTransform
+
+    return PriorTransform(transform, tuple(names))
+
+
+def _model(
+    simulator: SimulatorFunction | None,
+    summary: Callable[[Any], Any] | None,
+    vectorized: bool | Literal["seeds"],  # noqa: FBT001
+    batch_size: int,
+) -> Model:
+    if not callable(simulator):
+        raise ParameterError(f"`simulator` must be callable, but got {simulator!r}.")
+    _takes_two(simulator)
+    if summary is not None and not callable(summary):
+        raise ParameterError(f"`summary` must be callable or None, but got {summary!r}.")
+    if batch_size < 1:
+        raise ParameterError(f"`batch_size` must be at least 1, but got {batch_size}.")
+    if vectorized is False:
+        return OneByOne(simulator, summary)
+    if vectorized is True:
+        return Vectorized(simulator, summary, batch_size)
+    if vectorized == "seeds":
+        return Seeded(simulator, summary, batch_size)
+    raise ParameterError(f'`vectorized` must be False, True or "seeds", but got {vectorized!r}.')
+
+
+def _takes_two(simulator: SimulatorFunction) -> None:
+    try:
+        signature = inspect.signature(simulator)
+    except (TypeError, ValueError):  # built-in or extension without a signature
+        return
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        raise ParameterError(
+            f"`simulator` must take two arguments, (theta, rng), but its signature is {signature}. "
+            "Draw all random numbers from rng; if it draws none, wrap it as "
+            "lambda theta, rng: f(theta)."
+        ) from None
+
+
+def _observed(
+    observed: Data, summary: Callable[[Any], Any] | None, *, vectorized: bool
+) -> FloatArray:
+    if observed is None:
+        raise ParameterError("`observed` must be given: the data as one simulation returns them.")
+    if summary is None:
+        value = observed
+    else:
+        try:
+            value = summary(np.asarray(observed)[None])[0] if vectorized else summary(observed)
+        except Exception as error:
+            raise SimulatorError(
+                f"The summary raised {type(error).__name__} on the observed data: {error}"
+            ) from error
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"`observed` must be an array of numbers, but its summary is {value!r}. "
+            "Give a `summary` that turns the data into numbers."
+        ) from None
+    if not np.isfinite(array).all():
+        raise ParameterError(
+            f"`observed` must be finite, but {np.count_nonzero(~np.isfinite(array))} of "
+            f"{array.size} values of its summary are nan or inf. Impute or drop them first."
+        )
+    array.flags.writeable = False
+    return array
+
+
+def _checked_distance(value: Any, n: int) -> FloatArray:
+    distance = np.asarray(value, dtype=np.float64)
+    if distance.shape != (n,):
+        raise SimulatorError(
+            f"distance returned shape {distance.shape} for {n} simulations; it must be ({n},)."
+        )
+    if (distance < 0.0).any():
+        raise SimulatorError(
+            f"distance must be at least 0, but got {float(np.nanmin(distance))}. "
+            "Return a distance, not a similarity."
+        )
+    return distance
+
+
+@dataclass(frozen=True)
+class Discrepancy:
+    """The work of a block: parameters and numbers of simulations in, distances out."""
+
+    problem: Problem
+    root: int  #: 64-bit seed of the run
+
+    def __call__(self, theta: FloatArray, index: IntArray) -> Simulations:
+        """Simulate, summarise and measure rows (m, p)."""
+        done = self.problem.simulate(theta, index, self.root)
+        return done if self.problem.needs_pilot else self.problem.measured(done, theta, index)

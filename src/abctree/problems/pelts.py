@@ -1,0 +1,129 @@
+"""Hare and lynx: the stochastic Lotka-Volterra model fitted to a century-old series."""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+
+import numpy as np
+from scipy import stats
+
+from abctree.kernels import simulators
+from abctree.problem import Problem
+from abctree.types import FloatArray, SeedArray
+
+#: Rates a year that differential equations fit to the series, with pelts in thousands.
+USUAL_RATES = {"hare_birth": 0.55, "predation": 0.028, "lynx_birth": 0.024, "lynx_death": 0.80}
+LOG_SD = 0.75  #: prior standard deviation of each log rate
+INDIVIDUALS = 10.0  #: individuals of the model per thousand pelts
+MAX_EVENTS = 30_000  #: after so many the state is held
+
+_COLUMNS = ("year", "hare", "lynx")
+
+
+def hare_lynx() -> Problem:
+    """Four yearly rates of a predator-prey model, from 21 years of hare and lynx pelts.
+
+    With x hares and y lynxes in thousands of pelts, hares are born at rate θ1 x and eaten at
+    θ2 x y, lynxes are born at θ3 x y and die at θ4 y (hare_birth, predation, lynx_birth,
+    lynx_death).  The four events are independent and change one species by one individual; the
+    simulation is exact (Gillespie 1977).
+
+    **Scale.**  The company bought an unknown share of the animals.  One thousand pelts count as
+    ten individuals of the model, which acts as the number of independent units and so sets the
+    noise: at twenty or five the closest of 40 000 (150 000) prior draws are fewer (9 against 14,
+    and 37 against 64 within a root-mean-square log error of .3), and at two, lynxes die out before
+    1920 in a third of the posterior predictive paths.  The rates do not depend on this choice up
+    to that noise: θ2 and θ3 are divided by ten inside.  The state of 1900, 300 hares and 40 lynxes,
+    is fixed, and with it the phase of the cycle.
+
+    **Prior.**  Independent lognormals whose medians are the rates of the usual fit of the
+    differential equations (.55, .028, .024, .80) and whose logs have standard deviation .75: 95 %
+    within a factor of 4.4.  It spans extinction in a year and cycles of 4 to 30 years; it is
+    informative about the order of magnitude only.
+
+    **Explosions.**  When the lynxes die out, hares grow without end.  After 30 000 events (twice
+    what a path like the data's takes) the state is held; paths near the data are not touched.
+
+    **Summary.**  log(1 + thousands of pelts) of the 20 later years of both species, divided by
+    √40, so that the distance is a root mean square error on the log scale: .3 means off by about
+    a third in a typical year.  Logs because the model's misfit to the data is relative: a trough
+    missed by half is as wrong as a peak missed by half.  The whole series, because the fixed start
+    fixes the phase: on data simulated from the model it told the rates apart better than twelve
+    features (log means and deviations, auto- and cross-correlations; mean log score of the true
+    rates 6.95 against 6.72 ± .1) or a linear regression of the rates on the series (5.7).  Square
+    roots scored as well (6.75 against 6.6 for logs and for raw counts, ± .08).
+
+    Returns
+    -------
+    Problem
+        About 200 µs a prior draw.  Simulated data are `hare_lynx_series`.
+
+    References
+    ----------
+    C. G. Hewitt, The Conservation of the Wild Life of Canada, 1921; P. Howard, Modeling Basics,
+    Texas A&M University, 2009; D. T. Gillespie, J. Phys. Chem. 81, 1977.
+
+    Examples
+    --------
+    >>> from abctree.problems import hare_lynx
+    >>> hare_lynx().names
+    ('hare_birth', 'predation', 'lynx_birth', 'lynx_death')
+    """
+    return Problem(
+        prior={name: stats.lognorm(LOG_SD, scale=rate) for name, rate in USUAL_RATES.items()},
+        simulator=hare_lynx_series,
+        observed=_observed_series(),
+        summary=_scaled_logs,
+        vectorized="seeds",
+    )
+
+
+def hare_lynx_data() -> dict[str, FloatArray]:
+    """The pelts of hare and lynx traded by the Hudson's Bay Company, 1900 to 1920.
+
+    Returns
+    -------
+    dict
+        ``year``, ``hare`` and ``lynx``, each (21,); the pelts in thousands.
+    """
+    text = resources.files("abctree.problems").joinpath("data/hare_lynx.csv").read_text("utf-8")
+    rows = [line.split(",") for line in text.splitlines() if not line.startswith("#")]
+    table = np.array(rows[1:], dtype=np.float64)
+    return {name: table[:, j].copy() for j, name in enumerate(_COLUMNS)}
+
+
+def hare_lynx_series(theta: FloatArray, seeds: SeedArray) -> FloatArray:
+    """Simulated pelts of hare and lynx, for posterior predictive bands too.
+
+    Parameters
+    ----------
+    theta : (n, 4) array
+        Yearly rates hare_birth, predation, lynx_birth, lynx_death, as in `hare_lynx`.
+    seeds : (n,) array of uint64
+        One seed for each row; a row depends on its rates and its seed only.
+
+    Returns
+    -------
+    (n, 21, 2) array
+        Hares and lynxes in thousands of pelts, 1900 to 1920.
+    """
+    per_individual = np.array([1.0, 1.0 / INDIVIDUALS, 1.0 / INDIVIDUALS, 1.0])
+    start = np.round(_observed_series()[0] * INDIVIDUALS)
+    years = np.arange(21, dtype=np.float64)
+    counts = simulators.jump_process(theta * per_individual, seeds, start, years, MAX_EVENTS)
+    return counts / INDIVIDUALS
+
+
+@functools.cache
+def _observed_series() -> FloatArray:
+    data = hare_lynx_data()
+    series = np.stack([data["hare"], data["lynx"]], axis=1)
+    series.flags.writeable = False
+    return series
+
+
+def _scaled_logs(series: FloatArray) -> FloatArray:
+    """(n, 21, 2) -> (n, 40), without 1900, which is given."""
+    later = np.log1p(series[:, 1:]).reshape(len(series), -1)
+    return np.asarray(later / np.sqrt(later.shape[1]))

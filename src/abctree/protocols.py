@@ -1,0 +1,163 @@
+"""Everything a user may replace, on one page.
+
+Protocols are structural: a part of your own imports nothing from here.  `abctree.testing` has a
+conformance check for partitioners, priors and utilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from abctree.data import Arms, Boxes, Partition, Simulations
+from abctree.types import BoolArray, FloatArray, IntArray
+
+
+class Prior(Protocol):
+    """π, as a map of the unit cube: `from_cube` of a uniform point is a draw of the prior.
+
+    A prior that is a density rather than a map (Remark 1) also has
+    ``cube_density(cube) -> (n,)``, its density relative to the cube, up to a constant.
+    """
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns of theta, fixed parameters included."""
+
+    @property
+    def d(self) -> int:
+        """Dimensions of the cube; fixed parameters have none."""
+
+    def from_cube(self, cube: FloatArray) -> FloatArray:
+        """(n, d) in (0, 1) -> theta (n, n_parameters)."""
+
+    def to_cube(self, theta: FloatArray) -> FloatArray:
+        """Theta (n, n_parameters) -> (n, d); the middle of the atom for a discrete parameter."""
+
+    def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
+        """Log-volume in θ space of boxes of the cube: (K, d), (K, d) -> (K,); nan if unknown."""
+
+
+class Distance(Protocol):
+    """d(s, s_obs) on a batch.
+
+    A distance that learns its scale from pilot simulations also has
+    ``fitted(simulated (n, ...)) -> Distance`` and raises if called before.
+    """
+
+    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
+        """(n, ...) simulated summaries and (...) observed ones -> (n,) distances >= 0."""
+
+
+class Utility(Protocol):
+    """ω, through its maximiser q* (Equation 9)."""
+
+    def optimal_proposal(self, eta: FloatArray, prior_mass: FloatArray) -> FloatArray:
+        """Rates η (K,) and masses π(Ω_k) (K,) -> q* (K,), >= 0, summing to one."""
+
+
+class Beliefs(Protocol):
+    """How the arms of a partition learn, within a round.
+
+    Made by a `BeliefRule` from the rows that teach the partition.
+    """
+
+    def arms(self) -> Arms:
+        """α and β now."""
+
+    def learn(self, arm: IntArray, distance: FloatArray) -> None:
+        """Account for new simulations that teach this partition (Algorithm 1, line 11)."""
+
+
+class BeliefRule(Protocol):
+    """The initialisation of α and β on a new partition (Algorithm 2, lines 7 to 9)."""
+
+    def start(
+        self,
+        partition: Partition,
+        arm: IntArray,
+        distance: FloatArray,
+        weight: FloatArray,
+        *,
+        epsilon: float,
+        first_epsilon: float,
+        count_epsilon: float,
+    ) -> Beliefs:
+        """Beliefs from past rows: their boxes (n,), distances (n,), importance weights (n,).
+
+        `epsilon` is the tolerance to be played, `count_epsilon` the one at which the past is
+        counted (the paper: the last round's), `first_epsilon` that of the first round.
+        """
+
+
+class Policy(Protocol):
+    """Which arms to play next (Algorithm 1, lines 4 to 7; Algorithm 3, lines 4 to 12)."""
+
+    def pull(
+        self, arms: Arms, partition: Partition, n: int, rng: np.random.Generator
+    ) -> tuple[IntArray | None, FloatArray]:
+        """n arms to play (or None: draw them from q), and the probability q (K,) of each arm."""
+
+
+class Partitioner(Protocol):
+    """P, the rule that cuts the cube (Equation 7)."""
+
+    def partition(
+        self,
+        cube: FloatArray,
+        distance: FloatArray,
+        epsilon: float,
+        current: Boxes | None,
+        rng: np.random.Generator,
+    ) -> Boxes:
+        """Cut the cube from rows (n, d), their distances (n,), inf for a failure, and ε.
+
+        The paper's binary reward is ``distance < epsilon``; a soft label may use the rest.
+        `current` is the partition of the last round, for rules that refine.
+        """
+
+
+class Schedule(Protocol):
+    """g, the tolerance progression (Algorithm 2, line 10)."""
+
+    def first(self, distance: FloatArray) -> float:
+        """ε_1 from the pilot's distances."""
+
+    def next(self, epsilon: float, distance: FloatArray, weight: FloatArray) -> float | None:
+        """The tolerance after a round played at `epsilon`, or None when there is no lower one.
+
+        `distance` and `weight` are those of the round's accepted rows (all below `epsilon`).
+        """
+
+
+class Constraint(Protocol):
+    """A predicate on named parameters, vectorised over rows."""
+
+    def __call__(self, theta: Any) -> BoolArray:
+        """A dict of columns, name -> (n,), to (n,) booleans: True where allowed."""
+
+
+class Executor(Protocol):
+    """Runs the simulations of a block and answers in the order of the rows."""
+
+    def run(
+        self,
+        work: Callable[[FloatArray, IntArray], Simulations],
+        theta: FloatArray,
+        index: IntArray,
+        unit: int,
+    ) -> Simulations:
+        """``work(theta (m, p), index (m,))`` on consecutive chunks of the rows, joined.
+
+        Rows may be split anywhere except between two with the same ``index // unit``: these share
+        a generator.
+        """
+
+
+class StoppingRule(Protocol):
+    """Why a run ends before its budget."""
+
+    def reason(self, progress: Any) -> str | None:
+        """A short reason to stop now, or None.  `progress` is `abctree.Progress`."""

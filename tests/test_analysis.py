@@ -1,0 +1,1041 @@
+"""Questions to a finished run, against closed forms and with twins that must fail."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import types
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from abctree.analysis import diagnostics, metrics
+from abctree.analysis.adjustment import linear_adjustment
+from abctree.analysis.evidence import Evidence, evidence
+from abctree.analysis.histogram import StepFold, StepPosterior
+from abctree.analysis.posterior import Posterior, default_ess, select
+from abctree.data import Boxes, Partition, SplitTree
+from abctree.errors import AbctreeWarning, MissingDependencyError, ParameterError
+
+
+def draws(theta, weight=None, **fields):
+    theta = np.asarray(theta, dtype=float)
+    theta = theta if theta.ndim == 2 else theta[:, None]
+    weight = np.ones(len(theta)) if weight is None else np.asarray(weight, dtype=float)
+    with np.errstate(divide="ignore"):
+        log_weight = np.log(weight)
+    given = {
+        "distance": np.full(len(theta), 0.5),
+        "epsilon": 1.0,
+        "names": tuple("abcdefgh"[: theta.shape[1]]),
+        "n_simulations": 10 * len(theta),
+    }
+    return Posterior(theta=theta, log_weight=log_weight, **{**given, **fields})
+
+
+def weighted_draws(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    theta = rng.standard_normal((n, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]]) * [1e-9, 1e6]
+    return draws(theta, rng.gamma(0.5, size=n))
+
+
+# Effective sample size and evidence -------------------------------------------------------------
+
+
+@given(st.integers(1, 50), st.integers(0, 50), st.floats(1e-200, 1e200))
+def test_ess_counts_equal_weights_in_any_unit(n, zeros, unit):
+    weight = np.concatenate([np.full(n, unit), np.zeros(zeros)])
+    assert diagnostics.ess(weight) == pytest.approx(n)
+
+
+def test_ess_of_nothing_is_zero():
+    assert diagnostics.ess(np.empty(0)) == 0.0
+    assert diagnostics.ess(np.zeros(4)) == 0.0
+    assert metrics.ess is diagnostics.ess
+
+
+def importance_sample(n, rng):
+    """Uniform prior on (0, 1), proposal density .5 + u, distance to .7: Z(.1) = .2."""
+    u = np.sqrt(0.25 + 2.0 * rng.random(n)) - 0.5
+    return np.abs(u - 0.7), 1.0 / (0.5 + u)
+
+
+def z_scores(estimates):
+    """z of the mean of (estimate - truth) / se, and z of its variance against one."""
+    z = np.array([(e.estimate - 0.2) / e.standard_error for e in estimates])
+    return abs(z.mean()) * np.sqrt(len(z)), abs(z.var() - 1.0) / np.sqrt(2 / len(z))
+
+
+def test_evidence_is_unbiased_with_an_honest_standard_error():
+    rng = np.random.default_rng(1)
+    samples = [importance_sample(800, rng) for _ in range(400)]
+    found = [evidence(d, w, 0.1) for d, w in samples]
+    assert max(z_scores(found)) < 4
+    # The twins: forgotten weights, failures left out of the denominator, an error too small.
+    assert z_scores([evidence(d, np.ones(800), 0.1) for d, _ in samples])[0] > 4
+    dropped = [evidence(d[d < 0.6], w[d < 0.6], 0.1) for d, w in samples]
+    assert z_scores(dropped)[0] > 4
+    small = [Evidence(0.1, e.estimate, e.standard_error / 1.3, 1, 800) for e in found]
+    assert z_scores(small)[1] > 4
+
+
+def test_evidence_of_prior_draws_is_a_share_with_binomial_error():
+    distance = np.array([0.1, 0.2, 0.3, np.inf, np.nan, 0.2])
+    e = evidence(distance, np.ones(6), 0.3)  # strictly below
+    assert (e.estimate, e.n_accepted, e.n_simulations) == (0.5, 3, 6)
+    assert e.standard_error == pytest.approx(np.sqrt(0.25 / 5))
+    assert e.log_estimate == pytest.approx(np.log(0.5))
+
+
+def test_evidence_adds_the_error_of_a_normaliser_in_quadrature():
+    distance, weight = importance_sample(500, np.random.default_rng(2))
+    plain = evidence(distance, weight, 0.1)
+    both = evidence(distance, weight, 0.1, relative_error=0.2)
+    expected = np.hypot(plain.standard_error, 0.2 * plain.estimate)
+    assert both.standard_error == pytest.approx(expected)
+    assert both.estimate == plain.estimate
+
+
+def test_evidence_with_folds_has_their_means_and_their_inner_variance():
+    distance, weight = importance_sample(500, np.random.default_rng(3))
+    fold = np.arange(500) % 5
+    e = evidence(distance, weight, 0.1, fold=fold)
+    reward = weight * (distance < 0.1)
+    assert e.by_fold == pytest.approx([reward[fold == f].mean() for f in range(5)])
+    assert e.estimate == pytest.approx(np.mean(e.by_fold))
+    inner = sum(reward[fold == f].var(ddof=1) / 100 for f in range(5)) / 25
+    assert e.standard_error == pytest.approx(np.sqrt(inner))
+
+
+def test_evidence_interval_is_symmetric_on_the_log_scale():
+    e = Evidence(1.0, 0.02, 0.004, 50, 1000)
+    low, high = e.interval(0.95)
+    assert low * high == pytest.approx(0.02**2)
+    assert np.log(high / 0.02) == pytest.approx(1.959964 * 0.2, rel=1e-6)
+    assert e.interval(0.95, log=True) == pytest.approx((np.log(low), np.log(high)))
+    assert e.interval(0.5)[1] < high
+
+
+def test_evidence_without_acceptances_has_the_rule_of_three():
+    e = evidence(np.full(1000, 5.0), np.ones(1000), 1.0)
+    assert e.estimate == 0.0
+    assert e.n_accepted == 0
+    assert np.isnan(e.standard_error)
+    assert e.log_estimate == -np.inf
+    assert e.interval(0.95) == pytest.approx((0.0, 0.003), rel=2e-3)
+    assert e.interval(0.95, log=True)[0] == -np.inf
+    # Exact coverage at the bound: with that evidence, 1000 misses have probability 5 %.
+    assert (1 - e.interval(0.95)[1]) ** 1000 == pytest.approx(0.05, rel=0.01)
+    # A draw of weight 4 stands for a place that is proposed 4 times too rarely.
+    assert evidence(np.full(1000, 5.0), np.full(1000, 4.0), 1.0).interval(0.95)[1] == (
+        pytest.approx(0.012, rel=2e-3)
+    )
+
+
+def test_evidence_works_on_no_and_one_simulation():
+    none = evidence(np.empty(0), np.empty(0), 1.0)
+    assert np.isnan(none.estimate)
+    assert none.interval() == (0.0, 1.0)
+    one = evidence(np.array([0.1]), np.array([1.0]), 1.0)
+    assert (one.estimate, one.standard_error) == (1.0, 1.0)
+    missed = evidence(np.array([9.0]), np.array([1.0]), 1.0)
+    assert missed.interval() == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("distance", "weight", "epsilon", "rule"),
+    [
+        (np.ones(3), np.ones(2), 1.0, "one length"),
+        (np.ones(2), np.array([1.0, np.nan]), 1.0, "`weight` must be finite"),
+        (np.ones(2), np.array([1.0, -1.0]), 1.0, "`weight` must be finite"),
+        (np.ones(2), np.ones(2), 0.0, "`epsilon` must be above 0"),
+        (np.ones(2), np.ones(2), np.nan, "`epsilon` must be above 0"),
+    ],
+)
+def test_evidence_and_select_refuse_bad_rows(distance, weight, epsilon, rule):
+    with pytest.raises(ParameterError, match=rule):
+        evidence(distance, weight, epsilon)
+    with pytest.raises(ParameterError, match=rule):
+        select(np.zeros((2, 1)), distance, weight, ("a",), epsilon=epsilon)
+
+
+def test_evidence_interval_refuses_a_level_that_is_none():
+    with pytest.raises(ParameterError, match="`level` must be in"):
+        Evidence(1.0, 0.1, 0.01, 5, 50).interval(95)
+
+
+# Posterior --------------------------------------------------------------------------------------
+
+
+def test_posterior_moments_are_the_weighted_ones():
+    p = draws([[0.0, 1.0], [1.0, 3.0], [4.0, -1.0]], [1.0, 2.0, 1.0])
+    assert p.weight == pytest.approx([0.25, 0.5, 0.25])
+    assert p.ess == pytest.approx(16 / 6)
+    assert p.largest_weight == 0.5
+    assert p.mean() == pytest.approx([1.5, 1.5])
+    expected = np.cov(p.theta.T, aweights=[1.0, 2.0, 1.0])
+    assert p.cov() == pytest.approx(expected)
+    assert p.std() == pytest.approx(np.sqrt(np.diag(expected)))
+
+
+def test_posterior_moments_of_equal_weights_are_numpy_s():
+    theta = np.random.default_rng(4).normal(size=(50, 3))
+    p = draws(theta, np.full(50, 1e-300))
+    assert p.cov() == pytest.approx(np.cov(theta.T))
+    assert p.std() == pytest.approx(theta.std(axis=0, ddof=1))
+
+
+@given(
+    st.lists(st.tuples(st.integers(-5, 5), st.integers(0, 4)), min_size=1, max_size=30),
+    st.floats(0.0, 1.0),
+)
+@settings(max_examples=200)
+def test_quantile_equals_that_of_repeated_draws(rows, q):
+    theta, count = np.array(rows, dtype=float).T
+    if count.sum() == 0:
+        return
+    repeated = np.repeat(theta, count.astype(int))
+    # The exact rule, with whole numbers as far as possible.
+    need = q * len(repeated) - 1e-9
+    expected = np.sort(repeated)[max(0, int(np.ceil(need)) - 1)]
+    assert draws(theta, count).quantile(q)[0] == expected
+
+
+def test_quantile_takes_many_levels():
+    p = weighted_draws()
+    levels = [0.05, 0.5, 0.95]
+    table = p.quantile(levels)
+    assert table.shape == (3, 2)
+    assert (np.diff(table, axis=0) > 0).all()
+    for row, level in zip(table, levels, strict=True):
+        assert np.array_equal(row, p.quantile(level))
+        below = p.weight @ (p.theta <= row)
+        assert (below >= level - 1e-9).all()
+        assert (p.weight @ (p.theta < row) < level + 1e-9).all()
+
+
+@pytest.mark.parametrize("q", [-0.1, 1.1, np.nan])
+def test_quantile_refuses_levels_out_of_range(q):
+    with pytest.raises(ParameterError, match="`q` must be in"):
+        weighted_draws().quantile(q)
+
+
+def test_hdi_is_the_shortest_interval_by_brute_force():
+    rng = np.random.default_rng(5)
+    theta, count = rng.exponential(size=25), rng.integers(0, 4, size=25)
+    p = draws(theta, count)
+    low, high = p.hdi(0.7)[0]
+    held = p.weight[(theta >= low) & (theta <= high)].sum()
+    shortest = min(
+        b - a
+        for a in theta
+        for b in theta
+        if p.weight[(theta >= a) & (theta <= b)].sum() >= 0.7 - 1e-9
+    )
+    assert held >= 0.7 - 1e-9
+    assert high - low == pytest.approx(shortest)
+    # The twin: the equal-tailed interval of a skewed law is longer.
+    tails = p.quantile([0.15, 0.85])[:, 0]
+    assert tails[1] - tails[0] > shortest
+
+
+def test_hdi_of_all_the_mass_is_the_range():
+    p = weighted_draws()
+    assert p.hdi(1.0) == pytest.approx(np.stack([p.theta.min(0), p.theta.max(0)], axis=1))
+    with pytest.raises(ParameterError, match="`mass` must be in"):
+        p.hdi(0.0)
+
+
+@pytest.mark.parametrize("weight", [[], [0.0], [0.0, 0.0]])
+def test_posterior_without_draws_answers_nan(weight):
+    p = draws(np.zeros((len(weight), 2)), weight)
+    assert p.ess == 0.0
+    assert p.largest_weight == 0.0
+    assert np.isnan(p.mean()).all()
+    assert np.isnan(p.cov()).all()
+    assert np.isnan(p.std()).all()
+    assert np.isnan(p.quantile([0.1, 0.9])).all()
+    assert p.hdi().shape == (2, 2)
+    assert np.isnan(p.hdi()).all()
+    assert p.sample(0).shape == (0, 2)
+    assert "ESS 0.0" in repr(p)
+    with pytest.raises(ParameterError, match="Nothing was accepted"):
+        p.sample(1)
+
+
+def test_posterior_of_one_draw_knows_its_place_but_no_spread():
+    p = draws([[2.0, 3.0]])
+    assert p.mean() == pytest.approx([2.0, 3.0])
+    assert np.isnan(p.cov()).all()
+    assert p.quantile(0.9) == pytest.approx([2.0, 3.0])
+    assert p.hdi() == pytest.approx(np.array([[2.0, 2.0], [3.0, 3.0]]))
+    assert p.sample(3, rng=0, smooth=True) == pytest.approx(np.array([[2.0, 3.0]] * 3))
+    two = draws([[2.0, 3.0], [4.0, 3.0]])
+    assert two.std() == pytest.approx([np.sqrt(2), 0.0])
+    assert two.sample(4, rng=0, smooth=True)[:, 1] == pytest.approx([3.0] * 4, abs=0)
+
+
+def test_posterior_weights_survive_any_unit():
+    p = draws([0.0, 1.0], [1.0, 3.0])
+    tiny = Posterior(**{**p.__dict__, "log_weight": p.log_weight - 5000.0})
+    assert tiny.weight == pytest.approx([0.25, 0.75])
+    assert tiny.mean() == pytest.approx([0.75])
+
+
+# Draws without weights --------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=20), st.integers(1, 60), st.integers(0))
+def test_resample_picks_each_draw_n_w_times_rounded(weight, n, seed):
+    weight = np.array(weight)
+    if weight.max() < 1e-3:
+        return
+    p = draws(np.arange(len(weight)), weight)
+    picked = np.bincount(p.resample(n, rng=seed), minlength=len(weight))
+    assert picked.sum() == n
+    assert (np.abs(picked - n * p.weight) < 1.0 + 1e-9).all()
+    assert (picked[weight == 0.0] == 0).all()
+
+
+def test_sample_is_repeatable_and_unbiased():
+    p = weighted_draws(60)
+    assert np.array_equal(p.sample(50, rng=3), p.sample(50, rng=3))
+    assert not np.array_equal(p.sample(50, rng=3), p.sample(50, rng=4))
+    means = np.array([p.sample(60, rng=s).mean(axis=0) for s in range(400)])
+    z = (means.mean(axis=0) - p.mean()) / (means.std(axis=0) / 20)
+    assert (np.abs(z) < 4).all()
+    # The twin: without weights.
+    z = (p.theta.mean(axis=0) - p.mean()) / (means.std(axis=0) / 20)
+    assert (np.abs(z) > 4).any()
+    with pytest.raises(ParameterError, match="`n` must be at least 0"):
+        p.sample(-1)
+
+
+def test_smooth_sample_keeps_mean_and_covariance():
+    p = weighted_draws(80)
+    n = 200_000
+    x = p.sample(n, rng=0, smooth=True)
+    z = (x - p.mean()) / (p.std() * np.sqrt(1 - np.sum(p.weight**2)))
+    assert (np.abs(z.mean(axis=0)) < 4 / np.sqrt(n)).all()
+    # Variances of near-normal draws have standard error sqrt(2/n) or less here.
+    assert (np.abs(z.var(axis=0) - 1.0) < 4 * np.sqrt(2 / n)).all()
+    assert np.corrcoef(x.T)[0, 1] == pytest.approx(
+        p.cov()[0, 1] / np.prod(p.std()), abs=4 / np.sqrt(n)
+    )
+    assert len(np.unique(x[:, 0])) > 0.99 * n
+    # The twin: a kernel estimate without shrinkage is too wide.
+    h = (4 / (4 * p.ess)) ** (1 / 6)
+    wide = p.sample(n, rng=0) + h * p.std() * np.random.default_rng(0).normal(size=(n, 2))
+    ratio = wide.var(axis=0) / p.std() ** 2
+    assert (np.abs(ratio - 1.0) > 4 * np.sqrt(2 / n)).all()
+
+
+def test_smooth_sample_leaves_discrete_and_fixed_columns():
+    rng = np.random.default_rng(6)
+    theta = np.column_stack([rng.normal(size=50), rng.integers(0, 4, 50), np.full(50, 0.1)])
+    p = draws(theta, continuous=np.array([True, False, True]))
+    x = p.sample(30, rng=0, smooth=True)
+    assert set(x[:, 1]) <= {0.0, 1.0, 2.0, 3.0}
+    assert (x[:, 2] == 0.1).all()
+    assert not np.isin(x[:, 0], theta[:, 0]).any()
+
+
+def test_to_dataframe_has_named_columns_and_a_hint(monkeypatch):
+    p = draws([[1.0, 2.0]], [4.0], names=("weight", "b"))
+    monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=dict))
+    frame = p.to_dataframe()
+    assert list(frame) == ["weight", "b", "weight_", "log_weight", "distance"]
+    assert frame["weight"] == [1.0]
+    assert frame["weight_"] == [1.0]
+    assert frame["log_weight"] == pytest.approx([np.log(4.0)])
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingDependencyError, match="pip install pandas"):
+        p.to_dataframe()
+
+
+# Choosing the tolerance -------------------------------------------------------------------------
+
+
+def chosen(distance, weight=None, **kwargs):
+    distance = np.asarray(distance, dtype=float)
+    weight = np.ones(len(distance)) if weight is None else np.asarray(weight, dtype=float)
+    theta = np.arange(len(distance), dtype=float)[:, None]
+    return select(theta, distance, weight, ("a",), **kwargs)
+
+
+def test_select_by_epsilon_is_strict_and_never_takes_failures():
+    p = chosen([0.1, 0.5, np.inf, 0.3, np.nan, 0.5], epsilon=0.5)
+    assert p.theta[:, 0].tolist() == [0.0, 3.0]
+    assert (p.epsilon, p.n_simulations) == (0.5, 6)
+    assert len(chosen([0.1, np.inf, np.nan], epsilon=np.inf)) == 1
+
+
+def test_select_by_ess_takes_the_smallest_epsilon():
+    p = chosen([0.4, 0.1, 0.3, 0.2, np.inf], ess=2)
+    assert sorted(p.theta[:, 0]) == [1.0, 3.0]
+    assert p.epsilon == pytest.approx(0.25)  # midway
+    last = chosen([0.4, 0.1, 0.3, 0.2, np.inf], ess=4)
+    assert len(last) == 4
+    assert last.epsilon == np.nextafter(0.4, 1.0)
+
+
+def test_select_by_ess_is_the_smallest_by_brute_force():
+    rng = np.random.default_rng(7)
+    distance, weight = rng.integers(0, 40, 300) / 10.0, rng.gamma(0.5, size=300)
+    p = chosen(distance, weight, ess=30)
+    assert p.ess >= 30
+    levels = np.unique(distance)
+    enough = [e for e in levels if diagnostics.ess(weight[distance <= e]) >= 30]
+    assert p.distance.max() == min(enough)
+    # Ties are together: the count is that of a strict comparison with epsilon.
+    assert len(p) == np.sum(distance <= min(enough)) == np.sum(distance < p.epsilon)
+    assert evidence(distance, weight, p.epsilon).estimate == pytest.approx(
+        np.exp(p.log_weight).sum() / 300
+    )
+
+
+def test_select_takes_equal_distances_together():
+    p = chosen([1.0, 0.0, 0.0, 0.0, 2.0], ess=1)
+    assert len(p) == 3
+    assert p.epsilon == 0.5
+    assert len(chosen([1.0] * 50, ess=5)) == 50
+
+
+def test_select_warns_with_the_best_it_can_reach():
+    weight = np.array([1.0, 1.0, 1.0, 50.0])
+    with pytest.warns(AbctreeWarning, match=r"of 10 was asked for, but the run reaches 3,"):
+        p = chosen([0.1, 0.2, 0.3, 0.4], weight, ess=10)
+    assert p.theta[:, 0].tolist() == [0.0, 1.0, 2.0]
+    with pytest.warns(AbctreeWarning, match="reaches 2"):
+        p = chosen([0.1, 0.2, 0.3, 0.4], ess=3, limit=0.25)
+    assert p.epsilon == 0.25
+    assert len(p) == 2
+
+
+def test_select_warns_when_nothing_is_accepted():
+    for kwargs in ({"epsilon": 0.5}, {"ess": 5}, {"ess": 5, "limit": 0.5}, {}):
+        with pytest.warns(AbctreeWarning, match="Nothing was accepted"):
+            p = chosen([np.inf, np.nan, np.inf], **kwargs)
+        assert len(p) == 0
+        assert p.n_simulations == 3
+    with pytest.warns(AbctreeWarning, match="Nothing was accepted"):
+        assert chosen([], ess=5).ess == 0.0
+
+
+def test_select_aims_at_a_thousand_or_three_per_cent():
+    assert default_ess(10**6) == 1000.0
+    assert default_ess(10_000) == 300.0
+    assert chosen(np.arange(1, 1001) / 1000.0).ess == pytest.approx(30.0)
+
+
+def test_select_carries_the_rows_along():
+    rng = np.random.default_rng(8)
+    distance, cube, summary = rng.random(20), rng.random((20, 1)), rng.random((20, 2))
+    p = chosen(distance, epsilon=0.4, cube=cube, summary=summary, observed=np.zeros(2))
+    assert np.array_equal(p.cube, cube[distance < 0.4])
+    assert np.array_equal(p.summary, summary[distance < 0.4])
+
+
+def test_select_refuses_contradictions():
+    with pytest.raises(ParameterError, match="got both"):
+        chosen([0.1], epsilon=1.0, ess=5)
+    with pytest.raises(ParameterError, match="`ess` must be above 0"):
+        chosen([0.1], ess=0)
+
+
+# Regression adjustment --------------------------------------------------------------------------
+
+
+def conjugate(n=40_000, epsilon=3.0, seed=0):
+    """θ ~ N(0, 4), y | θ ~ N(θ, 1), y_obs = 1, proposed from N(2, 9): exact N(.8, .8)."""
+    rng = np.random.default_rng(seed)
+    theta = rng.normal(2.0, 3.0, n)
+    y = rng.normal(theta, 1.0)
+    weight = stats.norm.pdf(theta, 0, 2) / stats.norm.pdf(theta, 2, 3)
+    return select(
+        theta[:, None],
+        np.abs(y - 1.0),
+        weight,
+        ("theta",),
+        epsilon=epsilon,
+        summary=y[:, None],
+        observed=np.array([1.0]),
+    )
+
+
+def _z_scores(p):
+    """Mean and variance of the draws against N(.8, .8), in standard errors."""
+    n = p.ess
+    mean, variance = p.mean()[0], p.cov()[0, 0]
+    return abs(mean - 0.8) / np.sqrt(0.8 / n), abs(variance - 0.8) / (0.8 * np.sqrt(2 / n))
+
+
+def test_adjustment_recovers_the_conjugate_posterior_at_a_large_epsilon():
+    p = conjugate()
+    adjusted = p.adjusted("linear")
+    assert max(_z_scores(adjusted)) < 4
+    assert adjusted.is_adjusted
+    assert adjusted.adjusted() is adjusted
+    # The twins: no adjustment, and an adjustment that forgets the proposal.
+    assert _z_scores(p)[1] > 20
+    theta, weight = linear_adjustment(
+        p.theta, p.summary, p.observed, p.distance, p.epsilon, np.ones(len(p))
+    )
+    assert max(_z_scores(draws(theta, weight))) > 10
+
+
+def test_adjustment_multiplies_in_the_kernel_weights():
+    p = conjugate(500)
+    theta, weight = linear_adjustment(
+        p.theta, p.summary, p.observed, p.distance, p.epsilon, np.exp(p.log_weight)
+    )
+    kernel = 1 - (p.distance / p.epsilon) ** 2
+    assert weight == pytest.approx(np.exp(p.log_weight) * kernel)
+    # Weighted least squares with an intercept, by the book.
+    design = np.column_stack([np.ones(len(p)), p.summary - p.observed])
+    root = np.sqrt(weight)[:, None]
+    slope = np.linalg.lstsq(design * root, p.theta * root, rcond=None)[0][1]
+    assert theta == pytest.approx(p.theta - (p.summary - p.observed) * slope, rel=1e-6, abs=1e-6)
+    assert p.adjusted().log_weight == pytest.approx(np.log(weight))
+
+
+def test_adjustment_of_a_linear_relation_gives_the_exact_value():
+    rng = np.random.default_rng(9)
+    s = rng.normal(size=(50, 3))
+    theta = 2.0 + s @ np.array([[1.0, 1e8], [2.0, 0.0], [-1.0, 3e8]])
+    adjusted, _ = linear_adjustment(
+        theta, s, np.array([0.5, 0.0, 1.0]), np.full(50, 0.1), np.inf, np.ones(50)
+    )
+    assert adjusted == pytest.approx(np.array([[1.5, 3.5e8]] * 50), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "exact"),
+    [
+        ((-1.0, 3.0), lambda z: -1.0 + 4.0 / (1.0 + np.exp(-z))),
+        ((2.0, np.inf), lambda z: 2.0 + np.exp(z)),
+        ((-np.inf, 2.0), lambda z: 2.0 - np.exp(-z)),
+        ((-np.inf, np.inf), lambda z: z),
+    ],
+)
+def test_adjustment_is_linear_on_the_unbounded_scale(bounds, exact):
+    rng = np.random.default_rng(10)
+    s = rng.normal(size=(200, 1))
+    theta = exact(1.0 + 2.0 * s)
+    adjusted, _ = linear_adjustment(
+        theta, s, np.zeros(1), np.zeros(200), 1.0, np.ones(200), np.array([bounds])
+    )
+    assert adjusted == pytest.approx(np.full((200, 1), exact(1.0)), rel=1e-5)
+
+
+def test_adjustment_never_leaves_the_bounds():
+    rng = np.random.default_rng(11)
+    s = rng.normal(size=(400, 2)) * 5
+    theta = np.column_stack([np.clip(0.5 + s[:, 0] / 4, 0, 1), np.exp(s[:, 1] * 20)])
+    theta = np.column_stack([theta, -theta[:, 1], np.full(400, 0.7)])
+    bounds = np.array([[0.0, 1.0], [0.0, np.inf], [-np.inf, 0.0], [0.7, 0.7]])
+    observed = np.array([40.0, 40.0])
+    given = (s, observed, np.linalg.norm(s - observed, axis=1), 100.0, np.ones(400))
+    adjusted, _ = linear_adjustment(theta, *given, bounds)
+    assert np.isfinite(adjusted).all()
+    assert (adjusted > bounds[:, 0])[:, :3].all()
+    assert (adjusted < bounds[:, 1])[:, :3].all()
+    assert (adjusted[:, 3] == 0.7).all()
+    # The twin: without bounds they do leave.
+    free, _ = linear_adjustment(theta, *given)
+    assert ((free[:, 0] <= 0.0) | (free[:, 0] >= 1.0)).any()
+
+
+def test_adjustment_leaves_discrete_columns():
+    p = conjugate(2000)
+    theta = np.column_stack([p.theta, np.round(p.theta)])
+    adjusted, _ = linear_adjustment(
+        theta,
+        p.summary,
+        p.observed,
+        p.distance,
+        p.epsilon,
+        np.exp(p.log_weight),
+        None,
+        np.array([True, False]),
+    )
+    assert np.array_equal(adjusted[:, 1], theta[:, 1])
+    assert not np.isclose(adjusted[:, 0], theta[:, 0]).all()
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_adjustment_returns_few_draws_as_they_are(n):
+    p = draws(np.arange(n), summary=np.arange(2.0 * n).reshape(n, 2) ** 2, observed=np.zeros(2))
+    with pytest.warns(AbctreeWarning, match="are returned unadjusted"):
+        assert p.adjusted() is p
+
+
+def test_adjustment_counts_draws_by_their_weights():
+    rng = np.random.default_rng(12)
+    s, weight = rng.normal(size=(100, 1)), np.full(100, 1e-9)
+    weight[:2] = 1.0
+    with pytest.warns(AbctreeWarning, match=r"but has 2\.0"):
+        linear_adjustment(s, s, np.zeros(1), np.zeros(100), 1.0, weight)
+
+
+def test_adjustment_says_that_summaries_are_dependent_and_still_adjusts():
+    p = conjugate()
+    doubled = np.column_stack([p.summary, 3.0 * p.summary])
+    raw = np.exp(p.log_weight)
+    plain, _ = linear_adjustment(p.theta, p.summary, p.observed, p.distance, p.epsilon, raw)
+    with pytest.warns(AbctreeWarning, match=r"rank 1\)"):
+        adjusted, _ = linear_adjustment(
+            p.theta, doubled, np.array([1.0, 3.0]), p.distance, p.epsilon, raw
+        )
+    assert adjusted == pytest.approx(plain, rel=1e-5, abs=1e-5)
+
+
+def test_adjustment_ignores_summaries_that_do_not_vary_or_are_not_finite():
+    p = conjugate(2000)
+    more = np.column_stack([p.summary, np.full(len(p), 4.0), np.full(len(p), np.nan)])
+    raw = np.exp(p.log_weight)
+    given = (p.distance, p.epsilon, raw)
+    plain, _ = linear_adjustment(p.theta, p.summary, p.observed, *given)
+    adjusted, _ = linear_adjustment(p.theta, more, np.array([1.0, 5.0, 0.0]), *given)
+    assert adjusted == pytest.approx(plain)
+    with pytest.warns(AbctreeWarning, match="at least one summary that varies"):
+        linear_adjustment(p.theta, more[:, 1:], np.array([5.0, 0.0]), *given)
+
+
+def test_adjusted_needs_summaries_and_a_known_method():
+    with pytest.raises(ParameterError, match="no summaries were kept"):
+        draws([0.0, 1.0]).adjusted()
+    with pytest.raises(ParameterError, match='`method` must be "linear"'):
+        conjugate(200).adjusted("ridge")
+    with pytest.raises(ParameterError, match="`summary` must have one row"):
+        linear_adjustment(
+            np.zeros((3, 1)), np.zeros((2, 1)), np.zeros(1), np.zeros(3), 1.0, np.ones(3)
+        )
+
+
+# Step functions ---------------------------------------------------------------------------------
+
+
+class MapPrior:
+    """Independent parameters by their quantile functions."""
+
+    def __init__(self, **laws):
+        self.laws = laws
+        self.names = tuple(laws)
+        self.d = len(laws)
+
+    def from_cube(self, cube):
+        columns = [law.ppf(cube[:, j]) for j, law in enumerate(self.laws.values())]
+        return np.stack(columns, axis=1).astype(float)
+
+    def to_cube(self, theta):
+        columns = [law.cdf(theta[:, j]) for j, law in enumerate(self.laws.values())]
+        return np.clip(np.stack(columns, axis=1), 2.0**-1022, 1 - 2**-53)
+
+    def log_volume(self, lower, upper):
+        with np.errstate(divide="ignore"):
+            width = [
+                law.ppf(upper[:, j]) - law.ppf(lower[:, j])
+                for j, law in enumerate(self.laws.values())
+            ]
+            return np.log(width).sum(axis=0)
+
+
+class Swirl(MapPrior):
+    """Two parameters that both depend on both dimensions, and a fixed one."""
+
+    def __init__(self):
+        super().__init__(a=stats.uniform(), b=stats.uniform())
+        self.names = ("a", "b", "c")
+
+    def from_cube(self, cube):
+        a, b = cube.T
+        return np.stack([a + b, a - b, np.full(len(cube), 3.0)], axis=1)
+
+
+def boxes_2d(x, y_left, y_right):
+    """Cut at x, then the two sides at their own y: 4 boxes."""
+    tree = SplitTree(
+        feature=np.array([0, 1, 1, -1, -1, -1, -1]),
+        threshold=np.array([x, y_left, y_right, 0, 0, 0, 0]),
+        left=np.array([1, 3, 5, -1, -1, -1, -1]),
+        right=np.array([2, 4, 6, -1, -1, -1, -1]),
+        box=np.array([-1, -1, -1, 0, 1, 2, 3]),
+    )
+    return Boxes.from_tree(tree, 2)
+
+
+UNIFORM = MapPrior(a=stats.uniform(-2.0, 4.0), b=stats.uniform(0.0, 10.0))
+MASS = np.array([0.1, 0.2, 0.5, 0.2])
+
+
+def one_fold(prior=UNIFORM, mass=MASS, cuts=(0.25, 0.5, 0.8)):
+    boxes = boxes_2d(*cuts)
+    return StepFold(boxes, np.asarray(mass), prior.log_volume(boxes.lower, boxes.upper))
+
+
+def two_folds(prior=UNIFORM):
+    return StepPosterior.from_folds(
+        [one_fold(prior), one_fold(prior, MASS[::-1], (0.6, 0.3, 0.1))], prior
+    )
+
+
+def test_step_posterior_is_the_mass_over_the_volume():
+    step = StepPosterior.from_folds([one_fold()], UNIFORM)
+    # Box 2: right of a = -1, below b = 8: volume 3 · 8.
+    assert step.pdf(np.array([[0.0, 5.0]])) == pytest.approx([0.5 / 24])
+    assert step.pdf(np.array([[-1.5, 1.0]])) == pytest.approx([0.1 / 5])
+    assert step.cube_pdf(np.array([[0.5, 0.5]])) == pytest.approx([0.5 / 0.6])
+    assert step.pdf(np.array([[2.5, 5.0], [0.0, -1.0], [-3.0, 11.0]])) == pytest.approx([0, 0, 0])
+
+
+def test_step_posterior_of_folds_is_their_average_and_integrates_to_one():
+    step = two_folds()
+    folds = [StepPosterior.from_folds([f], UNIFORM) for f in step.folds]
+    grid = np.stack(
+        np.meshgrid(np.linspace(-1.995, 1.995, 400), np.linspace(0.0125, 9.9875, 400)), -1
+    )
+    points = grid.reshape(-1, 2)
+    average = (folds[0].pdf(points) + folds[1].pdf(points)) / 2
+    assert step.pdf(points) == pytest.approx(average)
+    assert step.pdf(points).mean() * 40.0 == pytest.approx(1.0, abs=1e-9)
+
+
+def test_step_posterior_has_the_shape_of_an_unbounded_prior_in_its_last_boxes():
+    prior = MapPrior(a=stats.norm(1.0, 2.0), b=stats.uniform(0.0, 1.0))
+    fold = one_fold(prior, MASS, (0.25, 0.5, 0.8))
+    assert StepPosterior.from_folds([fold], prior).pdf(np.array([[3.0, 0.5]])) == 0.0
+    prior.log_density = lambda theta: stats.norm.logpdf(theta[:, 0], 1.0, 2.0)
+    step = StepPosterior.from_folds([fold, one_fold(prior, MASS, (0.5, 0.5, 0.5))], prior)
+    a, b = np.meshgrid(np.linspace(-19, 21, 2001), [0.1, 0.3, 0.6, 0.9])
+    density = step.pdf(np.column_stack([a.ravel(), b.ravel()])).reshape(a.shape)
+    height = np.array([0.2, 0.3, 0.3, 0.2]) @ density
+    assert (density >= 0.0).all()
+    # Heights of b: [0, .2], [.2, .5], [.5, .8], [.8, 1]; every box is unbounded or bounded in a.
+    assert height.sum() * 0.02 == pytest.approx(1.0, abs=1e-3)
+
+
+def test_step_posterior_of_a_fold_comes_from_rates():
+    boxes = boxes_2d(0.25, 0.5, 0.8)
+    eta = np.array([0.0, 0.1, 0.4, 0.2])
+    partition = Partition(boxes, boxes.volume, np.zeros(4), np.ones(4))
+    step = StepPosterior.from_folds([StepFold.of(partition, eta)], UNIFORM)
+    assert step.folds[0].mass == pytest.approx(boxes.volume * eta / (boxes.volume @ eta))
+
+
+def test_step_posterior_draws_have_the_masses_of_the_boxes():
+    step = two_folds()
+    n = 20_000
+    cube = UNIFORM.to_cube(step.sample(n, rng=0))
+    assert np.array_equal(step.sample(5, rng=1), step.sample(5, rng=1))
+    # Chi-squared of the boxes of the first fold, whose masses under the average are exact.
+    boxes = step.folds[0].boxes
+    exact = [_mass_of(step, boxes.lower[k], boxes.upper[k]) for k in range(4)]
+    counts = np.bincount(boxes.locate(cube), minlength=4)
+    assert stats.chisquare(counts, n * np.array(exact)).pvalue > 1e-3
+    # The twin: one fold only.
+    assert stats.chisquare(counts, n * MASS).pvalue < 1e-6
+
+
+def _mass_of(step, lower, upper):
+    """Exact mass of a box under the average of folds, by overlaps."""
+    total = 0.0
+    for fold in step.folds:
+        overlap = np.minimum(upper, fold.boxes.upper) - np.maximum(lower, fold.boxes.lower)
+        total += np.sum(fold.mass * np.prod(np.maximum(0, overlap), axis=1) / fold.boxes.volume)
+    return total / len(step.folds)
+
+
+def test_marginal_is_the_exact_overlap_of_boxes():
+    step = two_folds()
+    assert step.driver("a") == 0
+    assert step.driver("b") == 1
+    edges, density = step.marginal("b", np.linspace(0, 10, 14))
+    exact = [
+        _mass_of(step, np.array([0, low / 10]), np.array([1, high / 10]))
+        for low, high in itertools.pairwise(edges)
+    ]
+    assert density * np.diff(edges) == pytest.approx(exact, abs=1e-12)
+    assert step.cdf("b", edges) == pytest.approx(np.concatenate([[0], np.cumsum(exact)]))
+    assert step.cdf("b", -5.0) == 0.0
+    assert step.cdf("b", 15.0) == 1.0
+    assert step.cdf("b", np.array([[1.0], [2.0]])).shape == (2, 1)
+
+
+def test_marginal_and_mean_under_a_normal_prior_agree_with_quadrature():
+    prior = MapPrior(a=stats.norm(1.0, 2.0), b=stats.gamma(3.0))
+    step = two_folds(prior)
+    for j, name in enumerate(prior.names):
+        law = prior.laws[name]
+        # E θ = ∫ ppf(u) f(u) du over the pieces of the marginal of the cube.
+        knots = np.unique([0.0, 1.0] + [c for f in step.folds for c in f.boxes.lower[:, j]])
+        mean = 0.0
+        for low, high in itertools.pairwise(knots):
+            cell = np.array([[0.0, 1.0], [0.0, 1.0]])
+            cell[j] = low, high
+            mass = _mass_of(step, cell[:, 0], cell[:, 1])
+            mean += mass / (high - low) * integrate.quad(law.ppf, low, high)[0]
+        assert step.mean()[j] == pytest.approx(mean, abs=2e-4)
+        edges, density = step.marginal(name, 40)
+        assert np.sum(density * np.diff(edges)) == pytest.approx(0.999, abs=1e-6)
+    x = step.sample(40_000, rng=0)
+    assert stats.kstest(x[:, 0], lambda v: step.cdf("a", v)).pvalue > 1e-3
+    assert stats.kstest(x[:, 0], prior.laws["a"].cdf).pvalue < 1e-6
+
+
+def test_marginal_of_a_discrete_parameter_has_the_masses_of_atoms():
+    prior = MapPrior(n=stats.randint(1, 5), b=stats.uniform(0.0, 10.0))
+    step = StepPosterior.from_folds([one_fold(prior)], prior)
+    _, density = step.marginal("n", np.arange(0.5, 5.0))
+    # The first atom is left of the cut at .25, mass .3; the others share .7.
+    assert density == pytest.approx([0.3, 0.7 / 3, 0.7 / 3, 0.7 / 3])
+    assert step.cdf("n", 2.0) == pytest.approx(0.3 + 0.7 / 3)
+    # Like NumPy's histogram, a bin holds its left edge, and the last bin both.
+    assert step.marginal("n", np.array([1.0, 2.0, 4.0]))[1] == pytest.approx([0.3, 0.7 / 2])
+    assert step.mean()[0] == pytest.approx(0.3 + 0.7 / 3 * 9, abs=1e-3)
+
+
+def test_marginal_of_a_joint_prior_comes_from_draws():
+    prior = Swirl()
+    boxes = boxes_2d(0.25, 0.5, 0.8)
+    step = StepPosterior.from_folds([(boxes, MASS, np.log(boxes.volume))], prior)
+    assert [step.driver(n) for n in prior.names] == [None, None, None]
+    mean = MASS @ ((boxes.lower + boxes.upper) / 2)
+    assert step.mean() == pytest.approx([mean.sum(), mean[0] - mean[1], 3.0], abs=4 / 100_000**0.5)
+    edges, density = step.marginal("a", 20)
+    assert np.sum(density * np.diff(edges)) == pytest.approx(0.999, abs=1e-3)
+    edges, density = step.marginal("c", 3)
+    assert density * np.diff(edges) == pytest.approx([0.0, 1.0, 0.0])
+
+
+def test_hdr_is_the_densest_boxes():
+    step = StepPosterior.from_folds([one_fold()], UNIFORM)
+    # Densities: .1/5, .2/5, .5/24, .2/6.
+    region = step.hdr(0.4)
+    assert region.mass == pytest.approx([0.2, 0.2])
+    assert region.lower == pytest.approx(np.array([[-2.0, 5.0], [-1.0, 8.0]]))
+    assert region.upper == pytest.approx(np.array([[-1.0, 10.0], [2.0, 10.0]]))
+    assert len(step.hdr(0.41)) == 3
+    assert len(step.hdr(1.0)) == 4
+    assert step.mode() == pytest.approx([-1.5, 7.5])
+
+
+def test_hdr_and_mode_use_the_volume_in_theta():
+    prior = MapPrior(a=stats.expon(scale=1.0), b=stats.uniform(0.0, 1.0))
+    mass = [0.3, 0.3, 0.2, 0.2]  # in the cube the last box is densest
+    step = StepPosterior.from_folds([one_fold(prior, mass, (0.9, 0.5, 0.5))], prior)
+    assert step.cube_pdf(np.array([[0.95, 0.7]])) > step.cube_pdf(np.array([[0.5, 0.7]]))
+    assert step.mode()[0] == pytest.approx(stats.expon.ppf(0.45))
+    region = step.hdr(0.6)
+    assert region.upper[:, 0] == pytest.approx([stats.expon.ppf(0.9)] * 2)
+    assert (step.pdf(np.array([[9.0, 0.7]])) == 0.0).all()  # infinite volume
+
+
+def test_hdr_of_folds_holds_at_least_its_mass():
+    step = two_folds()
+    for mass in (0.2, 0.5, 0.8):
+        region = step.hdr(mass)
+        theta = step.sample(20_000, rng=3)
+        inside = (theta[:, None] >= region.lower) & (theta[:, None] <= region.upper)
+        share = inside.all(axis=2).any(axis=1).mean()
+        assert share > mass - 4 * np.sqrt(mass * (1 - mass) / 20_000)
+
+
+def test_hdr_works_where_volumes_are_unknown():
+    boxes = boxes_2d(0.25, 0.5, 0.8)
+    step = StepPosterior.from_folds([(boxes, MASS, np.full(4, np.nan))], UNIFORM)
+    assert np.isnan(step.pdf(np.zeros((1, 2)) + 0.1)).all()
+    assert step.mode() == pytest.approx([-1.5, 7.5])
+    assert len(step.hdr(0.4)) == 2
+
+
+def test_step_posterior_without_acceptances_is_the_prior_and_says_so():
+    empty = one_fold(mass=np.zeros(4))
+    step = StepPosterior.from_folds([empty, empty], UNIFORM)
+    assert step.empty
+    assert step.cube_pdf(np.random.default_rng(0).random((9, 2))) == pytest.approx(np.ones(9))
+    half = StepPosterior.from_folds([empty, one_fold()], UNIFORM)
+    assert not half.empty
+    assert len(half.folds) == 1
+
+
+def test_step_posterior_refuses_nonsense():
+    with pytest.raises(ParameterError, match="at least one fold"):
+        StepPosterior.from_folds([], UNIFORM)
+    for mass in ([1.0, 2.0], [1.0, -1.0, 0.0, 0.0], [np.nan] * 4):
+        with pytest.raises(ParameterError, match="`mass` must be finite"):
+            StepPosterior.from_folds(
+                [StepFold(boxes_2d(0.25, 0.5, 0.8), np.array(mass), np.zeros(4))], UNIFORM
+            )
+    step = two_folds()
+    with pytest.raises(ParameterError, match="`name` must be one of a, b"):
+        step.cdf("z", 0.0)
+    with pytest.raises(ParameterError, match="`bins` must be increasing"):
+        step.marginal("a", np.array([1.0, 0.0]))
+    with pytest.raises(ParameterError, match="`bins` must be at least 1"):
+        step.marginal("a", 0)
+    with pytest.raises(ParameterError, match="`mass` must be in"):
+        step.hdr(1.5)
+
+
+# Metrics ----------------------------------------------------------------------------------------
+
+
+def test_total_variation_counts_what_lies_outside():
+    assert metrics.total_variation([0.5, 0.5], [0.5, 0.5]) == 0.0
+    assert metrics.total_variation([1.0, 0.0], [0.0, 1.0]) == 1.0
+    assert metrics.total_variation([0.2, 0.8], [0.5, 0.5]) == pytest.approx(0.3)
+    assert metrics.total_variation([0.0, 0.0], [0.5, 0.5]) == 1.0
+    assert metrics.total_variation([0.4, 0.4], [0.5, 0.5]) == pytest.approx(0.2)
+    with pytest.raises(ParameterError, match="Divide counts by their total"):
+        metrics.total_variation([3, 4], [0.5, 0.5])
+    with pytest.raises(ParameterError, match="one shape"):
+        metrics.total_variation([0.5, 0.5], [1.0])
+
+
+def test_histogram_tv_uses_weights_and_the_mass_outside():
+    theta = np.array([[0.5, 0.5], [1.5, 0.5], [9.0, 0.5]])
+    edges = [np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0])]
+    truth = np.array([[0.5], [0.5]])
+    assert metrics.histogram_tv(theta, np.array([2.0, 2.0, 0.0]), edges, truth) == 0.0
+    assert metrics.histogram_tv(theta, np.array([1.0, 1.0, 2.0]), edges, truth) == pytest.approx(
+        0.5
+    )
+    assert metrics.histogram_tv(theta[:0], np.empty(0), edges, truth) == 1.0
+    with pytest.raises(ParameterError, match="`edges` must hold"):
+        metrics.histogram_tv(theta, np.ones(3), edges[:1], truth)
+
+
+def brute_mmd(x, y, w, v, h):
+    w, v = w / w.sum(), v / v.sum()
+    mean = v @ y
+    sd = np.sqrt(v @ (y - mean) ** 2)
+    x, y = (x - mean) / sd, (y - mean) / sd
+
+    def k(a, b):
+        return np.exp(-np.sum((a - b) ** 2) / (2 * h * h))
+
+    def within(x, w):
+        pairs = [(i, j) for i in range(len(x)) for j in range(len(x)) if i != j]
+        total = sum(w[i] * w[j] * k(x[i], x[j]) for i, j in pairs)
+        return total / sum(w[i] * w[j] for i, j in pairs)
+
+    across = sum(w[i] * v[j] * k(x[i], y[j]) for i in range(len(x)) for j in range(len(y)))
+    return within(x, w) + within(y, v) - 2 * across
+
+
+def test_mmd_is_the_formula(monkeypatch):
+    rng = np.random.default_rng(13)
+    x, y = rng.normal(size=(12, 3)), rng.normal(0.5, [1, 1e6, 1e-6], size=(9, 3))
+    w, v = rng.random(12), rng.random(9)
+    expected = brute_mmd(x, y, w, v, 0.7)
+    assert metrics.mmd(x, y, w, v, 0.7) == pytest.approx(expected)
+    monkeypatch.setattr(metrics, "_BLOCK", 20)  # blocks change nothing
+    assert metrics.mmd(x, y, w, v, 0.7) == pytest.approx(expected)
+
+
+def test_mmd_bandwidth_is_the_median_distance_of_the_standardised_reference():
+    rng = np.random.default_rng(14)
+    x, y = rng.normal(size=(10, 2)), rng.normal(3.0, 2.0, size=(11, 2))
+    z = (y - y.mean(axis=0)) / y.std(axis=0)
+    pairs = [np.linalg.norm(z[i] - z[j]) for i in range(11) for j in range(i)]
+    expected = brute_mmd(x, y, np.ones(10), np.ones(11), np.median(pairs))
+    assert metrics.mmd(x, y) == pytest.approx(expected)
+    # The answer does not depend on the units of the parameters.
+    assert metrics.mmd(x * [1e-9, 1e9], y * [1e-9, 1e9]) == pytest.approx(expected)
+
+
+def test_mmd_is_unbiased_at_equal_laws():
+    rng = np.random.default_rng(15)
+    unbiased, biased = [], []
+    for _ in range(200):
+        x, y = rng.normal(size=(30, 2)), rng.normal(size=(40, 2))
+        h = 1.5
+        unbiased.append(metrics.mmd(x, y, bandwidth=h))
+        biased.append(unbiased[-1] + (1 - unbiased[-1]) / 40)
+    z = np.mean(unbiased) / (np.std(unbiased) / np.sqrt(200))
+    assert abs(z) < 4
+    # The twin: a V-statistic counts each draw as its own neighbour.
+    assert np.mean(biased) / (np.std(biased) / np.sqrt(200)) > 4
+
+
+def test_mmd_of_weighted_draws_is_that_of_the_weighted_law():
+    rng = np.random.default_rng(16)
+    y = rng.normal(size=(600, 1))
+    weighted, raw = [], []
+    for _ in range(60):
+        x = rng.normal(0.3, 1.3, size=(300, 1))
+        w = stats.norm.pdf(x[:, 0]) / stats.norm.pdf(x[:, 0], 0.3, 1.3)
+        weighted.append(metrics.mmd(x, y, w))
+        raw.append(metrics.mmd(x, y))
+    reference = [metrics.mmd(rng.normal(size=(300, 1)), y) for _ in range(60)]
+    error = np.hypot(np.std(weighted), np.std(reference)) / np.sqrt(60)
+    assert abs(np.mean(weighted) - np.mean(reference)) < 4 * error
+    assert np.mean(raw) - np.mean(reference) > 4 * np.std(raw) / np.sqrt(60)
+
+
+def test_mmd_of_too_few_draws_is_nan():
+    y = np.random.default_rng(17).normal(size=(20, 1))
+    assert np.isnan(metrics.mmd(np.zeros((1, 1)), y))
+    assert np.isnan(metrics.mmd(np.zeros((0, 1)), y))
+    assert np.isnan(metrics.mmd(y, y, np.eye(20)[0]))
+    with pytest.raises(ParameterError, match="same columns"):
+        metrics.mmd(np.zeros((3, 2)), y)
+    with pytest.raises(ParameterError, match="`bandwidth` must be above 0"):
+        metrics.mmd(y, np.zeros((9, 1)))
+
+
+# Verdicts ---------------------------------------------------------------------------------------
+
+
+def test_bias_alarm_needs_ten_per_cent_and_two_standard_errors():
+    rounds = Evidence(1.0, 0.100, 0.001, 100, 1000)
+    message = diagnostics.bias_alarm(Evidence(1.0, 0.080, 0.001, 100, 1000), rounds)
+    assert message is not None
+    assert "20% below" in message
+    assert "n_folds=5" in message
+    assert diagnostics.bias_alarm(Evidence(1.0, 0.095, 0.001, 100, 1000), rounds) is None  # 5 %
+    assert diagnostics.bias_alarm(Evidence(1.0, 0.080, 0.020, 100, 1000), rounds) is None  # 1 se
+    above = diagnostics.bias_alarm(Evidence(1.0, 0.120, 0.001, 100, 1000), rounds)
+    assert "20% above" in above
+
+
+def test_bias_alarm_is_quiet_when_nothing_was_accepted():
+    none = evidence(np.full(9, 5.0), np.ones(9), 1.0)
+    assert diagnostics.bias_alarm(none, none) is None
+
+
+@pytest.mark.parametrize(
+    ("n", "words"),
+    [
+        (0, "Nothing was accepted at epsilon 1"),
+        (4, "Effective sample size 4.0: too few draws"),
+        (42, "about 15% of a standard deviation; quantiles in the tails are not to be trusted"),
+        (150, "about 8% of a standard deviation; 90 % intervals are rough"),
+        (2500, "about 2% of a standard deviation; enough for intervals"),
+    ],
+)
+def test_verdicts_judge_the_effective_sample_size(n, words):
+    said = diagnostics.verdicts(draws(np.arange(n)))
+    assert words in said[0]
+    # 1 / 4 of the weight in one draw of four is named, too.
+    assert len(said) == (2 if n == 4 else 1)
+
+
+def test_verdicts_name_a_heavy_draw_failures_and_a_vague_evidence():
+    weight = np.ones(400)
+    weight[0] = 30.0
+    p = draws(np.arange(400), weight, n_simulations=1000)
+    vague = Evidence(1.0, 0.1, 0.02, 50, 1000)
+    said = diagnostics.verdicts(p, vague, failures=120, alarm="Beware.")
+    assert said[0] == "Beware."
+    assert "One draw holds 7% of the weight" in said[2]
+    assert "120 of 1000 simulations failed (12.0%)" in said[3]
+    assert "taken to be zero" in said[3]
+    assert "known to within 20% only" in said[4]
+    quiet = diagnostics.verdicts(draws(np.arange(400)), Evidence(1.0, 0.1, 0.001, 50, 1000))
+    assert len(quiet) == 1
+    assert "taken to be zero" not in diagnostics.verdicts(p, failures=3)[2]

@@ -1,0 +1,188 @@
+"""The inner loop is Algorithm 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import abctree
+from abctree.algorithms.inner_loop import Fold, draw_points, inner_loop, pick
+from abctree.data import Mixture, Simulations, Table
+from abctree.parts.beliefs import BetaBeliefs
+from abctree.parts.policies import UtilityProposal
+
+from .conftest import z_score
+
+RATES = np.array([0.02, 0.1, 0.5, 0.9, 0.3, 0.05, 0.0, 0.6])
+
+
+def finite_problem(constraint=None):
+    """Eight arms; θ is uniform on the cube, acceptance depends on the arm only."""
+    return abctree.Problem(
+        {"t": (0.0, 1.0)},
+        lambda theta, rng: rng.random(),
+        observed=0.0,
+        constraint=constraint,
+    )
+
+
+def simulate_rates(rng):
+    def simulate(theta, index):
+        rate = RATES[np.minimum((theta[:, 0] * 8).astype(int), 7)]
+        distance = np.where(rng.random(len(theta)) < rate, 0.5, 2.0)
+        return Simulations(distance, np.zeros((len(theta), 0)))
+
+    return simulate
+
+
+def new_game(problem, n_folds=1):
+    partition = problem.measure(abctree.Grid(8).partition(np.empty((0, 1)), np.empty(0), 1, None, None))
+    return [
+        Fold(partition, BetaBeliefs(np.ones(8), np.ones(8), 1.0), Mixture(0.0, ()))
+        for _ in range(n_folds)
+    ]
+
+
+def play(problem, folds, rng, *, utility=None, quota=10**9, budget=500, block=1, defensive=0.0):
+    table = Table(1, 1)
+    accepted = inner_loop(
+        problem,
+        table,
+        folds,
+        1.0,
+        policy=UtilityProposal(utility or abctree.PosteriorMatch(), defensive),
+        simulate=simulate_rates(np.random.default_rng(7)),
+        quota=quota,
+        budget=budget,
+        block=block,
+        round_index=1,
+        rng=rng,
+    )
+    return table, accepted
+
+
+def algorithm_1_by_the_letter(utility, budget, quota, rng, sim_rng):
+    """The paper's listing, one simulation at a time, on eight boxes of equal mass."""
+    alpha, beta, pi = np.ones(8), np.ones(8), np.full(8, 1 / 8)
+    n = t = 0
+    rows = []
+    while n < quota and t < budget:
+        t += 1
+        eta = alpha / (alpha + beta)  # line 4
+        q = utility.optimal_proposal(eta, pi)  # lines 5 and 6
+        arm = int(np.searchsorted(np.cumsum(q), rng.random(1)[0] * q.sum(), side="right"))  # line 7
+        theta = (arm + rng.random((1, 1))[0, 0]) / 8  # line 8
+        y = int(sim_rng.random(1)[0] < RATES[arm])  # line 9
+        u = pi[arm] / q[arm]  # line 10
+        alpha[arm] += y  # line 11
+        beta[arm] += 1 - y
+        n += y  # line 12
+        rows.append((arm, theta, y, u))
+    return np.array(rows), alpha, beta
+
+
+@pytest.mark.parametrize(
+    "utility",
+    [abctree.PosteriorMatch(), abctree.SamplingEfficiency(), abctree.EffectiveSampleSize()],
+    ids=repr,
+)
+def test_inner_loop_at_block_one_is_algorithm_1_line_by_line(utility):
+    problem = finite_problem()
+    folds = new_game(problem)
+    table, accepted = play(problem, folds, np.random.default_rng(3), utility=utility, quota=150)
+    rows, alpha, beta = algorithm_1_by_the_letter(
+        utility, 500, 150, np.random.default_rng(3), np.random.default_rng(7)
+    )
+    assert len(table) == len(rows)
+    np.testing.assert_array_equal(table.arm, rows[:, 0])
+    np.testing.assert_allclose(table.theta[:, 0], rows[:, 1], rtol=1e-12)
+    np.testing.assert_array_equal(table.distance < 1.0, rows[:, 2] == 1)
+    np.testing.assert_allclose(1.0 / table.proposal, rows[:, 3], rtol=1e-12)
+    arms = folds[0].beliefs.arms()
+    np.testing.assert_array_equal(arms.alpha, alpha)
+    np.testing.assert_array_equal(arms.beta, beta)
+    assert accepted == rows[:, 2].sum()
+
+
+def test_inner_loop_with_a_forgotten_update_is_not_algorithm_1():
+    # The twin that must fail: beliefs that never learn choose other arms.
+    problem = finite_problem()
+    folds = new_game(problem)
+    folds[0].beliefs.learn = lambda arm, distance: None
+    table, _ = play(problem, folds, np.random.default_rng(3))
+    rows, *_ = algorithm_1_by_the_letter(
+        abctree.PosteriorMatch(), 500, 10**9, np.random.default_rng(3), np.random.default_rng(7)
+    )
+    assert (table.arm != rows[:, 0]).mean() > 0.2
+
+
+def test_inner_loop_ends_at_the_quota_or_the_budget_exactly():
+    problem = finite_problem()
+    table, accepted = play(problem, new_game(problem), np.random.default_rng(0), quota=20)
+    assert accepted == 20  # block 1: not one more
+    table, accepted = play(problem, new_game(problem), np.random.default_rng(0), budget=333, block=50)
+    assert len(table) == 333
+    assert accepted == np.sum(table.distance < 1.0)
+
+
+@pytest.mark.parametrize("n_folds", [1, 3])
+def test_mixture_weights_are_unbiased_for_the_evidence(n_folds):
+    problem = finite_problem()
+    estimates, without = [], []
+    for seed in range(60):
+        folds = new_game(problem, n_folds)
+        sim = simulate_rates(np.random.default_rng(1000 + seed))
+        table = Table(1, 1)
+        inner_loop(
+            problem, table, folds, 1.0, policy=UtilityProposal(abctree.EffectiveSampleSize()),
+            simulate=sim, quota=10**9, budget=400, block=20, round_index=1,
+            rng=np.random.default_rng(seed),
+        )  # fmt: skip
+        m = np.stack([f.mixture_so_far()(table.cube) for f in folds])[table.fold, np.arange(400)]
+        weight = np.bincount(table.fold)[table.fold] / m
+        accepted = table.distance < 1.0
+        estimates.append((weight * accepted).mean())
+        without.append(accepted.mean())
+    assert abs(z_score(estimates, RATES.mean())) < 3.5
+    assert z_score(without, RATES.mean()) > 10  # the twin: weights dropped
+
+
+def test_folds_learn_from_the_other_folds_only():
+    problem = finite_problem()
+    folds = new_game(problem, 3)
+    table, _ = play(problem, folds, np.random.default_rng(1), budget=300, block=30)
+    for f, game in enumerate(folds):
+        arms = game.beliefs.arms()
+        teaches = table.fold != f
+        np.testing.assert_array_equal(
+            arms.alpha + arms.beta - 2, np.bincount(table.arm[teaches], minlength=8)
+        )
+
+
+def test_pick_draws_in_proportion_to_q():
+    rng = np.random.default_rng(2)
+    q = np.array([0.0, 0.2, 0.0, 0.5, 0.3, 0.0])
+    counts = np.bincount(pick(np.cumsum(q), 100_000, rng), minlength=6)
+    assert counts[[0, 2, 5]].sum() == 0
+    np.testing.assert_allclose(counts / 1e5, q, atol=0.006)
+
+
+def test_draw_points_counts_what_the_constraint_refused():
+    problem = finite_problem(constraint=lambda t: t["t"] < 0.2)
+    whole = problem.measure(abctree.data.Boxes.whole(1))
+    shares = [
+        draw_points(problem, whole, np.ones(1), 50, np.random.default_rng(seed)).n_drawn
+        for seed in range(80)
+    ]
+    assert abs(z_score(shares, 50 / 0.2)) < 3.5
+    points = draw_points(problem, whole, np.ones(1), 50, np.random.default_rng(0))
+    assert (points.theta < 0.2).all()
+
+
+def test_a_constraint_that_refuses_everything_is_an_error_and_not_an_endless_loop():
+    problem = finite_problem(constraint=lambda t: t["t"] > 2.0)
+    whole = abctree.data.Partition(
+        abctree.data.Boxes.whole(1), np.ones(1), np.zeros(1), np.ones(1)
+    )
+    with pytest.raises(abctree.ParameterError, match="refused"):
+        draw_points(problem, whole, np.ones(1), 5, np.random.default_rng(0))

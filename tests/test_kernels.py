@@ -1,0 +1,103 @@
+"""The compiled kernels return what their definitions in NumPy return."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abctree.data import Boxes, SplitTree
+from abctree.kernels import compiled, reference
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def table(seed, n, d):
+    rng = np.random.default_rng(seed)
+    cube = rng.random((n, d)) ** rng.uniform(0.5, 4.0, d)
+    label = np.maximum(0.0, 1.0 - np.linalg.norm(cube - rng.random(d), axis=1) / 0.6)
+    return rng, cube, label
+
+
+@given(seed=seeds, n=st.integers(0, 120), d=st.integers(1, 4), most=st.integers(1, 30))
+def test_soft_tree_compiled_equals_reference(seed, n, d, most):
+    _, cube, label = table(seed, n, d)
+    fast = compiled.grow_soft_tree(cube, label, most, 3, 8)
+    slow = reference.grow_soft_tree(cube, label, most, 3, 8)
+    for a, b in zip(fast, slow, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@given(seed=seeds, n=st.integers(1, 200), d=st.integers(1, 4))
+def test_locate_compiled_equals_brute_force(seed, n, d):
+    rng, cube, label = table(seed, n, d)
+    tree = compiled.grow_soft_tree(cube, label, 20, 2, 8)[:5]
+    points = np.vstack([cube, rng.random((50, d)), np.zeros((1, d)), np.full((1, d), 1 - 1e-16)])
+    np.testing.assert_array_equal(
+        compiled.locate(*tree, points), reference.locate(*tree, points)
+    )
+    for fast, slow in zip(
+        compiled.boxes_of_tree(*tree, d), reference.boxes_of_tree(*tree, d), strict=True
+    ):
+        np.testing.assert_array_equal(fast, slow)
+
+
+@given(seed=seeds, n=st.integers(0, 200), d=st.integers(1, 3), levels=st.integers(1, 6))
+def test_shrink_compiled_equals_reference(seed, n, d, levels):
+    rng, cube, label = table(seed, n, d)
+    *arrays, row_box = compiled.grow_soft_tree(cube, label, 15, 2, 8)
+    tree = SplitTree(*arrays)
+    epsilons = np.sort(rng.random(levels))[::-1].copy()
+    distance = rng.random(n)
+    fast, slow = np.zeros((2, tree.n_boxes, levels + 1))
+    compiled.count_by_level(row_box, distance, epsilons, fast)
+    reference.count_by_level(row_box, distance, epsilons, slow)
+    np.testing.assert_array_equal(fast, slow)
+    rate = np.sort(rng.uniform(0.01, 0.9, levels))[::-1].copy()
+    arguments = (tree.parent, tree.node_of_box, fast, rate, 0.3)
+    for a, b in zip(compiled.shrink(*arguments), reference.shrink(*arguments), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10)
+        assert (a > 0.0).all()
+
+
+def test_shrink_gives_counts_when_data_overwhelm_the_prior():
+    tree = SplitTree(*compiled.grow_soft_tree(np.array([[0.1], [0.9]]), np.array([1.0, 0.0]), 2, 1, 2)[:5])
+    counts = np.array([[1e9, 3e8], [1e9, 1e6]])
+    alpha, beta = compiled.shrink(tree.parent, tree.node_of_box, counts, np.array([0.1]), 1.0)
+    np.testing.assert_allclose(alpha / (alpha + beta), [0.3, 0.001], rtol=1e-5)
+
+
+def test_shrink_gives_an_empty_box_its_parents_rate_corrected_by_the_level_above():
+    # Two boxes under one root.  At the first level they accept 8 and 2 of 10; at the second, the
+    # right box accepted nothing.  It is believed to fall from its first-level rate as the root fell.
+    tree = SplitTree(*compiled.grow_soft_tree(np.array([[0.1], [0.9]]), np.array([1.0, 0.0]), 2, 1, 2)[:5])
+    counts = np.array([[10.0, 8.0, 4.0], [10.0, 2.0, 0.0]])
+    strength = 1e-9
+    alpha, beta = compiled.shrink(
+        tree.parent, tree.node_of_box, counts, np.array([0.5, 0.2]), strength
+    )
+    prior_mean = strength / (beta[1] - 10.0 + alpha[1])  # a₀ / (a₀ / m)
+    assert prior_mean == pytest.approx(0.2 * (4 / 20) / (10 / 20), rel=1e-3)
+
+
+def test_soft_tree_finds_a_planted_box():
+    rng = np.random.default_rng(5)
+    cube = rng.random((4000, 3))
+    inside = ((cube > 0.25) & (cube < 0.5))[:, :2].all(axis=1)
+    feature, threshold, *_ = compiled.grow_soft_tree(cube, inside.astype(float), 5, 10, 16)
+    cuts = {(int(j), float(t)) for j, t in zip(feature, threshold, strict=True) if j >= 0}
+    assert cuts == {(0, 0.25), (0, 0.5), (1, 0.25), (1, 0.5)}
+
+
+def test_soft_tree_respects_its_limits():
+    rng = np.random.default_rng(6)
+    cube = rng.random((3000, 2))
+    label = np.exp(-50.0 * ((cube - 0.5) ** 2).sum(axis=1))
+    *arrays, row_box = compiled.grow_soft_tree(cube, label, 40, 25, 16)
+    counts = np.bincount(row_box)
+    assert len(counts) == 40
+    # A row on a bin edge may be counted on the other side by rounding.
+    assert counts.min() >= 24
+    boxes = Boxes.from_tree(SplitTree(*arrays), 2)
+    np.testing.assert_array_equal(boxes.locate(cube), row_box)

@@ -1,0 +1,107 @@
+"""Schedules know ties, floors and failures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import abctree
+from abctree.parts.schedules import as_schedule, first_epsilon, weighted_quantile
+
+RULES = [abctree.Geometric(0.9), abctree.Quantile(0.5), abctree.Quantile(0.2, weighted=True)]
+distances = st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0]), min_size=1, max_size=40)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+@given(values=distances)
+def test_next_tolerance_is_lower_and_still_accepts(rule, values):
+    distance = np.array(values)
+    epsilon = distance.max() + 0.25
+    lower = rule.next(epsilon, distance, np.ones_like(distance))
+    if lower is not None:
+        assert lower < epsilon
+        assert (distance < lower).any()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_next_tolerance_ends_at_a_floor_of_ties(rule):
+    ties = np.full(20, 0.7)
+    floor = rule.next(1.0, ties, np.ones(20))
+    # Either still above the tie, or there is no lower one; never at the tie, where d < ε fails.
+    while floor is not None:
+        assert floor > 0.7
+        floor = rule.next(floor, ties, np.ones(20))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_next_tolerance_without_acceptances_is_none(rule):
+    assert rule.next(1.0, np.empty(0), np.empty(0)) is None
+
+
+def test_quantile_halves_the_accepted():
+    distance = np.arange(1.0, 101.0)
+    lower = abctree.Quantile(0.5).next(200.0, distance, np.ones(100))
+    assert np.mean(distance < lower) == pytest.approx(0.5, abs=0.02)
+
+
+def test_median_rule_leaves_a_pile_that_stalls_the_geometric_rule():
+    # Most distances pile up at 29.4, the interesting ones are below 1.
+    rng = np.random.default_rng(0)
+    pile = np.concatenate([rng.normal(29.4, 0.01, 980), rng.uniform(0.0, 5.0, 20)])
+    weight = np.ones_like(pile)
+
+    def rounds_until_below_five(rule):
+        epsilon, rounds = 40.0, 0
+        while epsilon > 5.0:
+            accepted = pile[pile < epsilon]
+            epsilon = rule.next(epsilon, accepted, weight[: len(accepted)])
+            rounds += 1
+        return rounds
+
+    assert rounds_until_below_five(abctree.Quantile(0.5)) <= 8
+    assert rounds_until_below_five(abctree.Geometric(0.9)) >= 15
+
+
+@given(values=distances, share=st.floats(0.01, 1.0), failed=st.integers(0, 30))
+def test_first_tolerance_accepts_something_and_is_finite(values, share, failed):
+    distance = np.array(values + [np.inf] * failed)
+    epsilon = first_epsilon(distance, share)
+    assert np.isfinite(epsilon)
+    assert (distance < epsilon).any()
+
+
+def test_first_tolerance_counts_failures_as_far():
+    distance = np.concatenate([np.arange(1.0, 51.0), np.full(50, np.inf)])
+    assert np.sum(distance < first_epsilon(distance, 0.2)) == 20
+
+
+def test_first_tolerance_without_finite_distances_is_an_error():
+    with pytest.raises(abctree.SimulatorError, match="All 3 pilot simulations failed"):
+        first_epsilon(np.full(3, np.inf), 0.2)
+
+
+def test_explicit_plays_its_list():
+    rule = as_schedule([3.0, 2.0, 0.5])
+    assert rule.first(np.ones(3)) == 3.0
+    assert [rule.next(e, np.ones(1), np.ones(1)) for e in (3.0, 2.0, 0.5)] == [2.0, 0.5, None]
+
+
+@pytest.mark.parametrize("bad", [[], [1.0, 1.0], [1.0, 2.0], [1.0, 0.0]])
+def test_explicit_refuses_what_does_not_decrease(bad):
+    with pytest.raises(abctree.ParameterError, match="decreasing"):
+        abctree.Explicit(bad)
+
+
+@pytest.mark.parametrize("bad", [0.0, 1.0, 1.2, -0.5])
+def test_geometric_refuses_a_factor_outside_the_unit_interval(bad):
+    with pytest.raises(abctree.ParameterError, match=r"\(0, 1\)"):
+        as_schedule(bad)
+
+
+def test_weighted_quantile_is_the_inverse_distribution_function():
+    value, weight = np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 2.0])
+    assert weighted_quantile(value, weight, 0.25) == 1.0
+    assert weighted_quantile(value, weight, 0.26) == 2.0
+    assert weighted_quantile(value, weight, 0.9) == 3.0
