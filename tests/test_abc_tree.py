@@ -150,7 +150,9 @@ def test_failed_simulations_stay_in_the_denominator_of_the_evidence():
         return theta + rng.normal(size=2) if rng.random() < 0.5 else None
 
     whole = abctree.abc_tree(problem(), n_simulations=8000, rng=0).evidence(1.0)
-    halved = abctree.abc_tree(problem(half, vectorized=False), n_simulations=8000, rng=0).evidence(1.0)
+    halved = abctree.abc_tree(problem(half, vectorized=False), n_simulations=8000, rng=0).evidence(
+        1.0
+    )
     error = np.hypot(whole.standard_error / 2, halved.standard_error)
     assert abs(halved.estimate - whole.estimate / 2) < 4 * error
     assert abs(halved.estimate - whole.estimate) > 8 * error  # what dropping them would give
@@ -251,7 +253,9 @@ def test_progress_is_told_after_each_round():
 
 
 def test_max_rounds_and_rolling_window():
-    result = abctree.abc_tree(problem(), n_simulations=20_000, rng=0, max_rounds=3, window="rolling")
+    result = abctree.abc_tree(
+        problem(), n_simulations=20_000, rng=0, max_rounds=3, window="rolling"
+    )
     assert len(result.rounds) == 4
     assert result.stopped_because == "3 rounds played"
 

@@ -27,6 +27,7 @@ from abctree.parts.utilities import (
     SamplingEfficiency,
 )
 from abctree.testing import check_partitioner, check_prior, check_utility
+from abctree.testing import conformance
 
 # -------------------------------------------------------------------------------------- our parts
 
@@ -99,7 +100,7 @@ class Sound:
 
     def partition(self, cube, distance, epsilon, current, rng):
         growth = Growth(Boxes.whole(cube.shape[1]))
-        growth.split(0, 0, 0.5)
+        growth.split(0, 0, 0.45)
         growth.split(1, 0, 0.75)
         return self.spoilt(growth.boxes())
 
@@ -126,7 +127,7 @@ class Swapped(Sound):
 
     def spoilt(self, boxes):
         lower, upper = boxes.lower.copy(), boxes.upper.copy()
-        upper[0, 0] = 0.6  # overlaps box 1 by .1
+        upper[0, 0] = 0.55  # overlaps box 1 by .1
         lower[2, 0] = 0.85  # leaves a gap of .1 behind it
         return Boxes(lower, upper, boxes.tree)
 
@@ -271,6 +272,15 @@ class CutsAtQuantiles(Sound):
         return Boxes(lower, upper, dataclasses.replace(boxes.tree, threshold=threshold))
 
 
+class OutgrowsItself(Sound):
+    """Cannot refine what it made itself."""
+
+    def partition(self, cube, distance, epsilon, current, rng):
+        if current is not None and len(current) > 4:
+            return Overlapping().partition(cube, distance, epsilon, current, rng)
+        return Grid(5).partition(cube, distance, epsilon, current, rng)
+
+
 class ReturnsCorners(Sound):
     def spoilt(self, boxes):
         return boxes.lower, boxes.upper
@@ -308,6 +318,7 @@ def test_check_partitioner_accepts_the_sound_twin_of_the_broken_ones():
         (NeedsRows, "must accept every table.*no rows"),
         (NeedsAcceptance, "must accept every table.*raised ValueError"),
         (CutsAtQuantiles, "`lower` < `upper`.*one row"),
+        (OutgrowsItself, "volumes must sum to 1.*`current` its own"),
         (ReturnsCorners, "must return `Boxes`"),
         (WrongDimension, r"shape \(K, 2\)"),
     ],
@@ -368,12 +379,23 @@ class RoundedCorners(Sound):
         (NoSuchCoordinate, r"coordinate in 0\.\.1"),
         (RepeatedNumber, "box numbers 0..2"),
         (NumberedInnerNode, "-1 in inner nodes"),
-        (RoundedCorners, "exactly what the cuts of the tree imply|`locate` must find"),
+        (RoundedCorners, "exactly what the cuts|`locate` must find"),
     ],
 )
 def test_check_partitioner_rejects_an_inconsistent_tree(broken, says):
     with pytest.raises(AssertionError, match=says):
         check_partitioner(broken())
+
+
+def test_check_of_corners_rejects_a_border_one_rounding_away_from_its_cut():
+    boxes = Dyadic(n_splits=500, min_draws=1).partition(
+        np.random.default_rng(0).random((900, 2)), np.zeros(900), 1.0, None, None
+    )
+    conformance._check_implied_corners(boxes, "")
+    upper = boxes.upper.copy()
+    upper[77] = np.nextafter(upper[77], 0.0)
+    with pytest.raises(AssertionError, match=r"exactly what the cuts of the tree imply.* 1 boxes"):
+        conformance._check_implied_corners(Boxes(boxes.lower, upper, boxes.tree), "")
 
 
 def test_check_partitioner_names_the_table():

@@ -36,7 +36,9 @@ def simulate_rates(rng):
 
 
 def new_game(problem, n_folds=1):
-    partition = problem.measure(abctree.Grid(8).partition(np.empty((0, 1)), np.empty(0), 1, None, None))
+    partition = problem.measure(
+        abctree.Grid(8).partition(np.empty((0, 1)), np.empty(0), 1, None, None)
+    )
     return [
         Fold(partition, BetaBeliefs(np.ones(8), np.ones(8), 1.0), Mixture(0.0, ()))
         for _ in range(n_folds)
@@ -120,7 +122,9 @@ def test_inner_loop_ends_at_the_quota_or_the_budget_exactly():
     problem = finite_problem()
     table, accepted = play(problem, new_game(problem), np.random.default_rng(0), quota=20)
     assert accepted == 20  # block 1: not one more
-    table, accepted = play(problem, new_game(problem), np.random.default_rng(0), budget=333, block=50)
+    table, accepted = play(
+        problem, new_game(problem), np.random.default_rng(0), budget=333, block=50
+    )
     assert len(table) == 333
     assert accepted == np.sum(table.distance < 1.0)
 
@@ -181,8 +185,6 @@ def test_draw_points_counts_what_the_constraint_refused():
 
 def test_a_constraint_that_refuses_everything_is_an_error_and_not_an_endless_loop():
     problem = finite_problem(constraint=lambda t: t["t"] > 2.0)
-    whole = abctree.data.Partition(
-        abctree.data.Boxes.whole(1), np.ones(1), np.zeros(1), np.ones(1)
-    )
+    whole = abctree.data.Partition(abctree.data.Boxes.whole(1), np.ones(1), np.zeros(1), np.ones(1))
     with pytest.raises(abctree.ParameterError, match="refused"):
         draw_points(problem, whole, np.ones(1), 5, np.random.default_rng(0))

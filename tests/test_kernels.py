@@ -34,9 +34,7 @@ def test_locate_compiled_equals_brute_force(seed, n, d):
     rng, cube, label = table(seed, n, d)
     tree = compiled.grow_soft_tree(cube, label, 20, 2, 8)[:5]
     points = np.vstack([cube, rng.random((50, d)), np.zeros((1, d)), np.full((1, d), 1 - 1e-16)])
-    np.testing.assert_array_equal(
-        compiled.locate(*tree, points), reference.locate(*tree, points)
-    )
+    np.testing.assert_array_equal(compiled.locate(*tree, points), reference.locate(*tree, points))
     for fast, slow in zip(
         compiled.boxes_of_tree(*tree, d), reference.boxes_of_tree(*tree, d), strict=True
     ):
@@ -62,7 +60,9 @@ def test_shrink_compiled_equals_reference(seed, n, d, levels):
 
 
 def test_shrink_gives_counts_when_data_overwhelm_the_prior():
-    tree = SplitTree(*compiled.grow_soft_tree(np.array([[0.1], [0.9]]), np.array([1.0, 0.0]), 2, 1, 2)[:5])
+    tree = SplitTree(
+        *compiled.grow_soft_tree(np.array([[0.1], [0.9]]), np.array([1.0, 0.0]), 2, 1, 2)[:5]
+    )
     counts = np.array([[1e9, 3e8], [1e9, 1e6]])
     alpha, beta = compiled.shrink(tree.parent, tree.node_of_box, counts, np.array([0.1]), 1.0)
     np.testing.assert_allclose(alpha / (alpha + beta), [0.3, 0.001], rtol=1e-5)
@@ -71,7 +71,9 @@ def test_shrink_gives_counts_when_data_overwhelm_the_prior():
 def test_shrink_gives_an_empty_box_its_parents_rate_corrected_by_the_level_above():
     # Two boxes under one root.  At the first level they accept 8 and 2 of 10; at the second, the
     # right box accepted nothing.  It is believed to fall from its first-level rate as the root fell.
-    tree = SplitTree(*compiled.grow_soft_tree(np.array([[0.1], [0.9]]), np.array([1.0, 0.0]), 2, 1, 2)[:5])
+    tree = SplitTree(
+        *compiled.grow_soft_tree(np.array([[0.1], [0.9]]), np.array([1.0, 0.0]), 2, 1, 2)[:5]
+    )
     counts = np.array([[10.0, 8.0, 4.0], [10.0, 2.0, 0.0]])
     strength = 1e-9
     alpha, beta = compiled.shrink(

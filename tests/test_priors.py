@@ -68,6 +68,10 @@ DISCRETE = {
         stats.rv_discrete(values=([1, 2, 7], [0.2, 0.3, 0.5])),
         stats.rv_discrete(values=([1, 2, 7], [0.2, 0.3, 0.5])),
     ),
+    "listed and shifted": (
+        stats.rv_discrete(values=([1, 2, 7], [0.2, 0.3, 0.5]))(loc=10),
+        stats.rv_discrete(values=([1, 2, 7], [0.2, 0.3, 0.5]))(loc=10),
+    ),
     "Categorical": (
         Categorical([7, 1, 2], [0.5, 0.2, 0.3]),
         stats.rv_discrete(values=([1, 2, 7], [0.2, 0.3, 0.5])),
@@ -186,7 +190,9 @@ def test_dirichlet_has_its_moments_and_marginals(a):
     assert ks_rejects(wrong[:, 0], stats.beta(a[0], total - a[0]).cdf)
 
 
-@pytest.mark.parametrize("a", [(0.1, 0.1, 0.1), (1e-3, 5.0), (1e6, 0.1, 1.0), (0.01, 0.02, 30.0)])
+@pytest.mark.parametrize(
+    "a", [(0.1, 0.1, 0.1), (1e-3, 5.0), (5.0, 0.1), (1e6, 0.1, 1.0), (0.01, 0.02, 30.0)]
+)
 def test_dirichlet_rows_are_shares_up_to_the_ends_of_the_cube(a):
     prior = Product({tuple("abc"[: len(a)]): stats.dirichlet(a)})
     ends = np.array([0.0, 5e-324, 1e-300, 1e-100, 1e-20, 1e-8, 0.3, 0.9, 1 - 1e-10, 1 - 2**-53, 1])
@@ -197,6 +203,19 @@ def test_dirichlet_rows_are_shares_up_to_the_ends_of_the_cube(a):
     assert np.isfinite(prior.to_cube(theta)).all()
     lower, upper = some_boxes(prior.d, 50)
     assert np.isfinite(prior.log_volume(lower**20, upper)).all()
+
+
+def test_dirichlet_keeps_the_digits_of_tiny_shares():
+    prior = Product({("a", "b"): Dirichlet([0.1, 0.1])})
+    law = stats.beta(0.1, 0.1)
+    u = np.array([0.0005, 0.001, 0.002, 0.998, 0.999, 0.9995])  # shares of 1e-27 at both ends
+    theta = prior.from_cube(u[:, None])
+    assert np.allclose(theta[:, 0], law.ppf(u), rtol=1e-9, atol=0.0)
+    assert np.allclose(theta[:, 1], law.isf(u), rtol=1e-9, atol=0.0)
+    assert np.allclose(prior.to_cube(theta)[:, 0], u, rtol=0.0, atol=1e-12)
+    got = prior.log_volume(u[:-1, None], u[1:, None])
+    assert np.allclose(got[:2], np.log(np.diff(law.ppf(u[:3]))), atol=1e-9)
+    assert np.allclose(got[-2:], np.log(-np.diff(law.isf(u[3:]))), atol=1e-9)
 
 
 # ---- shape of theta, ends of the cube ----------------------------------------------------------
@@ -237,7 +256,8 @@ def test_product_is_finite_and_inside_the_support_at_the_ends_of_the_cube(name):
     assert np.isfinite(theta).all()
     assert (theta >= low).all()
     assert (theta <= high).all()
-    assert theta[0] <= law.median() <= theta[-1]
+    assert (np.diff(theta[:, 0]) >= 0.0).all()
+    assert (np.abs(theta) < 1e308).all()  # a quantile, not a clipped infinity
 
 
 def test_product_uniform_is_affine_and_never_passes_its_bounds():
@@ -416,6 +436,15 @@ def test_log_volume_counts_the_atoms_of_a_discrete_parameter(name):
     assert not np.allclose(law.ppf(upper[:, 0]) - law.ppf(lower[:, 0]), wanted, rtol=1e-2)
 
 
+@pytest.mark.parametrize("width", [1e-6, 1e-10, 1e-14])
+def test_log_volume_of_a_small_part_of_an_atom_keeps_its_digits(width):
+    law = stats.binom(7, 0.3)
+    lower, upper = np.array([[0.5]]), np.array([[0.5 + width]])
+    wanted = np.log((upper - lower)[0] / law.pmf(law.ppf(0.5)))
+    assert Product({"n": law}).log_volume(lower, upper) == pytest.approx(wanted, abs=1e-9)
+    assert Lattice(Law(law)).log_volume(lower, upper) == pytest.approx(wanted, abs=1e-9)
+
+
 def test_log_volume_of_whole_atoms_is_their_number():
     prior = Product({"n": Integers(1, 8)})
     assert prior.log_volume([[0.0], [0.25], [0.5]], [[1.0], [0.5], [0.5625]]) == pytest.approx(
@@ -433,6 +462,7 @@ def test_log_volume_of_whole_atoms_is_their_number():
 def test_log_volume_is_infinite_up_to_an_infinite_end(spec):
     prior = Product({"a": spec, "b": (0.0, 1.0)})
     assert prior.log_volume([[0.9, 0.2]], [[1.0, 0.4]]) == np.inf
+    assert prior.log_volume([[0.9999, 0.2]], [[1.0, 0.4]]) == np.inf
     assert np.isfinite(prior.log_volume([[0.2, 0.2]], [[0.4, 0.4]])).all()
 
 
@@ -511,6 +541,9 @@ def test_lattice_takes_laws_that_no_table_holds():
     assert np.abs(prior.to_cube(theta) - cube).max() < 1e-8
     # Half of the mass lies on the first log(2) / 1e-9 atoms.
     assert np.exp(prior.log_volume([[0.0]], [[0.5]])) == pytest.approx(np.log(2.0) * 1e9, rel=1e-6)
+    ends = prior.from_cube([[0.0], [1.0]])[:, 0]
+    assert ends[0] == 1.0
+    assert 3e10 < ends[1] < 4e10
 
 
 def test_integers_are_exact_for_a_billion_of_billions():

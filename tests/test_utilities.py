@@ -98,7 +98,8 @@ def test_proposal_does_not_depend_on_the_scale_of_the_rates(utility, seed, scale
 
 @pytest.mark.parametrize("utility", UTILITIES, ids=repr)
 @pytest.mark.parametrize(
-    "eta", [[0.0, 0.0, 0.0], [0.5, 0.0, 0.0], [0.3, 0.3, 0.3], [1.0, 1e-300, 0.2], [1e-12, 1.0, 1.0]]
+    "eta",
+    [[0.0, 0.0, 0.0], [0.5, 0.0, 0.0], [0.3, 0.3, 0.3], [1.0, 1e-300, 0.2], [1e-12, 1.0, 1.0]],
 )
 def test_proposal_is_a_distribution_at_the_edges(utility, eta):
     pi = np.array([0.2, 0.5, 0.3])

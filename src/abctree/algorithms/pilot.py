@@ -12,7 +12,6 @@ from abctree.errors import SimulatorError
 from abctree.problem import Discrepancy, Problem, finite_rows
 from abctree.protocols import Executor
 
-
 #: Simulations that are made and looked at before all others.
 _LOOK_AT = 5
 

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 from scipy.special import expit, logit
 
-from abctree.analysis.diagnostics import ess
+from abctree.data import effective_sample_size as ess
 from abctree.errors import AbctreeWarning, ParameterError
 from abctree.types import BoolArray, FloatArray
 

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from abctree.types import FloatArray
-
 if TYPE_CHECKING:
     from abctree.analysis.evidence import Evidence
     from abctree.analysis.posterior import Posterior
@@ -24,33 +22,6 @@ LARGEST_WEIGHT = 0.05
 FAILURES = 0.05
 #: Relative difference of two evidence estimates, and of their own error, that is worth a word.
 EVIDENCE = 0.10
-
-
-def ess(weight: FloatArray) -> float:
-    """Effective sample size of weighted draws, (Σ w)² / Σ w² (Kish 1965).
-
-    Parameters
-    ----------
-    weight : (n,) array
-        Weights >= 0, normalised or not, in any unit.
-
-    Returns
-    -------
-    float
-        Between 1 and n; 0 without draws or when all weights are 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> ess(np.array([1.0, 1.0, 1.0, 1.0])), ess(np.array([1.0, 0.0]))
-    (4.0, 1.0)
-    """
-    w = np.asarray(weight, dtype=np.float64)
-    largest = w.max(initial=0.0)
-    if largest == 0.0:
-        return 0.0
-    w = w / largest  # squares of very small weights are lost
-    return float(w.sum() ** 2 / np.dot(w, w))
 
 
 def bias_alarm(z_mixture: Evidence, z_rounds: Evidence) -> str | None:

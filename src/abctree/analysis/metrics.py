@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
-from abctree.analysis.diagnostics import ess
+from abctree.data import effective_sample_size as ess
 from abctree.errors import ParameterError
 from abctree.types import FloatArray
 

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from abctree.analysis import diagnostics
 from abctree.analysis.adjustment import linear_adjustment
 from abctree.analysis.evidence import check_epsilon, check_rows
+from abctree.data import effective_sample_size
 from abctree.errors import AbctreeWarning, MissingDependencyError, ParameterError
 from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
 
@@ -69,7 +69,7 @@ class Posterior:
     @cached_property
     def ess(self) -> float:
         """Kish effective sample size, (Σ w)² / Σ w²; 0 without draws."""
-        return diagnostics.ess(self.weight)
+        return effective_sample_size(self.weight)
 
     @property
     def largest_weight(self) -> float:

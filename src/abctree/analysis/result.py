@@ -166,6 +166,7 @@ class Result:
         """
         table = self.table
         observed = self.problem.observed_summary
+        bounds = self._bounds
         kept = table.summary.shape[1] > 0
         return select(
             table.theta,
@@ -178,8 +179,8 @@ class Result:
             cube=table.cube,
             summary=table.summary if kept else None,
             observed=observed.ravel() if kept else None,
-            bounds=self._bounds,
-            continuous=self._continuous,
+            bounds=bounds,
+            continuous=None if bounds is None else ~np.isnan(bounds[:, 0]),
         )
 
     @property
@@ -189,13 +190,9 @@ class Result:
 
     @cached_property
     def _bounds(self) -> FloatArray | None:
+        """Ends of the prior's support, nan where a regression must not move a parameter."""
         bounds = getattr(self.problem.prior, "bounds", None)
         return None if bounds is None else np.asarray(bounds)
-
-    @cached_property
-    def _continuous(self) -> np.ndarray | None:
-        continuous = getattr(self.problem.prior, "continuous", None)
-        return None if continuous is None else np.asarray(continuous)
 
     def evidence(self, epsilon: float | None = None, weights: Weights | None = None) -> Evidence:
         """Z(ε), the prior probability of a distance below ε, with its error.

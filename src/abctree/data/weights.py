@@ -20,9 +20,15 @@ def mixture_weights(table: Table) -> FloatArray:
 
 
 def effective_sample_size(weight: FloatArray) -> float:
-    """Kish's effective sample size, ``(Σ w)² / Σ w²``; 0 for no draws."""
-    square = float(np.dot(weight, weight))
-    return float(weight.sum()) ** 2 / square if square > 0.0 else 0.0
+    """Kish's effective sample size of weights (n,), ``(Σ w)² / Σ w²``; 0 without draws.
+
+    Weights may be in any unit, normalised or not.
+    """
+    largest = weight.max(initial=0.0)
+    if largest == 0.0:
+        return 0.0
+    w = weight / largest  # squares of very small weights are lost
+    return float(w.sum() ** 2 / np.dot(w, w))
 
 
 def update_denominators(table: Table, mixtures: tuple[Mixture, ...], begin: int) -> None:

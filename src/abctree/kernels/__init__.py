@@ -1,1 +1,1 @@
-"""Arrays in, arrays out.  `reference` (NumPy) is the definition, `compiled` (numba) is what runs."""
+"""Arrays in, arrays out: `reference` (NumPy) is the definition, `compiled` (numba) what runs."""

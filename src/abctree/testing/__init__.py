@@ -4,6 +4,6 @@ Each function returns None if the part keeps its contract, and raises `Assertion
 that it breaks.
 """
 
-from abctree.testing.partitioners import check_partitioner, check_prior, check_utility
+from abctree.testing.conformance import check_partitioner, check_prior, check_utility
 
 __all__ = ["check_partitioner", "check_prior", "check_utility"]

@@ -82,7 +82,7 @@ def number(value: float, spread: float) -> str:
     if not (np.isfinite(spread) and spread > 0.0):
         return f"{value:.3g}"
     decimals = 1 - int(np.floor(np.log10(spread)))
-    value = round(value, decimals) + 0.0  # no "-0.0"
+    value = round(value, max(0, decimals)) + 0.0  # no "-0.0"
     if decimals > 6 or abs(value) >= 1e6:
         digits = int(np.clip(np.log10(max(abs(value), spread) / spread) + 2.0, 2, 12))
         return f"{value:.{digits}g}"

@@ -314,13 +314,15 @@ def _draw_pair(ax: Axes, x: _Margin, y: _Margin, ess: float) -> None:
 def _scatter(ax: Axes, x: _Margin, y: _Margin, *, size: float = 14.0, most: float = 0.8) -> None:
     """Draws, or, where both are discrete, pairs of values; the heavier the darker."""
     a, b, weight = x.value, y.value, x.weight
-    if len(a) and {x.kind, y.kind} <= {"discrete", "constant"}:
+    if len(a) == 0:
+        return
+    if {x.kind, y.kind} <= {"discrete", "constant"}:
         points, which = np.unique(np.column_stack([a, b]), axis=0, return_inverse=True)
         weight = np.asarray(np.bincount(which.ravel(), weights=weight), dtype=np.float64)
         a, b, size = points[:, 0], points[:, 1], 120.0
     chosen = np.argsort(-weight, kind="stable")[:_POINTS]
     weight = weight[chosen]
-    alpha = most * np.clip(weight / weight.max(initial=np.finfo(float).tiny), 0.02, 1.0)
+    alpha = most * np.clip(weight / weight.max(), 0.02, 1.0)
     ax.scatter(a[chosen], b[chosen], s=size, c=DRAWS, alpha=alpha, linewidths=0)
 
 

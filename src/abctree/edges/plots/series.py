@@ -120,8 +120,12 @@ def predictive(
         If matplotlib is not installed.
     """
     x, observed = np.asarray(x, dtype=np.float64), np.asarray(observed, dtype=np.float64)
-    draws = np.asarray(draws, dtype=np.float64).reshape(-1, len(x))
+    draws = np.asarray(draws, dtype=np.float64)
     check_parallel("observed", len(observed), len(x), "values, one for each x")
+    if draws.ndim != 2 or draws.shape[1] != len(x):
+        raise ParameterError(
+            f"`draws` must be of shape (n, {len(x)}), but got {draws.shape}. One series a row."
+        )
     weights = np.ones(len(draws)) if weights is None else np.asarray(weights, dtype=np.float64)
     check_parallel("weights", len(weights), len(draws), "values, one for each series")
     ax = one_axes(ax, 7.0, 3.2)

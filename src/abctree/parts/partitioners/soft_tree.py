@@ -9,15 +9,8 @@ import numpy as np
 from abctree.data import Boxes, SplitTree
 from abctree.errors import ParameterError
 from abctree.kernels import compiled
+from abctree.parts.partitioners.growth import labels
 from abctree.types import FloatArray
-
-
-def soft_label(distance: FloatArray, epsilon: float, reach: float) -> FloatArray:
-    """``max(0, 1 − d / (reach · ε))``: a reward that also tells near misses from far ones."""
-    if not np.isfinite(epsilon):
-        return np.isfinite(distance).astype(np.float64)
-    with np.errstate(over="ignore"):  # exact matches may have driven ε down to the smallest float
-        return np.maximum(0.0, 1.0 - np.minimum(distance / (reach * epsilon), 1.0))
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,7 @@ class SoftTree:
     ) -> Boxes:
         """Boxes from rows (n, d) and their distances (n,); O(n d) a level of the tree."""
         n, d = cube.shape
-        label = soft_label(distance, epsilon, self.reach)
+        label = labels(distance, epsilon, self.reach)
         most = max(1, int(self.boxes_per_root * np.sqrt(n)))
         least = self.min_rows or (50 if d <= 2 else 10)
         feature, threshold, left, right, box, _ = compiled.grow_soft_tree(

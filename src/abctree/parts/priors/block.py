@@ -21,6 +21,12 @@ class Block(Protocol):
     def n_columns(self) -> int:
         """Columns of theta that it fills."""
 
+    def support(self) -> FloatArray:
+        """(n_columns, 2) Least and largest value, infinite where there is none.
+
+        All nan for columns that a regression must not move: discrete, fixed, or on a simplex.
+        """
+
     def from_cube(self, cube: FloatArray) -> FloatArray:
         """(n, d) -> (n, n_columns), finite and inside the support."""
 

@@ -45,6 +45,10 @@ class Uniform:
         """The lengths of the intervals: (k,)."""
         return self.high - self.low
 
+    def support(self) -> FloatArray:
+        """See `Block`."""
+        return np.column_stack([self.low, self.high])
+
     def from_cube(self, cube: FloatArray) -> FloatArray:
         """(n, k) -> (n, k)."""
         theta = cube * self.width
@@ -78,6 +82,10 @@ class Fixed:
 
     d: ClassVar[int] = 0
     n_columns: ClassVar[int] = 1
+
+    def support(self) -> FloatArray:
+        """See `Block`."""
+        return np.full((1, 2), np.nan)
 
     def from_cube(self, cube: FloatArray) -> FloatArray:
         """(n, 0) -> (n, 1)."""
@@ -119,6 +127,10 @@ class Continuous:
                 "an end. Truncate it or use another distribution."
             )
         return cls(label, law, first, last)
+
+    def support(self) -> FloatArray:
+        """See `Block`."""
+        return np.array([self.law.support])
 
     def from_cube(self, cube: FloatArray) -> FloatArray:
         """(n, 1) -> (n, 1)."""

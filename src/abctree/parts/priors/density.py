@@ -96,6 +96,11 @@ class DensityPrior:
         """Dimensions of the cube."""
         return self.box.d
 
+    @property
+    def bounds(self) -> FloatArray:
+        """(n_parameters, 2) The box; nan for a fixed parameter."""
+        return self.box.bounds
+
     def from_cube(self, cube: FloatArray) -> FloatArray:
         """(n, d) -> theta (n, p), affine."""
         return self.box.from_cube(cube)

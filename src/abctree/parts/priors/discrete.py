@@ -61,6 +61,10 @@ class Integers:
         """How many integers."""
         return self.high - self.low + 1
 
+    def support(self) -> FloatArray:
+        """See `Block`."""
+        return np.full((1, 2), np.nan)
+
     def from_cube(self, cube: FloatArray) -> FloatArray:
         """(n, 1) -> (n, 1)."""
         return np.asarray(np.minimum(np.floor(cube * self.count) + self.low, float(self.high)))
@@ -186,9 +190,13 @@ class Atoms:
         """(m,) The length of the interval of each atom."""
         return np.diff(self.edge)
 
+    def support(self) -> FloatArray:
+        """See `Block`."""
+        return np.full((1, 2), np.nan)
+
     def from_cube(self, cube: FloatArray) -> FloatArray:
         """(n, 1) -> (n, 1)."""
-        return self.value[self._at(np.searchsorted(self.edge, cube, side="right"))]
+        return self.value[self._owner(cube)]
 
     def to_cube(self, theta: FloatArray) -> FloatArray:
         """(n, 1) -> (n, 1)."""
@@ -198,9 +206,7 @@ class Atoms:
     def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
         """(K, 1), (K, 1) -> (K,)."""
         low, high = lower[:, 0], upper[:, 0]
-        # Half-open: an end on an edge counts nothing of the atom on the other side.
-        i = self._at(np.searchsorted(self.edge, low, side="right"))
-        j = self._at(np.searchsorted(self.edge, high, side="left"))
+        i, j = self._owner(low), self._owner(high)
         below, above = self.beyond
         # A wide box overflows the share of an atom of length 1e-308, but does not use it.
         with np.errstate(divide="ignore", over="ignore"):
@@ -218,8 +224,9 @@ class Atoms:
         i = self._nearest(theta)
         return np.where(self.value[i] == theta, self.log_mass[i], -np.inf)[:, 0]
 
-    def _at(self, place: IntArray) -> IntArray:
-        return np.clip(place - 1, 0, len(self.value) - 1)
+    def _owner(self, u: FloatArray) -> IntArray:
+        """The atoms that own cube points; an edge belongs to the atom above it."""
+        return np.minimum(np.searchsorted(self.edge, u, side="right") - 1, len(self.value) - 1)
 
     def _nearest(self, theta: FloatArray) -> IntArray:
         x = np.clip(theta, self.value[0], self.value[-1])

@@ -116,6 +116,10 @@ class Gaussian:
         """The logarithm of det root."""
         return float(np.log(np.diag(self.root)).sum())
 
+    def support(self) -> FloatArray:
+        """See `Block`."""
+        return np.tile([-np.inf, np.inf], (self.n_columns, 1))
+
     def from_cube(self, cube: FloatArray) -> FloatArray:
         """(n, k) -> (n, k)."""
         z = special.ndtri(inside(cube))
@@ -211,6 +215,10 @@ class Dirichlet:
     @cached_property
     def _rest(self) -> FloatArray:
         return np.cumsum(self._a[::-1])[::-1][1:].copy()
+
+    def support(self) -> FloatArray:
+        """See `Block`."""
+        return np.full((self.n_columns, 2), np.nan)
 
     def from_cube(self, cube: FloatArray) -> FloatArray:
         """(n, k - 1) -> (n, k)."""

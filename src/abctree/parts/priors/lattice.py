@@ -79,6 +79,10 @@ class Lattice:
     d: ClassVar[int] = 1
     n_columns: ClassVar[int] = 1
 
+    def support(self) -> FloatArray:
+        """See `Block`."""
+        return np.full((1, 2), np.nan)
+
     def from_cube(self, cube: FloatArray) -> FloatArray:
         """(n, 1) -> (n, 1)."""
         # The quantile of 0 in scipy is one below the support.

@@ -97,6 +97,17 @@ class Product:
     def __repr__(self) -> str:
         return self._text
 
+    @property
+    def bounds(self) -> FloatArray:
+        """(n_parameters, 2) Least and largest value of each, infinite where there is none.
+
+        All nan for a parameter that a regression must not move: discrete, fixed, or on a simplex.
+        """
+        bounds = np.empty((len(self.names), 2))
+        for part in self._parts:
+            bounds[part.column] = part.block.support()
+        return bounds
+
     def from_cube(self, cube: FloatArray) -> FloatArray:
         """The parameters at points of the cube.
 

@@ -130,14 +130,14 @@ def _check_scalar(label: str, law: Law) -> None:
 def _known(label: str, law: Law) -> Block | None:
     """The faster twins of three families, without the overhead of scipy.stats."""
     source = law.source
-    name = getattr(getattr(source, "dist", None), "name", None)
-    if name == "uniform" or isinstance(source, _class("Uniform")):
+    kind = type(getattr(source, "dist", None))
+    if kind is type(stats.uniform) or isinstance(source, _class("Uniform")):
         return _uniform(label, *law.support)
-    if name == "norm":
+    if kind is type(stats.norm):
         return _normal(source.mean(), source.std())
     if isinstance(source, _class("Normal")):
         return _normal(source.mean(), source.standard_deviation())
-    if name == "randint":
+    if kind is type(stats.randint):
         return one_parameter(label, Integers(*(int(end) for end in law.support)))
     return None
 
@@ -147,8 +147,10 @@ def _class(name: str) -> Any:
     return getattr(stats, name, ())
 
 
-def _normal(mean: Any, sd: Any) -> Block:
-    return Gaussian(np.array([float(mean)]), np.array([[float(sd)]]))
+def _normal(mean: Any, sd: Any) -> Block | None:
+    # A scale below 1e-154 has a variance of zero.
+    usable = sd > 0.0 and np.isfinite(sd)
+    return Gaussian(np.array([float(mean)]), np.array([[float(sd)]])) if usable else None
 
 
 def _by_quantiles(label: str, law: Law) -> Block:

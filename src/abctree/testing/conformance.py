@@ -48,8 +48,8 @@ def check_partitioner(partitioner: Partitioner, d: int = 2, rng: RNGLike = 0, n:
     - the boxes must tile the cube: lie within it, have ``lower < upper``, volumes that sum to one,
       and exactly one box for every row and every random, corner and border point;
     - `locate` must agree with ``lower <= cube < upper``, and find every point that `sample` makes;
-    - the tree must be consistent: children after parents, one leaf for each box, cuts strictly
-      inside what they cut, corners equal to those that the cuts imply;
+    - the tree must be consistent: children after parents, one leaf for each box, and corners that
+      are exactly those that its cuts imply;
     - the same arguments and seed must give the same boxes, whatever was asked in between;
     - the arguments must be left as they were.
 
@@ -248,11 +248,6 @@ def _check_implied_corners(boxes: Boxes, where: str) -> None:
     for node in np.flatnonzero(tree.feature >= 0):
         j, t = tree.feature[node], tree.threshold[node]
         left, right = tree.left[node], tree.right[node]
-        _require(
-            lower[node, j] < t < upper[node, j],
-            f"every cut must be strictly inside what it cuts, but node {node} cuts coordinate {j} "
-            f"of [{lower[node, j]}, {upper[node, j]}) at {t} {where}.",
-        )
         lower[left] = lower[right] = lower[node]
         upper[left] = upper[right] = upper[node]
         upper[left, j] = lower[right, j] = t

@@ -1,0 +1,192 @@
+"""The documents are true: their code runs, their links lead somewhere, PAPER.md names what exists."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import re
+import typing
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TOP = [ROOT / n for n in ("README.md", "PAPER.md", "VISION.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+DOCUMENTS = [*TOP, *sorted((ROOT / "docs").rglob("*.md"))]
+
+# A block that opens with "```python" and nothing behind it is run.
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMED = re.compile(r"`([\w./-]+\.py)` → `([\w.]+)`")
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+# Code ---------------------------------------------------------------------------------------------
+
+
+def blocks(text):
+    """The blocks to run, each with the empty lines before it, so that tracebacks give its lines."""
+    return ["\n" * text[: m.start(1)].count("\n") + m.group(1) for m in BLOCK.finditer(text)]
+
+
+def run_blocks(text, source):
+    """Run the blocks in order, as one program."""
+    namespace = {"__name__": "__main__"}
+    for code in blocks(text):
+        exec(compile(code, source, "exec"), namespace)
+    return namespace
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in DOCUMENTS if blocks(p.read_text("utf-8"))], ids=name_of
+)
+def test_code_of_a_document_runs(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # files that it writes
+    run_blocks(path.read_text("utf-8"), name_of(path))
+
+
+def test_code_of_a_broken_document_does_not_run():
+    text = "Text.\n\n```python\na = 1\n```\n\nMore.\n\n```python\nassert a == 2\n```\n"
+    with pytest.raises(AssertionError) as caught:
+        run_blocks(text, "broken.md")
+    last = caught.traceback[-1]
+    assert (str(last.path), last.lineno + 1) == ("broken.md", 10)
+
+
+def test_blocks_share_their_names_and_other_fences_are_left_alone():
+    text = "```python\na = 1\n```\n```sh\nrm a\n```\n```python no-run\na = 0\n```\n```python\na += 1\n```\n"
+    assert run_blocks(text, "good.md")["a"] == 2
+
+
+# Links --------------------------------------------------------------------------------------------
+
+
+def broken_links(text, folder):
+    """Relative links, pictures included, that lead to no file."""
+    targets = [t.split("#")[0] for t in LINK.findall(FENCED.sub("", text)) if "://" not in t]
+    return [t for t in targets if t and not (folder / t).exists()]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_links_of_a_document_lead_to_files(path):
+    assert broken_links(path.read_text("utf-8"), path.parent) == []
+
+
+def test_a_link_to_nowhere_is_noticed():
+    text = (
+        "[here](README.md#a) [there](no/such.md) ![picture](docs/none.png) [web](https://a.b/c.md)"
+    )
+    assert broken_links(text, ROOT) == ["no/such.md", "docs/none.png"]
+
+
+# PAPER.md -----------------------------------------------------------------------------------------
+
+
+def exists(path, name):
+    """Whether a file has a function, class, attribute, field or constant of this dotted name."""
+    file = ROOT / path
+    if not file.exists():
+        return False
+    if file.is_relative_to(ROOT / "src"):
+        module = ".".join(file.relative_to(ROOT / "src").with_suffix("").parts)
+        return has_attribute(importlib.import_module(module), name.split("."))
+    return has_definition(ast.parse(file.read_text("utf-8")), name.split("."))
+
+
+def has_attribute(owner, names):
+    if not names:
+        return True
+    if hasattr(owner, names[0]):
+        return has_attribute(getattr(owner, names[0]), names[1:])
+    fields = (
+        {f.name for f in dataclasses.fields(owner)} if dataclasses.is_dataclass(owner) else set()
+    )
+    hints = typing.get_type_hints(owner) if isinstance(owner, type) else {}
+    return len(names) == 1 and (names[0] in fields or names[0] in hints)
+
+
+def has_definition(tree, names):
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    found = [n for n in tree.body if isinstance(n, kinds) and n.name == names[0]]
+    return bool(found) and (len(names) == 1 or has_definition(found[0], names[1:]))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_names_of_a_document_exist(path):
+    named = NAMED.findall(path.read_text("utf-8"))
+    assert [pair for pair in named if not exists(*pair)] == []
+
+
+def test_a_name_that_does_not_exist_is_noticed():
+    inner_loop = "src/abctree/algorithms/inner_loop.py"
+    assert exists(inner_loop, "inner_loop")
+    assert exists("src/abctree/data/arms.py", "Arms.alpha")
+    assert exists("tests/test_docs.py", "exists")
+    assert not exists(inner_loop, "outer_loop")
+    assert not exists("src/abctree/data/arms.py", "Arms.gamma")
+    assert not exists("src/abctree/no_such_file.py", "inner_loop")
+    assert not exists("tests/test_docs.py", "no_such_test")
+
+
+def rows_of(text):
+    """Heading -> rows of the tables under it, without their heads."""
+    answer, heading, in_body = {}, "", False
+    for line in text.splitlines():
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
+        if not line.startswith("|"):
+            in_body = False
+        elif in_body:
+            cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+            answer.setdefault(heading, []).append(cells)
+        else:
+            in_body = set(line) <= set("|-: ")
+    return answer
+
+
+def numbered(first, last, form):
+    return [form.format(i) for i in range(first, last + 1)]
+
+
+#: What the paper has, counted in its source as PAPER.md says.
+CONTENTS = {
+    "Equations": numbered(1, 18, "({})"),
+    "Algorithm 1, Inner Loop": numbered(1, 15, "{}"),
+    "Algorithm 2, ABC-Tree": numbered(1, 11, "{}"),
+    "Algorithm 3, Inner Loop: Thompson Sampling for MAP-Tree": numbered(1, 19, "{}"),
+    "Algorithm 4, MAP-Tree": numbered(1, 5, "{}"),
+    "Algorithm 5, Thompson Sampling in multi-armed bandits": numbered(1, 12, "{}"),
+    "Figures": numbered(1, 20, "{}"),
+    "Tables": numbered(1, 1, "{}"),
+}
+
+
+def gaps(rows):
+    """What the tables of PAPER.md lack: parts of the paper, or an answer to where one is."""
+    lacking = []
+    for heading, wanted in CONTENTS.items():
+        table = rows.get(heading, [])
+        lacking += [f"{heading}: {w}" for w in wanted if w not in [row[0] for row in table]]
+        lacking += [f"{heading}: {row[0]} leads nowhere" for row in table if not answered(row)]
+    return lacking
+
+
+def answered(row):
+    where = " ".join(row[2:])
+    return bool(NAMED.search(where)) or "not yet" in where or "no code" in where
+
+
+def test_paper_map_has_every_equation_line_figure_and_table():
+    assert gaps(rows_of((ROOT / "PAPER.md").read_text("utf-8"))) == []
+
+
+def test_a_missing_row_of_the_paper_map_is_noticed():
+    rows = rows_of((ROOT / "PAPER.md").read_text("utf-8"))
+    rows["Equations"] = rows["Equations"][1:]
+    rows["Tables"] = [["1", "Comparison of cost", "somewhere"]]
+    assert gaps(rows) == ["Equations: (1)", "Tables: 1 leads nowhere"]

@@ -1,0 +1,456 @@
+"""Pictures: what is drawn, read back from the artists."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import abctree
+from abctree.analysis.posterior import Posterior
+from abctree.edges import plots
+from abctree.edges.plots.canvas import number
+from abctree.errors import MissingDependencyError, ParameterError
+
+figure_module = pytest.importorskip("matplotlib.figure")
+
+
+def posterior(theta, weight=None, names="abcdef", continuous=None, bounds=None):
+    theta = np.asarray(theta, dtype=float)
+    weight = np.ones(len(theta)) if weight is None else np.asarray(weight, dtype=float)
+    with np.errstate(divide="ignore"):
+        log_weight = np.log(weight)
+    return Posterior(
+        theta=theta,
+        log_weight=log_weight,
+        distance=np.zeros(len(theta)),
+        epsilon=1.0,
+        names=tuple(names[: theta.shape[1]]),
+        n_simulations=100,
+        continuous=continuous,
+        bounds=bounds,
+    )
+
+
+@pytest.fixture(scope="module")
+def cloud():
+    rng = np.random.default_rng(5)
+    theta = rng.normal(size=(600, 3)) * [1.0, 1e-9, 1e6] + [0.0, 3e-9, -2e6]
+    return posterior(theta, np.exp(theta[:, 0]))
+
+
+def run(prior, d_out, n=1500, rng=3, **settings):
+    def simulate(theta, rng):
+        return theta[:, :d_out] + rng.normal(size=(len(theta), d_out))
+
+    problem = abctree.Problem(prior, simulate, np.zeros(d_out), vectorized=True)
+    return abctree.abc_tree(problem, n_simulations=n, rng=rng, **settings)
+
+
+@pytest.fixture(scope="module")
+def flat():
+    """A run in two dimensions, with different units."""
+    return run({"a": (-5.0, 5.0), "b": (-50.0, 50.0)}, 2)
+
+
+@pytest.fixture(scope="module")
+def deep():
+    """A run in three dimensions, one of them unbounded, beside a fixed parameter."""
+    return run({"a": (-5.0, 5.0), "fixed": 1.0, "b": stats.norm(0, 3), "c": (-5.0, 5.0)}, 4)
+
+
+def rectangles(ax):
+    """Left, right, bottom, top (K,) of the boxes, and their shades (K,)."""
+    boxes = ax.collections[0]
+    corner = np.array([path.vertices[:4] for path in boxes.get_paths()])
+    low, high = corner.min(axis=1), corner.max(axis=1)
+    return low[:, 0], high[:, 0], low[:, 1], high[:, 1], boxes.get_array()
+
+
+# pair -------------------------------------------------------------------------------------------
+
+
+def test_pair_has_a_panel_for_each_pair_and_hides_the_others(cloud):
+    axes = np.array(plots.pair(cloud).axes).reshape(3, 3)
+    assert [[ax.axison for ax in row] for row in axes] == [
+        [True, False, False], [True, True, False], [True, True, True],
+    ]  # fmt: skip
+    assert [ax.get_xlabel() for ax in axes[2]] == ["a", "b", "c"]
+    assert [ax.get_ylabel() for ax in axes[:, 0]] == ["", "b", "c"]
+
+
+def test_pair_histogram_is_weighted(cloud):
+    ax = plots.pair(cloud, bins=12).axes[0]
+    height, edges, _ = ax.patches[0].get_data()
+    low, high = ax.get_xlim()
+    inside = (cloud.theta[:, 0] >= low) & (cloud.theta[:, 0] <= high)
+    value, weight = cloud.theta[inside, 0], cloud.weight[inside]
+    assert len(height) == 12
+    mass = height * np.diff(edges)
+    np.testing.assert_allclose(mass, np.histogram(value, edges, weights=weight)[0])
+    plain = np.histogram(value, edges)[0] / len(value)
+    assert np.abs(mass - plain).sum() > 0.3
+
+
+def test_pair_marks_the_weighted_mean_and_the_shortest_interval(cloud):
+    ax = plots.pair(cloud).axes[0]
+    line = {line.get_label(): line for line in ax.lines}
+    assert line["mean"].get_xdata()[0] == pytest.approx(cloud.mean()[0])
+    np.testing.assert_allclose(line["90 %"].get_xdata(), cloud.hdi(0.9)[0])
+
+
+@pytest.mark.parametrize("far", [-9.0, 0.5, 9.0])
+def test_pair_limits_include_the_truth(cloud, far):
+    axes = np.array(plots.pair(cloud, truth={"a": far}).axes).reshape(3, 3)
+    for ax in axes[:, 0]:
+        low, high = ax.get_xlim()
+        assert low < far < high
+    assert any(line.get_label() == "truth" for line in axes[0, 0].lines)
+    assert not any(line.get_label() == "truth" for line in axes[1, 1].lines)
+
+
+def test_pair_limits_show_nearly_all_of_the_weight(cloud):
+    axes = np.array(plots.pair(cloud).axes).reshape(3, 3)
+    for j in range(3):
+        low, high = axes[j, j].get_xlim()
+        inside = (cloud.theta[:, j] >= low) & (cloud.theta[:, j] <= high)
+        assert cloud.weight[inside].sum() > 0.99
+
+
+def test_pair_limits_stay_inside_the_bounds_of_the_prior():
+    theta = np.linspace(0.001, 0.999, 200)[:, None]
+    low, high = plots.pair(posterior(theta, bounds=np.array([[0.0, 1.0]]))).axes[0].get_xlim()
+    assert (low, high) == (0.0, 1.0)
+    low, high = plots.pair(posterior(theta)).axes[0].get_xlim()
+    assert low < 0.0
+    assert high > 1.0
+
+
+def test_pair_shows_the_named_parameters_in_their_order(cloud):
+    axes = plots.pair(cloud, names=["c", "a"]).axes
+    assert [ax.get_xlabel() for ax in axes[2:]] == ["c", "a"]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_pair_works_with_few_draws(n):
+    figure = plots.pair(posterior(np.arange(2.0 * n).reshape(n, 2) + 0.25), truth=[0.5, 40.0])
+    figure.draw_without_rendering()
+    texts = [text.get_text() for ax in figure.axes for text in ax.texts]
+    assert ("no draws" in texts) == (n == 0)
+    assert figure.axes[3].get_xlim()[1] > 40.0
+
+
+def test_pair_works_when_no_draw_has_weight():
+    figure = plots.pair(posterior([[1.0, 2.0]], [0.0]))
+    assert [text.get_text() for text in figure.axes[0].texts] == ["no draws"]
+
+
+def test_pair_draws_a_constant_as_one_bar():
+    theta = np.column_stack([np.full(50, 3.0), np.linspace(0.1, 1.1, 50)])
+    axes = np.array(plots.pair(posterior(theta)).axes).reshape(2, 2)
+    (bar,) = axes[0, 0].patches
+    assert bar.get_height() == pytest.approx(1.0)
+    assert bar.get_x() < 3.0 < bar.get_x() + bar.get_width()
+    assert axes[0, 0].get_title() == "a = 3"
+    assert len(axes[1, 1].patches) == 2, (
+        "a continuous parameter is a histogram, filled and outlined"
+    )
+
+
+def test_pair_draws_a_discrete_parameter_as_bars_of_its_probabilities():
+    theta = np.array([[1.0], [2.0], [2.0], [5.0]])
+    ax = plots.pair(posterior(theta, [1.0, 2.0, 3.0, 4.0])).axes[0]
+    centre = [bar.get_x() + bar.get_width() / 2.0 for bar in ax.patches]
+    np.testing.assert_allclose(centre, [1.0, 2.0, 5.0])
+    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], [0.1, 0.5, 0.4])
+    low, high = ax.get_xlim()
+    assert low <= min(bar.get_x() for bar in ax.patches)
+    assert high >= max(bar.get_x() + bar.get_width() for bar in ax.patches)
+
+
+def test_pair_believes_the_prior_on_what_is_discrete():
+    theta = np.array([[0.5], [0.5], [2.25]])
+    discrete = plots.pair(posterior(theta, continuous=np.array([False]))).axes[0]
+    assert len(discrete.patches) == 2
+    assert discrete.patches[0].get_height() == pytest.approx(2.0 / 3.0)
+    whole = posterior(np.arange(40.0)[:, None], continuous=np.array([True]))
+    assert hasattr(plots.pair(whole).axes[0].patches[0], "get_data"), "a histogram, not bars"
+
+
+def test_pair_scatter_is_darker_where_weights_are_larger():
+    ax = plots.pair(posterior([[0.1, 0.2], [1.3, 1.4], [2.5, 0.3]], [1.0, 4.0, 2.0])).axes[2]
+    points = ax.collections[0]
+    order = np.argsort(points.get_offsets()[:, 0])
+    np.testing.assert_allclose(points.get_alpha()[order] / points.get_alpha().max(), [0.25, 1, 0.5])
+
+
+def test_pair_contours_hold_their_share_of_the_weight():
+    rng = np.random.default_rng(8)
+    theta = rng.normal(size=(20_000, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
+    ax = plots.pair(posterior(theta)).axes[2]
+    contours = [c for c in ax.collections if hasattr(c, "levels")]
+    outer = contours[0].get_paths()[0]  # between the 95 and the 90 % contour
+    loops = outer.to_polygons()
+    area = [0.5 * abs(np.sum(np.roll(p[:, 0], 1) * p[:, 1] - p[:, 0] * np.roll(p[:, 1], 1)))
+            for p in loops]  # fmt: skip
+    # The region of highest density of a normal with this mass is an ellipse of known area.
+    expected = -2.0 * np.pi * 0.6 * np.log(1.0 - 0.95)
+    assert max(area) == pytest.approx(expected, rel=0.12)
+
+
+def test_pair_draws_into_given_axes(cloud):
+    figure = figure_module.Figure()
+    axes = figure.subplots(3, 3)
+    assert plots.pair(cloud, axes=axes) is figure
+    assert axes[2, 0].get_xlabel() == "a"
+    inner = figure_module.Figure()
+    part = inner.subfigures(1, 2)[0]
+    assert plots.pair(cloud, names=["a"], axes=part.subplots()) is inner
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"names": ["z"]}, "`names` must be some of a, b, c"),
+        ({"names": []}, "`names` must be some of"),
+        ({"truth": [1.0]}, "`truth` must be one number for each"),
+        ({"truth": {"z": 1.0}}, "`truth` must name some of"),
+        ({"bins": 0}, "`bins` must be at least 1"),
+        ({"axes": np.empty((2, 2), dtype=object)}, "`axes` must be 3 x 3 axes"),
+    ],
+)
+def test_pair_explains_wrong_arguments(cloud, arguments, message):
+    with pytest.raises(ParameterError, match=message):
+        plots.pair(cloud, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("value", "spread", "text"),
+    [
+        (0.55234, 0.034, "0.552"), (-0.001, 2.0, "0.0"), (1234.56, 210.0, "1235"),
+        (3.0, 0.0, "3"), (2.5e-11, 1.2e-12, "2.5e-11"), (float("nan"), 1.0, "nan"),
+        (12_345_678.0, 2.0, "12345678"),
+    ],
+)  # fmt: skip
+def test_number_has_two_digits_of_its_spread(value, spread, text):
+    assert number(value, spread) == text
+
+
+# partition --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("show", ["posterior", "proposal"])
+def test_partition_draws_every_box_where_it_is(flat, show):
+    ax = plots.partition(flat, fold=1, show=show).axes[0]
+    left, right, bottom, top, shade = rectangles(ax)
+    measured = flat.partitions[1]
+    assert len(left) == len(measured) > 5
+    np.testing.assert_allclose(left, -5.0 + 10.0 * measured.boxes.lower[:, 0], atol=1e-9)
+    np.testing.assert_allclose(top, -50.0 + 100.0 * measured.boxes.upper[:, 1], atol=1e-9)
+    played = flat.rounds[-1]
+    mass = measured.prior_mass * (
+        played.arms[1].mean if show == "posterior" else played.mixtures[1].layers[-1][1]
+    )
+    drawn = shade * (right - left) * (top - bottom)
+    np.testing.assert_allclose(drawn / drawn.sum(), mass / mass.sum(), rtol=1e-9)
+
+
+def test_partition_title_and_labels_say_what_it_is(flat):
+    ax = plots.partition(flat, round=2).axes[0]
+    assert ax.get_title() == f"round 2, ε = {flat.rounds[2].epsilon:.3g}"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "b")
+    assert plots.partition(flat, round=0).axes[0].get_title() == "pilot"
+    swapped = plots.partition(flat, dims=("b", "a")).axes[0]
+    assert swapped.get_xlabel() == "b"
+    np.testing.assert_allclose(swapped.get_xlim(), (-50.0, 50.0))
+
+
+def test_partition_of_the_pilot_is_one_box(flat):
+    left, right, *_ = rectangles(plots.partition(flat, round=0, show="proposal").axes[0])
+    np.testing.assert_allclose([left, right], [[-5.0], [5.0]])
+
+
+def test_partition_in_the_cube_tiles_the_unit_square(flat):
+    left, right, bottom, top, _ = rectangles(plots.partition(flat, coordinates="cube").axes[0])
+    assert ((right - left) * (top - bottom)).sum() == pytest.approx(1.0)
+
+
+def test_partition_slices_more_than_two_dimensions(deep):
+    ax = plots.partition(deep, dims=("a", "c"), coordinates="cube").axes[0]
+    left, right, bottom, top, _ = rectangles(ax)
+    assert 1 < len(left) < len(deep.partition)
+    assert ((right - left) * (top - bottom)).sum() == pytest.approx(1.0)
+    assert "\nslice at b = " in ax.get_title()
+    assert "fixed" not in ax.get_title()
+
+
+def test_partition_of_an_unbounded_prior_has_finite_limits(deep):
+    ax = plots.partition(deep, dims=("a", "b")).axes[0]
+    np.testing.assert_allclose(ax.get_ylim(), stats.norm(0, 3).ppf([0.0005, 0.9995]))
+    np.testing.assert_allclose(ax.get_xlim(), (-5.0, 5.0))
+    ax.figure.draw_without_rendering()
+
+
+def test_partition_falls_back_to_quantiles_where_theta_has_no_boxes():
+    result = run({"n": abctree.Integers(0, 9), ("x", "y"): abctree.MultivariateNormal(
+        [0.0, 0.0], [[1.0, 0.5], [0.5, 1.0]])}, 3, n=400)  # fmt: skip
+    ax = plots.partition(result).axes[0]
+    # x = mean + L11 z1 has a dimension to itself; y depends on two.
+    assert ax.get_xlabel() == "n (quantile of the prior)"
+    assert ax.get_xlim() == (0.0, 1.0)
+    assert ax.get_ylabel() == "x"
+    with pytest.raises(ParameterError, match=r"two different names of \['n', 'x'\]"):
+        plots.partition(result, dims=("n", "y"))
+
+
+def test_partition_in_one_dimension_says_what_to_do_instead():
+    with pytest.raises(ParameterError, match="two free parameters"):
+        plots.partition(run({"a": (-5.0, 5.0)}, 1, n=200))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"round": 99}, "`round` must be in"),
+        ({"fold": 5}, r"`fold` must be in 0 \.\. 4"),
+        ({"dims": ("a", "a")}, "`dims` must be two different names"),
+        ({"dims": ("a", "z")}, "`dims` must be two different names"),
+        ({"coordinates": "polar"}, "`coordinates` must be"),
+        ({"show": "nothing"}, "`show` must be"),
+    ],
+)
+def test_partition_explains_wrong_arguments(flat, arguments, message):
+    with pytest.raises(ParameterError, match=message):
+        plots.partition(flat, **arguments)
+
+
+def test_partitions_show_the_accepted_draws_of_each_round_in_red(flat):
+    chosen = [1, 3, -1]
+    figure = plots.partitions(flat, rounds=chosen)
+    for ax, index in zip(figure.axes, chosen, strict=True):
+        played = flat.rounds[index]
+        assert f"ε = {played.epsilon:.3g}" in ax.get_title()
+        dots = ax.collections[1]
+        assert len(dots.get_offsets()) == played.n_accepted
+        red, green, blue, _ = dots.get_facecolor()[0]
+        assert red > 2.0 * max(green, blue)
+        rows = slice(played.first, played.last)
+        accepted = flat.table.distance[rows] < played.epsilon
+        np.testing.assert_allclose(dots.get_offsets(), flat.table.theta[rows][accepted], rtol=1e-9)
+
+
+def test_partitions_choose_at_most_five_rounds_and_the_last(flat):
+    figure = plots.partitions(flat)
+    assert len(figure.axes) == min(5, len(flat.rounds) - 1)
+    assert figure.axes[-1].get_title().startswith(f"round {flat.rounds[-1].index},")
+
+
+def test_partitions_need_axes_for_each_round(flat):
+    axes = figure_module.Figure().subplots(1, 2)
+    with pytest.raises(ParameterError, match="`axes` must be 1 x 3 axes"):
+        plots.partitions(flat, rounds=[1, 2, 3], axes=axes)
+    with pytest.raises(ParameterError, match="`rounds` must name"):
+        plots.partitions(flat, rounds=[])
+    assert plots.partitions(flat, rounds=[1, 2], axes=axes) is axes[0].figure
+
+
+# progress ---------------------------------------------------------------------------------------
+
+
+def test_progress_shows_every_round_on_log_axes(flat):
+    upper, lower = plots.progress(flat).axes
+    played = flat.rounds[1:]
+    np.testing.assert_array_equal(upper.lines[0].get_xdata(), [r.last for r in played])
+    np.testing.assert_array_equal(upper.lines[0].get_ydata(), [r.epsilon for r in played])
+    np.testing.assert_allclose(
+        lower.lines[0].get_ydata(), [r.n_accepted / (r.last - r.first) for r in played]
+    )
+    assert {upper.get_xscale(), upper.get_yscale(), lower.get_xscale(), lower.get_yscale()} == {
+        "log"
+    }
+
+
+def test_progress_leaves_a_gap_where_nothing_was_accepted():
+    result = run({"a": (-5.0, 5.0)}, 1, n=300, schedule=[4.0, 1e-12])
+    figure = plots.progress(result)
+    rate = figure.axes[1].lines[0].get_ydata()
+    assert np.isnan(rate[-1])
+    assert rate[0] > 0.0
+    figure.draw_without_rendering()
+
+
+# predictive -------------------------------------------------------------------------------------
+
+
+def band(collection):
+    """Lower and upper ends at each of the distinct x of a filled band."""
+    vertices = collection.get_paths()[0].vertices
+    x = np.unique(vertices[:, 0])
+    return np.array([[f(vertices[vertices[:, 0] == at, 1]) for at in x] for f in (np.min, np.max)])
+
+
+def test_predictive_bands_are_weighted_quantiles():
+    rng = np.random.default_rng(2)
+    draws = rng.normal([0.0, 5.0, 10.0], size=(4000, 3))
+    tilt = np.exp(draws[:, 0])  # under these weights the first column is N(1, 1)
+    ax = plots.predictive([1, 2, 4], [0.5, 5.0, 10.0], draws, tilt).axes[0]
+    outer, inner = (band(c) for c in ax.collections)
+    z = stats.norm.ppf([0.05, 0.25])
+    # Quantiles at 5 % of n draws have sd sqrt(.05 .95 / n) / φ(z): .05 at the ESS of 1 500.
+    np.testing.assert_allclose(outer[0, 1:] - [5.0, 10.0], z[0], atol=0.25)
+    np.testing.assert_allclose(outer[1, 1:] - [5.0, 10.0], -z[0], atol=0.25)
+    np.testing.assert_allclose(inner[:, 0], [1.0 + z[1], 1.0 - z[1]], atol=0.2)
+    plain = plots.predictive([1, 2, 4], [0.5, 5.0, 10.0], draws).axes[0]
+    assert band(plain.collections[1])[0, 0] == pytest.approx(z[1], abs=0.2)
+    lines = {line.get_label(): line for line in ax.lines}
+    np.testing.assert_array_equal(lines["observed"].get_ydata(), [0.5, 5.0, 10.0])
+    np.testing.assert_allclose(lines["median"].get_ydata(), [1.0, 5.0, 10.0], atol=0.2)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_predictive_works_with_few_draws(n):
+    ax = plots.predictive([0, 1], [1.0, 2.0], np.ones((n, 2))).axes[0]
+    assert len(ax.lines) == (1 if n == 0 else 2)
+    assert len(ax.collections) == (0 if n == 0 else 2)
+
+
+def test_predictive_explains_shapes_that_do_not_fit():
+    with pytest.raises(ParameterError, match="`observed` must have 2 values"):
+        plots.predictive([0, 1], [1.0], np.ones((3, 2)))
+    with pytest.raises(ParameterError, match="`weights` must have 3 values"):
+        plots.predictive([0, 1], [1.0, 2.0], np.ones((3, 2)), [1.0])
+    with pytest.raises(ParameterError, match="`draws` must be of shape"):
+        plots.predictive([0, 1], [1.0, 2.0], np.ones((2, 3)))
+
+
+def test_weighted_quantiles_agree_with_the_posteriors(cloud):
+    levels = [0.0, 0.05, 0.5, 0.731, 1.0]
+    np.testing.assert_array_equal(
+        plots.weighted_quantiles(cloud.theta, cloud.weight, levels), cloud.quantile(levels)
+    )
+    with pytest.raises(ParameterError, match="`weight` must have a positive entry"):
+        plots.weighted_quantiles(cloud.theta, np.zeros(len(cloud)), levels)
+
+
+# matplotlib -------------------------------------------------------------------------------------
+
+
+def test_plots_say_how_to_install_matplotlib(cloud, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install abctree\[plots\]"):
+        plots.pair(cloud)
+
+
+def test_plots_import_matplotlib_when_asked_to_draw_and_never_pyplot():
+    code = (
+        "import sys; from abctree.edges import plots; assert 'matplotlib' not in sys.modules\n"
+        "plots.predictive([0, 1], [1, 2], [[1, 2], [2, 3]]).savefig(sys.argv[1])\n"
+        "assert 'matplotlib.figure' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "/dev/null"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,105 @@
+"""No bias: posterior sd and evidence against the closed form of the Gaussian yardsticks.
+
+θ ~ U(−10, 10)^d, y ~ N(θ, I), observed 0: at tolerance ε the sd of a coordinate is
+√(1 + ε²/(d + 2)) and the evidence is the volume of the ε-ball over 20^d.
+"""
+
+from __future__ import annotations
+
+from math import gamma, pi
+
+import numpy as np
+import pytest
+
+import abctree
+
+EPSILONS = [8.0, 4.0, 2.0, 1.0, 0.7]
+
+
+def gauss(d):
+    return abctree.Problem(
+        {f"theta{j}": (-10.0, 10.0) for j in range(d)},
+        lambda theta, rng: theta + rng.standard_normal(theta.shape),
+        np.zeros(d),
+        vectorized=True,
+    )
+
+
+def relative_errors(d, n_seeds, n_simulations, **kwargs):
+    """Relative errors of sd and evidence at the run's last tolerance, one row a seed."""
+    errors = []
+    for seed in range(n_seeds):
+        result = abctree.abc_tree(
+            gauss(d), n_simulations=n_simulations, rng=seed, schedule=EPSILONS, **kwargs
+        )
+        epsilon = result.epsilon
+        posterior = result.posterior(epsilon=epsilon)
+        sd = np.sqrt(np.mean(posterior.std() ** 2)) / np.sqrt(1 + epsilon**2 / (d + 2))
+        volume = pi ** (d / 2) / gamma(d / 2 + 1) * epsilon**d / 20**d
+        errors.append((sd - 1, result.evidence(epsilon).estimate / volume - 1))
+        assert epsilon == EPSILONS[-1]
+    return np.array(errors)
+
+
+def mean_and_error(errors):
+    return errors.mean(axis=0), errors.std(axis=0, ddof=1) / np.sqrt(len(errors))
+
+
+UTILITIES = ["omega1", "omega2", "ess"]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("utility", UTILITIES)
+def test_posterior_and_evidence_are_within_one_percent_over_forty_seeds(d, utility):
+    mean, error = mean_and_error(relative_errors(d, 40, 100_000, utility=utility))
+    assert (np.abs(mean) < 0.01).all(), (mean, error)
+    assert (error < 0.005).all()  # else the bound above says nothing
+
+
+@pytest.mark.parametrize("utility", UTILITIES)
+def test_posterior_and_evidence_agree_with_the_closed_form(utility):
+    mean, error = mean_and_error(relative_errors(2, 12, 20_000, utility=utility))
+    assert (np.abs(mean) < 3.5 * error + 0.005).all(), (mean, error)
+    assert (error < 0.02).all()
+
+
+AS_PRINTED = {"preset": "published", "block": 100}
+
+
+def test_algorithm_2_as_printed_is_too_narrow():
+    # The twin that must fail: without pseudo-counts boxes without an acceptance are lost for ever.
+    mean, error = mean_and_error(relative_errors(2, 12, 20_000, **AS_PRINTED))
+    assert mean[0] < -0.01
+    assert mean[0] < -4 * error[0]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("utility", ["omega1", "omega2"])
+def test_algorithm_2_as_printed_fails_the_check_over_forty_seeds(d, utility):
+    mean, error = mean_and_error(relative_errors(d, 40, 50_000, utility=utility, **AS_PRINTED))
+    assert mean[0] + 2 * error[0] < -0.01, (mean, error)
+
+
+def test_one_fold_loses_evidence_that_five_folds_keep():
+    # A draw that shapes its own proposal stands in its own denominator.
+    one, _ = mean_and_error(relative_errors(2, 12, 20_000, n_folds=1))
+    five, error = mean_and_error(relative_errors(2, 12, 20_000, n_folds=5))
+    assert one[1] < five[1] - 4 * error[1]
+
+
+def test_dropping_the_weights_would_be_noticed():
+    sd = []
+    for seed in range(8):
+        result = abctree.abc_tree(gauss(1), n_simulations=20_000, rng=seed, schedule=EPSILONS)
+        accepted = result.table.distance < result.epsilon
+        sd.append(result.table.theta[accepted].std() / np.sqrt(1 + result.epsilon**2 / 3) - 1)
+    assert abs(np.mean(sd)) > 0.03
+
+
+def test_an_off_by_one_in_the_tolerance_would_be_noticed():
+    # Evidence at the last tolerance, read against the volume of the one before.
+    errors = relative_errors(2, 6, 20_000)[:, 1]
+    volume_ratio = (EPSILONS[-2] / EPSILONS[-1]) ** 2
+    assert abs(np.mean((1 + errors) / volume_ratio - 1)) > 0.2
