@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -249,7 +250,7 @@ def test_progress_is_told_after_each_round():
     result = abctree.abc_tree(problem(), n_simulations=3000, rng=0, progress=seen.append)
     assert [p.round for p in seen] == [r.index for r in result.rounds[1:]]
     assert seen[-1].n_simulations == 3000
-    assert all(a.epsilon >= b.epsilon for a, b in zip(seen, seen[1:], strict=False))
+    assert all(a.epsilon >= b.epsilon for a, b in pairwise(seen))
 
 
 def test_max_rounds_and_rolling_window():

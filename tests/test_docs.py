@@ -1,4 +1,4 @@
-"""The documents are true: their code runs, their links lead somewhere, PAPER.md names what exists."""
+"""The documents are true: code runs, links lead somewhere, and what PAPER.md names exists."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ def test_code_of_a_broken_document_does_not_run():
 
 
 def test_blocks_share_their_names_and_other_fences_are_left_alone():
-    text = "```python\na = 1\n```\n```sh\nrm a\n```\n```python no-run\na = 0\n```\n```python\na += 1\n```\n"
-    assert run_blocks(text, "good.md")["a"] == 2
+    first, last = "```python\na = 1\n```\n", "```python\na += 1\n```\n"
+    between = "```sh\nrm a\n```\n```python no-run\na = 0\n```\n"
+    assert run_blocks(first + between + last, "good.md")["a"] == 2
 
 
 # Links --------------------------------------------------------------------------------------------

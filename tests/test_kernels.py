@@ -59,21 +59,22 @@ def test_shrink_compiled_equals_reference(seed, n, d, levels):
         assert (a > 0.0).all()
 
 
+def two_boxes():
+    cube, label = np.array([[0.1], [0.9]]), np.array([1.0, 0.0])
+    return SplitTree(*compiled.grow_soft_tree(cube, label, 2, 1, 2)[:5])
+
+
 def test_shrink_gives_counts_when_data_overwhelm_the_prior():
-    tree = SplitTree(
-        *compiled.grow_soft_tree(np.array([[0.1], [0.9]]), np.array([1.0, 0.0]), 2, 1, 2)[:5]
-    )
+    tree = two_boxes()
     counts = np.array([[1e9, 3e8], [1e9, 1e6]])
     alpha, beta = compiled.shrink(tree.parent, tree.node_of_box, counts, np.array([0.1]), 1.0)
     np.testing.assert_allclose(alpha / (alpha + beta), [0.3, 0.001], rtol=1e-5)
 
 
 def test_shrink_gives_an_empty_box_its_parents_rate_corrected_by_the_level_above():
-    # Two boxes under one root.  At the first level they accept 8 and 2 of 10; at the second, the
-    # right box accepted nothing.  It is believed to fall from its first-level rate as the root fell.
-    tree = SplitTree(
-        *compiled.grow_soft_tree(np.array([[0.1], [0.9]]), np.array([1.0, 0.0]), 2, 1, 2)[:5]
-    )
+    # Two boxes under one root.  At the first level they accept 8 and 2 of 10; at the second the
+    # right box accepted nothing.  It is believed to fall as the root fell.
+    tree = two_boxes()
     counts = np.array([[10.0, 8.0, 4.0], [10.0, 2.0, 0.0]])
     strength = 1e-9
     alpha, beta = compiled.shrink(

@@ -1,0 +1,1 @@
+"""Query efficiency and speed, measured: ``python -m benchmarks.<name>``."""

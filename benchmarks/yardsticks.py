@@ -1,0 +1,330 @@
+"""Query efficiency on problems with known truth.
+
+    python -m benchmarks.yardsticks                      all yardsticks, 10 seeds, all methods
+    python -m benchmarks.yardsticks --only P1 --seeds 3  a look
+    python -m benchmarks.yardsticks --reference PATH     Lotka-Volterra and Heston, too
+
+The honest gain over rejection is ``h = 1 / E[1 / m(θ)]`` over *exact* draws of the ε-posterior,
+with m the density of all the run's proposals relative to the prior.  Unlike the nominal gain,
+ESS / (T · Z), it cannot be flattered by mass that the run has missed.  ``h@E`` is read at the ε
+where T · Z · h = E.  Prints Markdown; ``--json`` writes the numbers, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import abctree
+from abctree import metrics, problems
+from abctree.problems import truth
+
+METHODS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "published": {"preset": "published"},
+    "dyadic": {"partitioner": "dyadic"},
+    "CART": {"partitioner": "cart"},
+}
+FIRST_SEED = 1000
+
+Row = dict[str, float]
+
+
+def honest_gain(result: Any, draws: np.ndarray) -> float:
+    return float(1.0 / np.mean(1.0 / result.mixture_ratio(draws)))
+
+
+@dataclass
+class Exact:
+    """Draws and evidences of a problem on a grid of tolerances, made once."""
+
+    known: Any
+    epsilons: np.ndarray
+    draws: list[np.ndarray] = field(init=False)
+    evidence: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        rng = np.random.default_rng(0)
+        self.draws = [self.known.draws(4000, float(e), rng) for e in self.epsilons]
+        self.evidence = np.array([self.known.evidence(float(e)) for e in self.epsilons])
+
+    def gain_at(self, result: Any, expected: float) -> tuple[float, float]:
+        """ε where T · Z · h reaches `expected`, and h there (log-linear between grid points)."""
+        h = np.array([honest_gain(result, d) for d in self.draws])
+        effective = np.log(result.n_simulations * self.evidence * h)
+        at = np.log(expected)
+        log_epsilon = np.interp(at, effective, np.log(self.epsilons))
+        return float(np.exp(log_epsilon)), float(np.interp(at, effective, h))
+
+    def report(self, result: Any, expected: list[float]) -> Row:
+        row: Row = {}
+        for e in expected:
+            epsilon, h = self.gain_at(result, e)
+            z = self.known.evidence(epsilon)
+            row[f"eps@{e:g}"] = epsilon
+            row[f"h@{e:g}"] = h
+            row[f"nominal@{e:g}"] = result.posterior(epsilon=epsilon).ess / (
+                result.n_simulations * z
+            )
+            row[f"Z err % @{e:g}"] = 100.0 * (result.evidence(epsilon).estimate / z - 1.0)
+        return row
+
+
+def run(problem: Any, n: int, seed: int, **method: Any) -> tuple[Any, float]:
+    began = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+        result = abctree.abc_tree(problem, n_simulations=n, rng=seed, **method)
+    return result, time.process_time() - began
+
+
+class Yardstick:
+    """A problem, its budgets, and what is measured on one run."""
+
+    name: str
+    budgets: tuple[int, ...]
+
+    def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
+        raise NotImplementedError
+
+
+class P0(Yardstick):
+    name, budgets = "P0", (1_000, 10_000, 100_000)
+
+    def __init__(self) -> None:
+        self.problem = problems.gaussian_mixture(2)
+        self.truth = truth.GaussianMixtureTruth(2)
+        self.exact = Exact(self.truth, np.geomspace(0.15, 4.0, 14))
+
+    def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
+        result, seconds = run(self.problem, n, seed, **method)
+        ess = {1_000: 100, 10_000: 300, 100_000: 3_000}[n]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", abctree.AbctreeWarning)
+            draws = result.posterior(ess=ess)
+            adjusted = result.posterior(ess=ess).adjusted()
+        narrow = self.truth.in_narrow_mode(draws.theta)
+        mass = float(draws.weight[narrow].sum())
+        row = self.exact.report(result, [1000 if n >= 100_000 else 0.03 * n])
+        return {
+            "TV20": self.truth.tv20(draws.theta, draws.weight),
+            "TV20 adj": self.truth.tv20(adjusted.theta, adjusted.weight),
+            **row,
+            "narrow mass err": mass - self.truth.mode_mass(draws.epsilon),
+            "seconds": seconds,
+        }
+
+
+class High(Yardstick):
+    """P1 and P3: five dimensions, honest gain, evidence, MMD² to the true posterior."""
+
+    budgets = (10_000, 100_000)
+
+    def __init__(self, name: str, problem: Any, known: Any, epsilons: np.ndarray) -> None:
+        self.name, self.problem = name, problem
+        self.exact = Exact(known, epsilons)
+        self.target = known.draws(4000, 0.0, np.random.default_rng(1))
+
+    def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
+        result, seconds = run(self.problem, n, seed, **method)
+        ess = 1000 if n >= 100_000 else 300
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", abctree.AbctreeWarning)
+            draws = result.posterior(ess=ess)
+            adjusted = draws.adjusted()
+        return {
+            **self.exact.report(result, [300, 1000] if n >= 100_000 else [300]),
+            "MMD²": metrics.mmd(draws.theta, self.target, draws.weight),
+            "MMD² adj": metrics.mmd(adjusted.theta, self.target, adjusted.weight),
+            "seconds": seconds,
+        }
+
+
+class Ex1(Yardstick):
+    """Example 1: a hundred arms at a fixed tolerance."""
+
+    name, budgets = "Ex1", (10_000, 100_000)
+
+    def __init__(self) -> None:
+        self.problem = problems.finite_normal()
+        known = truth.FiniteNormalTruth()
+        self.p, self.rates = known.masses(), known.rates()
+
+    def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
+        grid = {"partitioner": abctree.Grid(100), "schedule": [1.0], "n_folds": 1}
+        # One partition throughout: a round that ends early would only refit the same grid.
+        settings = {**grid, "quota": n, "block": max(1, n // 1000), "n_pilot": 100, **method}
+        result, seconds = run(self.problem, n, seed, **settings)
+        accepted = result.table.distance < 1.0
+        arm = result.table.theta[:, 0].astype(int) - 1
+        weight = result.weights("mixture") * accepted
+        weighted = np.bincount(arm, weights=weight, minlength=100) / weight.sum()
+        mass = result.histogram().folds[0].mass
+        return {
+            "histogram TV": metrics.total_variation(mass, self.p),
+            "weighted TV": metrics.total_variation(weighted, self.p),
+            "acceptance": float(accepted.mean()),
+            "ESS / n": abctree.data.effective_sample_size(weight[accepted]) / n,
+            "seconds": seconds,
+        }
+
+
+class Referenced(Yardstick):
+    """Lotka-Volterra and Heston, judged by the closest draws of very long rejection runs."""
+
+    budgets = (100_000,)
+
+    def __init__(self, name: str, problem: Any, path: Path) -> None:
+        self.name, self.problem = name, problem
+        self.reference = truth.load_reference(path)
+        self.target = self.reference.closest(1000)
+
+    def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
+        result, seconds = run(self.problem, n, seed, **method)
+        row: Row = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", abctree.AbctreeWarning)
+            for ess in (300, 1000):
+                draws = result.posterior(ess=ess)
+                row[f"eps@{ess}"] = draws.epsilon
+                row[f"ESS@{ess}"] = draws.ess
+                row[f"MMD²@{ess}"] = metrics.mmd(draws.theta, self.target, draws.weight)
+        if self.name == "Lotka-Volterra":
+            z = result.evidence(2.196).estimate
+            row["Z err % at 2.196"] = 100.0 * (z / self.reference_evidence - 1.0)
+        row["last eps"] = result.epsilon
+        row["seconds"] = seconds
+        return row
+
+    @property
+    def reference_evidence(self) -> float:
+        """Share of prior draws below 2.196: the closest 1 000 of 1e7."""
+        return 1.00e-4
+
+
+def yardstick(name: str, reference: Path | None) -> Yardstick:
+    makers: dict[str, Callable[[], Yardstick]] = {
+        "P0": P0,
+        "P1": lambda: High(
+            "P1",
+            problems.gaussian_mixture(5),
+            truth.GaussianMixtureTruth(5),
+            np.geomspace(0.8, 4.0, 12),
+        ),
+        "P3": lambda: High(
+            "P3", problems.banana(), truth.BananaTruth(), np.geomspace(0.35, 2.5, 12)
+        ),
+        "Ex1": Ex1,
+    }
+    if reference is not None:
+        makers["Lotka-Volterra"] = lambda: Referenced(
+            "Lotka-Volterra", problems.lotka_volterra(), reference / "lotka_volterra.npz"
+        )
+        makers["Heston"] = lambda: Referenced(
+            "Heston", problems.heston(), reference / "heston.npz"
+        )
+    return makers[name]()
+
+
+def methods_of(name: str) -> dict[str, dict[str, Any]]:
+    if name != "Ex1":
+        return METHODS
+    return {
+        "default (ESS)": {"utility": "ess"},
+        "ω¹": {"utility": "omega1"},
+        "ω²": {"utility": "omega2"},
+        "ω³": {"utility": "omega3"},
+        "ω¹, Beta(1, 1)": {"utility": "omega1", "beliefs": abctree.Counts(1, 1)},
+        "ESS, Beta(1, 1)": {"utility": "ess", "beliefs": abctree.Counts(1, 1)},
+        "rejection": {"utility": abctree.EffectiveSampleSize(0.0)},
+    }
+
+
+_stick: dict[str, Yardstick] = {}
+
+
+def _one(name: str, reference: Path | None, n: int, method: dict[str, Any], seed: int) -> Row:
+    """One run in a worker; the yardstick is made once a process."""
+    if name not in _stick:
+        _stick[name] = yardstick(name, reference)
+    return _stick[name].measure(n, seed, method)
+
+
+def tables(
+    names: list[str], reference: Path | None, seeds: int, workers: int, only: list[str] | None
+) -> Iterator[dict[str, Any]]:
+    with ProcessPoolExecutor(workers) as pool:
+        for name in names:
+            for label, method in methods_of(name).items():
+                if only and label not in only:
+                    continue
+                for n in yardstick_budgets(name):
+                    job = partial(_one, name, reference, n, method)
+                    rows = list(pool.map(job, range(FIRST_SEED, FIRST_SEED + seeds)))
+                    yield {"problem": name, "method": label, "T": n, "rows": rows}
+
+
+def yardstick_budgets(name: str) -> tuple[int, ...]:
+    kinds: dict[str, type[Yardstick]] = {"P0": P0, "P1": High, "P3": High, "Ex1": Ex1}
+    return kinds.get(name, Referenced).budgets
+
+
+def markdown(name: str, lines: list[dict[str, Any]]) -> str:
+    """One table a problem: mean ± standard error over seeds."""
+    columns = list(dict.fromkeys(k for line in lines for k in line["rows"][0]))
+    head = ["method", "T", *columns]
+    out = [f"### {name}", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for line in lines:
+        cells = [line["method"], f"{line['T']:g}"]
+        for c in columns:
+            values = np.array([row[c] for row in line["rows"] if c in row])
+            cells.append(_cell(values) if len(values) else "")
+        out.append("| " + " | ".join(cells) + " |")
+    return "\n".join(out) + "\n"
+
+
+def _cell(values: np.ndarray) -> str:
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
+    return f"{values.mean():.3g} ± {error:.1g}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--only", nargs="*", help="names of yardsticks")
+    parser.add_argument("--methods", nargs="*", help="labels of methods")
+    parser.add_argument("--reference", type=Path, help="folder with the reference .npz files")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    names = args.only or ["P0", "P1", "P3", "Ex1"]
+    if args.reference is not None and not args.only:
+        names += ["Lotka-Volterra", "Heston"]
+    done: list[dict[str, Any]] = []
+    for name in names:
+        lines = list(tables([name], args.reference, args.seeds, args.workers, args.methods))
+        done += lines
+        print(markdown(name, lines), flush=True)
+    if args.json is not None:
+        about = {
+            "seeds": [FIRST_SEED, FIRST_SEED + args.seeds - 1],
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "abctree": abctree.__version__,
+        }
+        args.json.write_text(json.dumps({"about": about, "tables": done}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
