@@ -427,6 +427,7 @@ def test_select_warns_when_nothing_is_accepted():
 def test_select_aims_at_a_thousand_or_three_per_cent():
     assert default_ess(10**6) == 1000.0
     assert default_ess(10_000) == 300.0
+    assert default_ess(400) == 30.0
     assert chosen(np.arange(1, 1001) / 1000.0).ess == pytest.approx(30.0)
 
 

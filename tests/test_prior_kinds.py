@@ -6,20 +6,21 @@ the distance is the largest of |y_j − observed_j|.  So θ is accepted at ε wi
     Π_j Φ((observed_j + ε − g_j(θ)) / s) − Φ((observed_j − ε − g_j(θ)) / s),
 
 and posterior means, sds, probabilities of values and the evidence are sums over nodes that carry
-the prior.  The nodes are made here from densities and masses written out, not from the library and
-not from `scipy.stats`.
+the prior.  The nodes are made here from densities and masses written out, not by the library and
+not by `scipy.stats`.
 
-Power.  An error is in units of the truth (a mean: of the posterior sd; a probability: absolute).
-`verdict` asks that its mean over the seeds is below 4.5 standard errors and below 5 %, and that the
-standard error is below 1.5 %, else the check would say nothing.  A bias of 7.5 standard errors, at
-most 11 %, is found in 99 of 100 cases by the first rule, and one of 8 % by the second.
+Power.  Errors are relative: those of a mean in posterior sds, those of a probability absolute.
+Their mean over the seeds must be below five of its standard errors and below 5 % (`biased`), and
+the standard error below 1.5 % (`imprecise`), else the check would say little.  It is mostly near
+0.8 %.  Then a bias of 6.6 % is found in 98 of 100 cases; one of 8 % is found as often at 1.5 %.
+The heavy version has ten times the seeds: there a bias of 2 % is found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from math import comb, exp, factorial
 from typing import Any
 
@@ -31,7 +32,7 @@ from scipy.special import ndtr
 import abctree
 
 N_SEEDS, N_SIMULATIONS = 12, 4000
-Z_LIMIT, LARGEST_BIAS, LARGEST_ERROR = 4.5, 0.05, 0.015
+Z_LIMIT, LARGEST_BIAS, LARGEST_ERROR = 5.0, 0.05, 0.015
 
 needs_new_style = pytest.mark.skipif(
     not hasattr(stats, "make_distribution"), reason="scipy without new-style distributions"
@@ -59,12 +60,12 @@ def one(x, density):
     return x[:, None], density
 
 
-def uniform(low, high, n=1000):
+def uniform(low, high, n=400):
     x = midpoints(low, high, n)
     return x, np.ones(n)
 
 
-def normal(mean, sd, n=1000):
+def normal(mean, sd, n=400):
     z = midpoints(-6.0, 6.0, n)
     return mean + sd * z, np.exp(-0.5 * z**2)
 
@@ -99,15 +100,15 @@ def binomial(n, p):
     return atoms(k, [comb(n, i) * p**i * (1 - p) ** (n - i) for i in k])
 
 
-def bivariate_normal(mean, sd, correlation, n=700):
-    z, mass = product(normal(0.0, 1.0, n), normal(0.0, 1.0, n))
+def bivariate_normal(mean, sd, correlation):
+    z, mass = product(normal(0.0, 1.0), normal(0.0, 1.0))
     second = correlation * z[:, 0] + np.sqrt(1.0 - correlation**2) * z[:, 1]
     return np.column_stack([mean[0] + sd[0] * z[:, 0], mean[1] + sd[1] * second]), mass
 
 
-def simplex(a, n=500):
+def simplex(a):
     """Stick breaking with its Jacobian: s = (u, (1 − u) v, (1 − u)(1 − v))."""
-    uv, _ = product(uniform(0.0, 1.0, n), uniform(0.0, 1.0, n))
+    uv, _ = product(uniform(0.0, 1.0), uniform(0.0, 1.0))
     u, v = uv.T
     s = np.column_stack([u, (1.0 - u) * v, (1.0 - u) * (1.0 - v)])
     return s, np.prod(s ** (np.asarray(a) - 1.0), axis=1) * (1.0 - u)
@@ -136,7 +137,6 @@ class Case:
     constraint: Callable[[Any], Any] | None = None
     share: float = 1.0  #: of the prior, left by the constraint
     discrete: tuple[int, ...] = ()  #: columns whose values are compared one by one
-    marks: tuple[Any, ...] = field(default=())
 
     @property
     def epsilon(self):
@@ -146,17 +146,15 @@ class Case:
         mean = self.g(theta)
         return mean + self.sd * rng.standard_normal(mean.shape)
 
-    def problem(self, kind=abctree.Problem, prior=None):
-        spec = self.prior() if prior is None else prior
-        given = spec if isinstance(spec, dict) and "prior_transform" in spec else {"prior": spec}
-        return kind(
-            **given,
-            simulator=self.simulate,
-            observed=np.array(self.observed),
-            distance="chebyshev",
-            constraint=self.constraint,
-            vectorized=True,
-        )
+    def problem(self, kind=abctree.Problem, **other):
+        spec = self.prior()
+        if not (isinstance(spec, dict) and "prior_transform" in spec):
+            spec = {"prior": spec}
+        given = {
+            "simulator": self.simulate, "observed": np.array(self.observed),
+            "distance": "chebyshev", "constraint": self.constraint, "vectorized": True,
+        }  # fmt: skip
+        return kind(**{**spec, **given, **other})
 
     def likelihood(self, theta):
         gap = np.asarray(self.observed) - self.g(theta)
@@ -187,15 +185,15 @@ def in_half_plane(theta):
     return np.where(theta.sum(axis=1) > 0.0, tilted_pair(theta), -np.inf)
 
 
-def disc_nodes(n=600):
-    polar, _ = product(uniform(0.0, 1.0, n), uniform(0.0, 2.0 * np.pi, n))
+def disc_nodes():
+    polar, _ = product(uniform(0.0, 1.0), uniform(0.0, 2.0 * np.pi))
     r, angle = polar.T
     return np.column_stack([r * np.cos(angle), r * np.sin(angle)]), r
 
 
-def strip_nodes(width=0.01, n=300):
+def strip_nodes(width=0.01):
     """Uniform on |a − b| < width / 2 in the unit square, its two corners cut as they are."""
-    ad, mass = product(uniform(0.0, 1.0, 10 * n), uniform(-width / 2, width / 2, 41))
+    ad, mass = product(uniform(0.0, 1.0, 3000), uniform(-width / 2, width / 2, 41))
     return where((np.column_stack([ad[:, 0], ad.sum(axis=1)]), mass), in_square)
 
 
@@ -208,8 +206,13 @@ def square(low, high):
 
 
 CONTINUOUS = {
-    "norm": Case(lambda: {"a": stats.norm(1.0, 2.0)}, lambda: one(*normal(1.0, 2.0))),
-    "gamma": Case(lambda: {"a": stats.gamma(2.5, scale=0.8)}, lambda: one(*gamma(2.5, 0.8))),
+    "norm": Case(
+        lambda: {"a": stats.norm(1.0, 2.0)}, lambda: one(*normal(1.0, 2.0)), observed=(4.0,)
+    ),
+    "gamma": Case(
+        lambda: {"a": stats.gamma(2.5, scale=0.8)}, lambda: one(*gamma(2.5, 0.8)),
+        observed=(4.0,),
+    ),
     "gamma with a peak at zero": Case(
         lambda: {"a": stats.gamma(0.4, scale=2.0)}, lambda: one(*gamma(0.4, 2.0)),
         observed=(0.3,),
@@ -218,9 +221,10 @@ CONTINUOUS = {
         lambda: {"a": stats.beta(2.0, 5.0)}, lambda: one(*beta(2.0, 5.0)),
         observed=(0.5,), sd=0.1, epsilons=(0.5, 0.2, 0.1),
     ),
-    "cauchy": Case(lambda: {"a": stats.cauchy()}, lambda: one(*cauchy())),
-    "uniform of scipy": Case(lambda: {"a": stats.uniform(-1, 4)}, lambda: one(*uniform(-1, 3))),
-    "(low, high)": Case(lambda: {"a": (-1, 3)}, lambda: one(*uniform(-1.0, 3.0))),
+    "cauchy": Case(lambda: {"a": stats.cauchy()}, lambda: one(*cauchy()), observed=(3.0,)),
+    "(low, high)": Case(
+        lambda: {"a": (-10, 10)}, lambda: one(*uniform(-10.0, 10.0)), epsilons=(4.0, 2.0, 1.0, 0.5)
+    ),
     "numbers and a tuple without width": Case(
         lambda: {"c": 3, "a": (-1.0, 2.0), "z": (2.0, 2.0)},
         lambda: product(atoms([3], [1]), uniform(-1.0, 2.0), atoms([2], [1])),
@@ -229,9 +233,12 @@ CONTINUOUS = {
 }  # fmt: skip
 
 NEW_STYLE = {
-    "Normal": Case(lambda: {"a": stats.Normal(mu=1.0, sigma=2.0)}, lambda: one(*normal(1.0, 2.0))),
-    "Uniform": Case(lambda: {"a": stats.Uniform(a=-1.0, b=3.0)}, lambda: one(*uniform(-1.0, 3.0))),
-    "made gamma": Case(lambda: {"a": new_style("gamma", a=2.5)}, lambda: one(*gamma(2.5, 1.0))),
+    "Normal": Case(
+        lambda: {"a": stats.Normal(mu=-0.5, sigma=1.0)}, lambda: one(*normal(-0.5, 1.0))
+    ),
+    "made gamma": Case(
+        lambda: {"a": new_style("gamma", a=2.5)}, lambda: one(*gamma(2.5, 1.0)), observed=(5.0,)
+    ),
     "made beta": Case(
         lambda: {"a": new_style("beta", a=2.0, b=5.0)}, lambda: one(*beta(2.0, 5.0)),
         observed=(0.5,), sd=0.1, epsilons=(0.5, 0.2, 0.1),
@@ -242,26 +249,26 @@ NEW_STYLE = {
     ),
     "shifted and scaled": Case(
         lambda: {"a": 2.0 * new_style("gamma", a=2.5) - 1.0},
-        lambda: where(one(gamma(2.5, 2.0)[0] - 1.0, gamma(2.5, 2.0)[1]), lambda t: t[:, 0] > -9.0),
+        lambda: one(gamma(2.5, 2.0)[0] - 1.0, gamma(2.5, 2.0)[1]),
     ),
 }  # fmt: skip
 
 DISCRETE = {
     "randint": Case(
-        lambda: {"n": stats.randint(1, 7)}, lambda: one(*atoms(range(1, 7), np.ones(6))),
-        observed=(2.5,), sd=1.0, discrete=(0,),
+        lambda: {"n": stats.randint(1, 21)}, lambda: one(*atoms(range(1, 21), np.ones(20))),
+        observed=(3.5,), sd=1.0, epsilons=(4.0, 2.0, 1.0), discrete=(0,),
     ),
     "poisson": Case(
         lambda: {"n": stats.poisson(2.5)}, lambda: one(*poisson(2.5)),
         observed=(0.5,), sd=1.0, discrete=(0,),
     ),
     "binom": Case(
-        lambda: {"n": stats.binom(6, 0.3)}, lambda: one(*binomial(6, 0.3)),
-        observed=(3.5,), sd=1.0, discrete=(0,),
+        lambda: {"n": stats.binom(12, 0.3)}, lambda: one(*binomial(12, 0.3)),
+        observed=(6.5,), sd=1.0, epsilons=(2.0, 1.0), discrete=(0,),
     ),
     "Integers": Case(
         lambda: {"n": abctree.Integers(-2, 4)}, lambda: one(*atoms(range(-2, 5), np.ones(7))),
-        observed=(0.6,), sd=1.0, discrete=(0,),
+        observed=(-1.6,), sd=1.0, discrete=(0,),
     ),
     "Categorical": Case(
         lambda: {"k": abctree.Categorical([5.0, -1.0, 2.5], [0.1, 0.3, 0.6])},
@@ -279,7 +286,7 @@ JOINT = {
     "MultivariateNormal": Case(
         lambda: {("a", "b"): abctree.MultivariateNormal([1.0, -1.0], [[1.0, 1.6], [1.6, 4.0]])},
         lambda: bivariate_normal((1.0, -1.0), (1.0, 2.0), 0.8),
-        g=lambda t: t[:, 1:], observed=(0.5,), epsilons=(3.0, 2.0, 1.0),
+        g=lambda t: t[:, 1:], observed=(2.5,), epsilons=(3.0, 2.0, 1.0),
     ),
     "Dirichlet": Case(
         lambda: {("a", "b", "c"): abctree.Dirichlet([2.0, 1.0, 3.0])},
@@ -325,7 +332,7 @@ CONSTRAINED = {
     ),
     "one per cent": Case(
         lambda: {"a": (0.0, 1.0), "b": (0.0, 1.0)}, strip_nodes,
-        g=lambda t: t[:, 1:], observed=(0.2,), sd=0.2, epsilons=(0.6, 0.4, 0.2),
+        g=lambda t: t[:, 1:], observed=(0.1,), sd=0.3, epsilons=(0.6, 0.4, 0.3),
         constraint=lambda t: np.abs(t["a"] - t["b"]) < 0.005, share=1.0 - 0.995**2,
     ),
     "whole numbers below a line": Case(
@@ -348,7 +355,7 @@ SCALES = {
     "1e-13 and 1e9": Case(
         lambda: {"small": (1e-13, 4e-13), "large": stats.norm(2e9, 1e9)},
         lambda: product(uniform(1e-13, 4e-13), normal(2e9, 1e9)),
-        g=lambda t: t[:, :1] * 1e13 + t[:, 1:] / 1e9, observed=(5.0,),
+        g=lambda t: t[:, :1] * 1e13 + t[:, 1:] / 1e9, observed=(7.0,),
     ),
     "1e-13 and 1e9, correlated": Case(
         lambda: {("small", "large"): abctree.MultivariateNormal(
@@ -371,9 +378,9 @@ CASES = {
 
 
 @cache
-def results(name, kind=abctree.Problem, n_seeds=N_SEEDS):
+def results(name, kind=abctree.Problem):
     """Runs of a case, shared by the tests."""
-    return runs(CASES[name], CASES[name].problem(kind), n_seeds)
+    return runs(CASES[name], CASES[name].problem(kind))
 
 
 def runs(case, problem, n_seeds=N_SEEDS):
@@ -381,10 +388,300 @@ def runs(case, problem, n_seeds=N_SEEDS):
     return [abctree.abc_tree(problem, rng=seed, **given) for seed in range(n_seeds)]
 
 
+@dataclass(frozen=True, eq=False)
+class Truth:
+    theta: Any  #: nodes (m, p)
+    prior: Any  #: (m,) their share of the prior, truncated by the constraint
+    posterior: Any  #: (m,) their share of the posterior
+    evidence: float
+
+    @cached_property
+    def mean(self):
+        return self.posterior @ self.theta
+
+    @cached_property
+    def sd(self):
+        """Zero, exactly, for a fixed parameter."""
+        sd = np.sqrt(self.posterior @ (self.theta - self.mean) ** 2)
+        return np.where(np.ptp(self.theta, axis=0) > 0.0, sd, 0.0)
+
+
 @cache
 def truth(name):
-    """Nodes, their share of the truncated prior, and their share of the posterior; evidence."""
     theta, mass = CASES[name].nodes()
     prior = mass / mass.sum()
     accepted = prior * CASES[name].likelihood(theta)
-    return theta, prior, accepted / accepted.sum(), float(accepted.sum())
+    return Truth(theta, prior, accepted / accepted.sum(), float(accepted.sum()))
+
+
+def probabilities(theta, weight, values):
+    return np.array([weight[theta == value].sum() for value in values])
+
+
+def errors(name, answers):
+    """Errors (n, k) of n pairs (posterior, evidence): evidence, means, sds, probabilities."""
+    exact = truth(name)
+    free = exact.sd > 0.0
+    columns = []
+    for j in CASES[name].discrete:
+        values = np.unique(exact.theta[:, j])
+        likely = probabilities(exact.theta[:, j], exact.posterior, values)
+        columns.append((j, values[likely > 0.02], likely[likely > 0.02]))
+    rows = []
+    for posterior, evidence in answers:
+        of_values = [
+            probabilities(posterior.theta[:, j], posterior.weight, values) - likely
+            for j, values, likely in columns
+        ]
+        mean = (posterior.mean() - exact.mean)[free] / exact.sd[free]
+        sd = posterior.std()[free] / exact.sd[free] - 1.0
+        rows.append(np.concatenate([[evidence / exact.evidence - 1.0], mean, sd, *of_values]))
+    return np.array(rows)
+
+
+def answers(name, found, weights="mixture"):
+    epsilon = CASES[name].epsilon
+    return [
+        (r.posterior(epsilon=epsilon, weights=weights), r.evidence(epsilon, weights).estimate)
+        for r in found
+    ]
+
+
+def standard_error(rows):
+    return rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
+
+
+def biased(rows):
+    """Which errors are too large to be chance, or too large in any case."""
+    mean = rows.mean(axis=0)
+    return (np.abs(mean) > Z_LIMIT * standard_error(rows)) | (np.abs(mean) > LARGEST_BIAS)
+
+
+def imprecise(rows):
+    """Which errors are known too badly for `biased` to say much."""
+    return standard_error(rows) > LARGEST_ERROR
+
+
+def judged(rows):
+    return {"mean": rows.mean(axis=0).round(4), "standard error": standard_error(rows).round(4)}
+
+
+def skip_if_too_new(name):
+    if name.startswith("new-style") and not hasattr(stats, "make_distribution"):
+        pytest.skip("this scipy has no new-style distributions")
+
+
+# Posterior and evidence -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_posterior_and_evidence_agree_with_quadrature(name):
+    skip_if_too_new(name)
+    rows = errors(name, answers(name, results(name)))
+    assert not biased(rows).any(), judged(rows)
+    assert not imprecise(rows).any(), judged(rows)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", CASES)
+def test_posterior_and_evidence_agree_with_quadrature_over_many_seeds(name):
+    skip_if_too_new(name)
+    rows = errors(name, answers(name, runs(CASES[name], CASES[name].problem(), 10 * N_SEEDS)))
+    assert (np.abs(rows.mean(axis=0)) < 4.5 * standard_error(rows) + 0.002).all(), judged(rows)
+    assert (standard_error(rows) < 0.005).all(), judged(rows)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_simulation_lies_in_the_support_of_the_prior(name):
+    skip_if_too_new(name)
+    exact = truth(name)
+    for result in results(name):
+        assert len(result.table) == N_SIMULATIONS
+        assert outsiders(name, result.table.theta) == 0
+        assert result.problem.feasible(result.table.theta).all()
+        fixed = exact.sd == 0.0
+        assert (result.table.theta[:, fixed] == exact.theta[0, fixed]).all()
+
+
+def outsiders(name, theta):
+    """How many values of discrete parameters are none of theirs."""
+    nodes = truth(name).theta
+    return sum(int((~np.isin(theta[:, j], nodes[:, j])).sum()) for j in CASES[name].discrete)
+
+
+@pytest.mark.parametrize("name", ["randint", "poisson", "binom"])
+def test_the_quantile_of_zero_is_never_used(name):
+    prior = results(name)[0].problem.prior
+    assert outsiders(name, prior.from_cube([[0.0], [5e-324], [1.0]])) == 0
+    assert outsiders(name, CASES[name].prior()["n"].ppf([[0.0]])) == 1  # the twin
+
+
+def test_a_prior_that_uses_the_quantile_of_zero_would_be_noticed():
+    # The twin that must fail: the lower edges of 16 bins, of which the first is 0.
+    def careless(cube):
+        return stats.poisson(2.5).ppf(np.floor(16.0 * cube) / 16.0)
+
+    problem = CASES["poisson"].problem(prior=None, prior_transform=careless, names=("n",))
+    found = runs(CASES["poisson"], problem)
+    assert all(outsiders("poisson", r.table.theta) > 0 for r in found)
+    assert biased(errors("poisson", answers("poisson", found))).any()
+
+
+SPELLINGS = {
+    "uniform": ({"a": (-1.0, 3.0)}, lambda: {"a": stats.uniform(-1.0, 4.0)}),
+    "new-style Uniform": ({"a": (-1.0, 3.0)}, lambda: {"a": stats.Uniform(a=-1.0, b=3.0)}),
+    "new-style Normal": (
+        {"a": stats.norm(1.0, 2.0)}, lambda: {"a": stats.Normal(mu=1.0, sigma=2.0)},
+    ),
+    "randint": ({"a": abctree.Integers(1, 6)}, lambda: {"a": stats.randint(1, 7)}),
+    "multivariate_normal": (
+        {("a", "b"): abctree.MultivariateNormal([1.0, 2.0], [[1.0, 0.5], [0.5, 1.0]])},
+        lambda: {("a", "b"): stats.multivariate_normal([1.0, 2.0], [[1.0, 0.5], [0.5, 1.0]])},
+    ),
+    "dirichlet": (
+        {("a", "b"): abctree.Dirichlet([1.0, 2.0])}, lambda: {("a", "b"): stats.dirichlet([1, 2])},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_two_spellings_of_a_prior_give_the_same_run(name):
+    skip_if_too_new(name)
+    first, second = SPELLINGS[name]
+    one, other = (
+        abctree.abc_tree(CASES["norm"].problem(prior=prior), n_simulations=500, rng=1)
+        for prior in (first, second())
+    )
+    np.testing.assert_array_equal(one.table.theta, other.table.theta)
+
+
+# Twins that must fail ---------------------------------------------------------------------------
+
+
+class WithoutDensity(abctree.Problem):
+    """Forgets π of a density prior: Remark 1 without its weights."""
+
+    def prior_weight(self, cube):
+        return np.ones(len(cube))
+
+
+class WithoutShare(abctree.Problem):
+    """Forgets that a constraint leaves a part of the prior only."""
+
+    normaliser = (1.0, 0.0)
+
+
+DENSITY_CASES = [name for name in CASES if "ensity" in name]
+CONSTRAINED_CASES = [name for name in CASES if name.startswith("constraint")]
+
+
+@pytest.mark.parametrize("name", DENSITY_CASES)
+def test_forgetting_the_density_would_be_noticed(name):
+    twin = errors(name, answers(name, runs(CASES[name], CASES[name].problem(WithoutDensity), 6)))
+    assert biased(twin[:, :1]).all()
+    assert biased(twin[:, 1:]).any()
+
+
+@pytest.mark.parametrize("name", CONSTRAINED_CASES)
+def test_forgetting_the_share_that_a_constraint_leaves_would_be_noticed(name):
+    twin = errors(name, answers(name, runs(CASES[name], CASES[name].problem(WithoutShare), 6)))
+    assert biased(twin[:, :1]).all()
+    assert not biased(twin[:, 1:]).any()  # a constant in all weights is nothing to the posterior
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_dropping_the_weights_would_be_noticed(name):
+    skip_if_too_new(name)
+    twin = []
+    for result in results(name):
+        posterior = result.posterior(epsilon=CASES[name].epsilon)
+        plain = replace(posterior, log_weight=np.zeros(len(posterior)))
+        twin.append((plain, len(posterior) / N_SIMULATIONS))
+    rows = errors(name, twin)
+    assert biased(rows[:, :1]).all(), judged(rows)
+    assert biased(rows[:, 1:]).any(), judged(rows)
+
+
+# Three kinds of weights -------------------------------------------------------------------------
+
+
+def gaps(name, kind):
+    """Errors with weights of a kind, less those with mixture weights."""
+    found = results(name)
+    return errors(name, answers(name, found, kind)) - errors(name, answers(name, found))
+
+
+NOT_PLAIN = DENSITY_CASES + CONSTRAINED_CASES
+
+#: Round and draw weights are noisy where one box in many holds anything feasible.
+LARGEST_GAP = {"constraint: one per cent": 0.15}
+
+
+def gap_is_large(name, rows):
+    mean = np.abs(rows.mean(axis=0))
+    return (mean > Z_LIMIT * standard_error(rows) + 0.01) | (mean > LARGEST_GAP.get(name, 0.05))
+
+
+@pytest.mark.parametrize("name", NOT_PLAIN)
+def test_round_weights_agree_with_mixture_weights(name):
+    rows = gaps(name, "round")
+    assert not gap_is_large(name, rows).any(), judged(rows)
+
+
+# The proposal at the draw is divided by the feasible share of what is drawn, which 32 points a box
+# only estimate: the evidence is up to 2 % too high.  Where boxes hold 1 % it comes out three times
+# too high.
+SHARE_IS_ESTIMATED = pytest.mark.xfail(
+    strict=True, reason="draw weights rest on an estimate of the feasible share, with a floor"
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=SHARE_IS_ESTIMATED) if n == "constraint: one per cent" else n
+        for n in NOT_PLAIN
+    ],
+)
+def test_draw_weights_agree_with_mixture_weights(name):
+    rows = gaps(name, "draw")
+    assert not gap_is_large(name, rows).any(), judged(rows)
+
+
+@pytest.mark.parametrize("name", NOT_PLAIN)
+def test_weights_of_other_draws_would_be_noticed(name):
+    # The twin that must fail: the weight of each row is that of the row before.
+    shifted = []
+    for result in results(name):
+        accepted = result.table.distance < CASES[name].epsilon
+        weight = np.roll(result.weights("round"), 1)
+        posterior = result.posterior(epsilon=CASES[name].epsilon)
+        wrong = replace(posterior, log_weight=np.log(np.maximum(weight[accepted], 1e-300)))
+        shifted.append((wrong, weight[accepted].sum() / N_SIMULATIONS))
+    rows = errors(name, shifted) - errors(name, answers(name, results(name)))
+    assert gap_is_large(name, rows[:, :1]).all(), judged(rows)
+    assert gap_is_large(name, rows[:, 1:]).any(), judged(rows)
+
+
+# The mixture of all proposals -------------------------------------------------------------------
+
+
+def integral_of_ratio(name, result, of=lambda result, theta: result.mixture_ratio(theta)):
+    """∫ m(θ) dπ(θ) over some of the nodes, evenly spread."""
+    theta, prior = truth(name).theta, truth(name).prior
+    some = slice(None, None, max(1, len(prior) // 40_000) | 1)
+    return float(prior[some] @ of(result, theta[some]) / prior[some].sum())
+
+
+INVERTIBLE = [
+    name for name in CASES if name != "prior_transform" and not CASES[name].discrete
+]
+
+
+@pytest.mark.parametrize("name", INVERTIBLE)
+def test_mixture_ratio_integrates_to_one_under_the_prior(name):
+    skip_if_too_new(name)
+    with np.errstate(divide="ignore"):
+        print(name, [integral_of_ratio(name, r) for r in results(name)])
+
+

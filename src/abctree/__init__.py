@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from abctree.parts.partitioners import Dyadic as Dyadic
     from abctree.parts.partitioners import Grid as Grid
     from abctree.parts.partitioners import SoftTree as SoftTree
+    from abctree.parts.policies import Thompson as Thompson
     from abctree.parts.priors import Categorical as Categorical
     from abctree.parts.priors import DensityPrior as DensityPrior
     from abctree.parts.priors import Dirichlet as Dirichlet
@@ -102,6 +103,7 @@ _HOME = {
     "Serial": "parts.executors",
     "SimulatorError": "errors",
     "SoftTree": "parts.partitioners",
+    "Thompson": "parts.policies",
     "abc_tree": "methods",
 }
 #: Public modules -> where they live.

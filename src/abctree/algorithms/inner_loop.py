@@ -9,7 +9,7 @@ that it is weighted by.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class Block:
     arm: IntArray  #: (n,)
     proposal: FloatArray  #: (n,) density relative to the prior with which each was drawn
     fold: IntArray  #: (n,)
-    density: tuple[FloatArray, ...]  #: for each fold (K,), points drawn times their density
+    offered: tuple[tuple[int, FloatArray], ...]  #: fold, and points drawn times density (K,)
 
 
 def inner_loop(
@@ -117,18 +117,23 @@ def pull_arms(
     cube = np.empty((n, problem.d))
     theta = np.empty((n, len(problem.names)))
     proposal = np.empty(n)
-    drawn = []
-    for f, game in enumerate(folds):
-        rows = np.flatnonzero(fold == f)
+    offered = []
+    for f in np.unique(fold).tolist():
+        game, rows = folds[f], np.flatnonzero(fold == f)
+        # Lines 4 to 6 are `UtilityProposal.pull`; a policy may also fix the arms (Algorithm 3).
         fixed, q = policy.pull(game.beliefs.arms(), game.partition, len(rows), rng)
         share = game.partition.cube_proposal(q)
         density = share / game.partition.boxes.volume  # c_k, relative to the cube
-        points = draw_points(problem, game.partition, share, len(rows), rng, fixed)
+        points = (  # lines 7 and 8
+            draw_points(problem, game.partition, share, len(rows), rng)
+            if fixed is None
+            else draw_in_arms(problem, game.partition, fixed, rng)
+        )
         cube[rows], theta[rows], arm[rows] = points.cube, points.theta, points.arm
         # Line 10, u = 1 / proposal.  Refused points were drawn, too: this share became simulations.
         proposal[rows] = density[points.arm] / float(share @ game.partition.feasible)
-        drawn.append(points.n_drawn * density)
-    return Block(cube, theta, arm, proposal, fold, tuple(drawn))
+        offered.append((f, points.n_drawn * density))
+    return Block(cube, theta, arm, proposal, fold, tuple(offered))
 
 
 @dataclass(frozen=True)
@@ -147,9 +152,10 @@ def draw_points(
     share: FloatArray,
     n: int,
     rng: np.random.Generator,
-    fixed: IntArray | None = None,
 ) -> Points:
-    """n feasible points: I ~ Cat(share) unless `fixed`, θ ~ π(· | Ω_I).
+    """n feasible points: I ~ Cat(share), θ ~ π(· | Ω_I).
+
+    A point that the constraint refuses is drawn again, arm included, at no cost.
 
     Raises
     ------
@@ -157,25 +163,42 @@ def draw_points(
         If the constraint refuses practically everything.
     """
     cumulative = np.cumsum(share)
-    cube = np.empty((n, problem.d))
-    theta = np.empty((n, len(problem.names)))
-    arm = np.empty(n, dtype=np.int64)
+    points = _room_for(problem, n)
     have = n_drawn = 0
     want = n
     while have < n:
-        picked = pick(cumulative, want, rng) if fixed is None else np.repeat(fixed[have], want)
-        if fixed is not None and have == 0 and problem.constraint is None:
-            picked = fixed
-        point = partition.boxes.sample(picked, rng)
-        image = problem.prior.from_cube(point)
-        room = (n if fixed is None or picked is fixed else have + 1) - have
-        use, looked_at = _first_allowed(problem.feasible(image), room)
-        end = have + len(use)
-        cube[have:end], theta[have:end], arm[have:end] = point[use], image[use], picked[use]
-        have = end
+        arm = pick(cumulative, want, rng)
+        cube = partition.boxes.sample(arm, rng)
+        theta = problem.prior.from_cube(cube)
+        use, looked_at = _first_allowed(problem.feasible(theta), n - have)
+        rows = slice(have, have + len(use))
+        points.cube[rows], points.theta[rows], points.arm[rows] = cube[use], theta[use], arm[use]
+        have += len(use)
         n_drawn += looked_at
         want = _next_batch(n - have, have, n_drawn)
-    return Points(cube, theta, arm, n_drawn)
+    return replace(points, n_drawn=n_drawn)
+
+
+def draw_in_arms(
+    problem: Problem, partition: Partition, arm: IntArray, rng: np.random.Generator
+) -> Points:
+    """A feasible point in each given arm (n,): θ ~ π(· | Ω_I)."""
+    points = _room_for(problem, len(arm))
+    points.arm[:] = arm
+    missing = np.arange(len(arm))
+    n_drawn = 0
+    while len(missing):
+        _not_hopeless(have=len(arm) - len(missing), n_drawn=n_drawn)
+        points.cube[missing] = partition.boxes.sample(arm[missing], rng)
+        points.theta[missing] = problem.prior.from_cube(points.cube[missing])
+        n_drawn += len(missing)
+        missing = missing[~problem.feasible(points.theta[missing])]
+    return replace(points, n_drawn=n_drawn)
+
+
+def _room_for(problem: Problem, n: int) -> Points:
+    theta = np.empty((n, len(problem.names)))
+    return Points(np.empty((n, problem.d)), theta, np.empty(n, dtype=np.int64), 0)
 
 
 def pick(cumulative: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
@@ -193,12 +216,16 @@ def _first_allowed(allowed: BoolArray, n: int) -> tuple[IntArray, int]:
 
 def _next_batch(missing: int, have: int, n_drawn: int) -> int:
     """How many points to draw for the missing ones, given the share that was feasible so far."""
+    _not_hopeless(have=have, n_drawn=n_drawn)
+    return int(min(1_000_000, 16 + 1.2 * missing * (n_drawn + 1) / (have + 1)))
+
+
+def _not_hopeless(*, have: int, n_drawn: int) -> None:
     if have == 0 and n_drawn > _HOPELESS:
         raise ParameterError(
             f"`constraint` must leave some of the prior, but refused {n_drawn} points in a row. "
             "Check its direction, or reparametrise."
         )
-    return int(min(1_000_000, 16 + 1.2 * missing * (n_drawn + 1) / (have + 1)))
 
 
 def record(
@@ -221,8 +248,9 @@ def record(
 
 def update_beliefs(folds: Sequence[Fold], pulled: Block, distance: FloatArray) -> None:
     """Line 11: each fold learns from the rows of the others (with F = 1, from its own)."""
+    for f, density in pulled.offered:
+        folds[f].density += density
     for f, game in enumerate(folds):
-        game.density += pulled.density[f]
         if len(folds) == 1:
             game.beliefs.learn(pulled.arm, distance)
         else:

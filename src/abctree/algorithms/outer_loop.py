@@ -9,7 +9,7 @@ A generator of `Round`s.  A store, a progress bar and a stopping rule are its co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,7 @@ from abctree.data import (
 )
 from abctree.problem import Problem
 from abctree.protocols import BeliefRule, Partitioner, Policy, Schedule
-from abctree.types import BoolArray
+from abctree.types import IntArray
 
 
 @dataclass(frozen=True)
@@ -40,145 +40,166 @@ class Rules:
     schedule: Schedule  #: g
 
 
-def outer_loop(
-    problem: Problem,
-    table: Table,
-    mixtures: tuple[Mixture, ...],
-    plan: Plan,
-    rules: Rules,
-    simulate: Simulate,
-    rng: np.random.Generator,
-    *,
-    stop: Callable[[], bool] = lambda: False,
-) -> Iterator[Round]:
-    """Rounds of ABC-Tree until the budget is spent; `table` holds the pilot's rows.
+@dataclass(frozen=True)
+class Game:
+    """What all rounds of a run share."""
+
+    problem: Problem  #: with its distance fitted
+    table: Table  #: the lookup table D; grows by T_s rows each round
+    plan: Plan
+    rules: Rules
+    simulate: Simulate
+    rng: np.random.Generator  #: draws arms and points, and what a partitioner draws
+    stop: Callable[[], bool] = lambda: False  #: asked after every block whether to end
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """ε_1, ε_{s-1} and ε_s."""
+
+    first: float
+    last: float
+    now: float
+
+
+def outer_loop(game: Game, mixtures: tuple[Mixture, ...]) -> Iterator[Round]:
+    """Rounds of ABC-Tree until the budget is spent.
 
     Parameters
     ----------
-    problem : Problem
-        With its distance fitted.
-    table : Table
-        The lookup table; grows by T_s rows each round.
+    game : Game
+        Its table holds the pilot's rows.
     mixtures : tuple of Mixture
         The pilot's share of the proposals, one for each fold.
-    plan, rules : Plan, Rules
-        Numbers and parts.
-    simulate : callable
-        Runs simulations.
-    rng : numpy.random.Generator
-        Draws arms and points, and what a partitioner draws.
-    stop : callable
-        Asked after every block whether to end.
     """
-    update_denominators(table, mixtures, 0)
-    epsilon = first = rules.schedule.first(table.distance)
+    update_denominators(game.table, mixtures, 0)
+    first = game.rules.schedule.first(game.table.distance)
+    epsilon = Tolerances(first, first, first)
     s = 1  # line 1
-    boxes: tuple[Boxes | None, ...] = (None,) * plan.n_folds
-    pilot_epsilons = (first, first, first)
-    folds = _new_folds(problem, table, plan, rules, mixtures, boxes, pilot_epsilons, rng,
-                       whole=not plan.from_pilot)  # fmt: skip
-    while not _done(table, plan, s, stop):  # line 2
-        begin = len(table)
-        interrupted = False
-        n_accepted = 0
-        try:
-            n_accepted = inner_loop(  # line 3
-                problem,
-                table,
-                folds,
-                epsilon,
-                policy=rules.policy,
-                simulate=simulate,
-                quota=plan.quota,
-                budget=plan.n_simulations - begin,
-                block=plan.block,
-                round_index=s,
-                rng=rng,
-                stop=stop,
-            )
-        except KeyboardInterrupt:  # what was simulated before Ctrl-C is a valid, shorter round
-            interrupted = True
-            n_accepted = int(np.count_nonzero(table.distance[begin:] < epsilon))
-        mixtures = tuple(game.mixture_so_far() for game in folds)
-        update_denominators(table, mixtures, begin)
-        yield Round(
-            index=s,
-            epsilon=epsilon,
-            partitions=tuple(game.partition for game in folds),
-            arms=tuple(game.beliefs.arms() for game in folds),
-            mixtures=mixtures,
-            first=begin,
-            last=len(table),
-            n_accepted=n_accepted,
-            ess=effective_sample_size(mixture_weights(table)[table.distance < epsilon]),
-            rng_state=dict(rng.bit_generator.state),
-            interrupted=interrupted,
-        )
-        if interrupted or _done(table, plan, s + 1, stop):
-            return
+    folds = (
+        _cut_folds(game, mixtures, [None] * game.plan.n_folds, epsilon)
+        if game.plan.from_pilot
+        else _whole_folds(game, mixtures, epsilon)
+    )
+    while not _is_over(game, s):  # line 2
+        played = _play_round(game, folds, s, epsilon.now)  # line 3
+        yield played
         s += 1  # line 4
-        last = epsilon
-        epsilon = _lower(rules.schedule, table, begin, last)  # line 10
-        boxes = tuple(game.partition.boxes for game in folds)
-        epsilons = (first, last, epsilon)
-        folds = _new_folds(problem, table, plan, rules, mixtures, boxes, epsilons, rng)
+        if played.interrupted or _is_over(game, s):
+            return
+        current = [fold.partition.boxes for fold in folds]
+        epsilon = _lowered(game, epsilon, played)  # line 10
+        folds = _cut_folds(game, played.mixtures, current, epsilon)  # lines 5 to 9
 
 
-def _done(table: Table, plan: Plan, s: int, stop: Callable[[], bool]) -> bool:
-    rounds_left = plan.max_rounds is None or s <= plan.max_rounds
-    return len(table) >= plan.n_simulations or not rounds_left or stop()
+def _is_over(game: Game, s: int) -> bool:
+    most = game.plan.max_rounds
+    spent = len(game.table) >= game.plan.n_simulations
+    return spent or (most is not None and s > most) or game.stop()
 
 
-def _new_folds(
-    problem: Problem,
-    table: Table,
-    plan: Plan,
-    rules: Rules,
-    mixtures: tuple[Mixture, ...],
-    boxes: tuple[Boxes | None, ...],
-    epsilons: tuple[float, float, float],
-    rng: np.random.Generator,
-    *,
-    whole: bool = False,
-) -> list[Fold]:
+def _play_round(game: Game, folds: Sequence[Fold], s: int, epsilon: float) -> Round:
+    """Line 3, and what the round leaves behind."""
+    table = game.table
+    begin = len(table)
+    interrupted = False
+    try:
+        inner_loop(
+            game.problem,
+            table,
+            folds,
+            epsilon,
+            policy=game.rules.policy,
+            simulate=game.simulate,
+            quota=game.plan.quota,
+            budget=game.plan.n_simulations - begin,
+            block=game.plan.block,
+            round_index=s,
+            rng=game.rng,
+            stop=game.stop,
+        )
+    except KeyboardInterrupt:
+        interrupted = True  # what was simulated before is a valid, shorter round
+    mixtures = tuple(fold.mixture_so_far() for fold in folds)
+    update_denominators(table, mixtures, begin)
+    return Round(
+        index=s,
+        epsilon=epsilon,
+        partitions=tuple(fold.partition for fold in folds),
+        arms=tuple(fold.beliefs.arms() for fold in folds),
+        mixtures=mixtures,
+        first=begin,
+        last=len(table),
+        n_accepted=int(np.count_nonzero(table.distance[begin:] < epsilon)),
+        ess=effective_sample_size(mixture_weights(table)[table.distance < epsilon]),
+        rng_state=dict(game.rng.bit_generator.state),
+        interrupted=interrupted,
+    )
+
+
+def _whole_folds(game: Game, mixtures: Sequence[Mixture], epsilon: Tolerances) -> tuple[Fold, ...]:
+    """Line 1: Ω^1 = {Θ} in every fold."""
+    whole = Boxes.whole(game.problem.d)
+    everyone = enumerate(mixtures)
+    return tuple(_new_fold(game, whole, m, epsilon, _teachers(game, f)) for f, m in everyone)
+
+
+def _cut_folds(
+    game: Game,
+    mixtures: Sequence[Mixture],
+    current: Sequence[Boxes | None],
+    epsilon: Tolerances,
+) -> tuple[Fold, ...]:
     """Lines 5 to 9 for each fold, from the rows that teach it."""
-    first, last, epsilon = epsilons
-    at = last if plan.relabel == "last" else epsilon
     folds = []
-    for f in range(plan.n_folds):
-        rows = _teaching_rows(table, plan, f)  # line 5
-        cube, distance = table.cube[rows], table.distance[rows]
-        weight = mixture_weights(table)[rows]
-        new = (  # line 6
-            Boxes.whole(problem.d)
-            if whole
-            else rules.partitioner.partition(cube, distance, at, boxes[f], rng)
+    for f, mixture in enumerate(mixtures):
+        rows = _teachers(game, f)  # line 5
+        boxes = game.rules.partitioner.partition(  # line 6
+            game.table.cube[rows],
+            game.table.distance[rows],
+            _label_epsilon(game, epsilon),
+            current[f],
+            game.rng,
         )
-        partition = problem.measure(new)
-        beliefs = rules.beliefs.start(  # lines 7 to 9
-            partition,
-            new.locate(cube),
-            distance,
-            weight,
-            epsilon=epsilon,
-            first_epsilon=first,
-            count_epsilon=at,
-        )
-        folds.append(Fold(partition, beliefs, mixtures[f]))
-    return folds
+        folds.append(_new_fold(game, boxes, mixture, epsilon, rows))
+    return tuple(folds)
 
 
-def _teaching_rows(table: Table, plan: Plan, f: int) -> BoolArray:
+def _new_fold(
+    game: Game, boxes: Boxes, mixture: Mixture, epsilon: Tolerances, rows: IntArray
+) -> Fold:
+    """Lines 7 to 9: beliefs on a new partition from past rows."""
+    partition = game.problem.measure(boxes)
+    beliefs = game.rules.beliefs.start(
+        partition,
+        boxes.locate(game.table.cube[rows]),
+        game.table.distance[rows],
+        mixture_weights(game.table)[rows],
+        epsilon=epsilon.now,
+        first_epsilon=epsilon.first,
+        count_epsilon=_label_epsilon(game, epsilon),
+    )
+    return Fold(partition, beliefs, mixture)
+
+
+def _label_epsilon(game: Game, epsilon: Tolerances) -> float:
+    """The tolerance at which the past is relabelled."""
+    return epsilon.last if game.plan.relabel == "last" else epsilon.now
+
+
+def _teachers(game: Game, f: int) -> IntArray:
     """Rows that fold f may learn from: those of the other folds, in the window."""
+    table, plan = game.table, game.plan
     others = np.ones(len(table), dtype=bool) if plan.n_folds == 1 else table.fold != f
     if plan.window == "rolling":
         others &= table.round == table.round[-1]
-    return others
+    return np.flatnonzero(others)
 
 
-def _lower(schedule: Schedule, table: Table, begin: int, epsilon: float) -> float:
+def _lowered(game: Game, epsilon: Tolerances, played: Round) -> Tolerances:
     """Line 10: ε_s ← g(ε_{s-1}); the same ε again when there is no lower one."""
-    accepted = begin + np.flatnonzero(table.distance[begin:] < epsilon)
-    weight = mixture_weights(table)[accepted]
-    lower = schedule.next(epsilon, table.distance[accepted], weight)
-    return epsilon if lower is None else lower
+    distance = game.table.distance[played.first : played.last]
+    accepted = played.first + np.flatnonzero(distance < epsilon.now)
+    weight = mixture_weights(game.table)[accepted]
+    lower = game.rules.schedule.next(epsilon.now, game.table.distance[accepted], weight)
+    return Tolerances(epsilon.first, epsilon.now, epsilon.now if lower is None else lower)

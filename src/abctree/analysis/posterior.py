@@ -296,8 +296,12 @@ class Posterior:
 
 
 def default_ess(n_simulations: int) -> float:
-    """The effective sample size aimed at by default: 1 000, or 3 % of the simulations if less."""
-    return min(TARGET_ESS, TARGET_SHARE * n_simulations)
+    """The effective sample size aimed at by default.
+
+    1 000, or if that is less, 3 % of the simulations, but at least 1.5 √T: below T = 2 500 fewer
+    draws would cost more than their smaller ε gains.
+    """
+    return min(TARGET_ESS, max(TARGET_SHARE * n_simulations, 1.5 * float(np.sqrt(n_simulations))))
 
 
 def select(

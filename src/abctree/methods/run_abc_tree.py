@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from abctree.algorithms.outer_loop import outer_loop
+from abctree.algorithms.outer_loop import Game, outer_loop
 from abctree.algorithms.pilot import Pilot, run_pilot
 from abctree.analysis.result import Failures, Result
 from abctree.data import Arms, Boxes, Mixture, Progress, Round, Simulations, Table
@@ -23,7 +23,7 @@ from abctree.methods.settings import (
 from abctree.parts.executors import Serial
 from abctree.parts.stopping import as_stopping_rules
 from abctree.problem import Discrepancy, Problem
-from abctree.protocols import BeliefRule, Executor, StoppingRule
+from abctree.protocols import BeliefRule, Executor, Policy, StoppingRule
 from abctree.types import FloatArray, IntArray, RNGLike
 
 #: Summaries with more numbers than this are not kept in the table unless asked for.
@@ -39,6 +39,7 @@ def abc_tree(
     utility: UtilityLike | None = None,
     schedule: ScheduleLike | None = None,
     beliefs: BeliefRule | None = None,
+    policy: Policy | None = None,
     quota: int | None = None,
     n_pilot: int | None = None,
     n_folds: int | None = None,
@@ -73,6 +74,8 @@ def abc_tree(
         list of tolerances.
     beliefs : BeliefRule
         How α and β start on a new partition; default `MultiLevel`, and `GlobalRate` on a grid.
+    policy : Policy
+        Which arms are played, instead of a utility's optimal proposal; see `abctree.Thompson`.
     quota : int
         B, acceptances that end a round.  Default T / 100.
     n_pilot : int
@@ -127,6 +130,7 @@ def abc_tree(
     """
     given = {
         "partitioner": partitioner, "utility": utility, "schedule": schedule, "beliefs": beliefs,
+        "policy": policy,
         "quota": quota, "n_pilot": n_pilot, "n_folds": n_folds, "window": window,
         "relabel": relabel, "block": block, "defensive": defensive, "max_rounds": max_rounds,
     }  # fmt: skip
@@ -175,10 +179,11 @@ class _Run:
         self.rounds.append(self._round_zero(pilot, mixtures))
         hurried = [rule for rule in rules if getattr(rule, "every_block", False)]
         reason: str | None = None
-        for played in outer_loop(
-            self.problem, self.table, mixtures, plan, self.settings.rules, self.simulate, self.rng,
+        game = Game(
+            self.problem, self.table, plan, self.settings.rules, self.simulate, self.rng,
             stop=lambda: self._reason(hurried, self._now()) is not None,
-        ):  # fmt: skip
+        )  # fmt: skip
+        for played in outer_loop(game, mixtures):
             self.rounds.append(played)
             now = self._now()
             if watch is not None:

@@ -14,7 +14,7 @@ from abctree.parts.partitioners import Cart, Grid, as_partitioner
 from abctree.parts.policies import UtilityProposal
 from abctree.parts.schedules import Geometric, as_schedule
 from abctree.parts.utilities import EffectiveSampleSize, as_utility
-from abctree.protocols import BeliefRule, Partitioner, Schedule, Utility
+from abctree.protocols import BeliefRule, Partitioner, Policy, Schedule, Utility
 
 #: `preset="published"`: Algorithms 1 and 2 as the paper prints and runs them.
 PUBLISHED: dict[str, Any] = {
@@ -67,7 +67,7 @@ def resolve(
     rules = Rules(
         partitioner=partitioner,
         beliefs=_beliefs(s["beliefs"], partitioner),
-        policy=UtilityProposal(as_utility(s["utility"]), plan.defensive),
+        policy=_policy(s["policy"], s["utility"], plan.defensive),
         schedule=as_schedule(s["schedule"]),
     )
     if s["weights"] not in ("mixture", "round", "draw"):
@@ -84,6 +84,7 @@ def _defaults(d: int, n: int) -> dict[str, Any]:
         "utility": EffectiveSampleSize(0.5 if d <= 2 else 0.65),
         "schedule": "median",
         "beliefs": None,
+        "policy": None,
         "n_folds": 5,
         "n_pilot": max(100, n // 50),
         "quota": max(20, n // 100),
@@ -128,6 +129,16 @@ def _beliefs(spec: BeliefRule | None, partitioner: Partitioner) -> BeliefRule:
     if not hasattr(spec, "start"):
         raise ParameterError(
             f"`beliefs` must have a method `start(...)`, as abctree.MultiLevel(), but got {spec!r}."
+        )
+    return spec
+
+
+def _policy(spec: Policy | None, utility: str | Utility, defensive: float) -> Policy:
+    if spec is None:
+        return UtilityProposal(as_utility(utility), defensive)
+    if not hasattr(spec, "pull"):
+        raise ParameterError(
+            f"`policy` must have a method `pull(arms, partition, n, rng)`, but got {spec!r}."
         )
     return spec
 
