@@ -364,8 +364,11 @@ def test_regression_adjustment_recovers_the_exact_posterior_of_a_normal_model():
 
 
 def test_histogram_has_the_mean_of_the_posterior():
-    result = abctree.abc_tree(problem(), n_simulations=20_000, rng=1)
-    np.testing.assert_allclose(result.histogram().mean(), [1.0, -1.0], atol=0.15)
+    result = abctree.abc_tree(problem(), n_simulations=20_000, rng=1, schedule=[4.0, 2.0, 1.0])
+    histogram = result.histogram()
+    assert histogram.epsilon == 1.0
+    np.testing.assert_allclose(histogram.mean(), result.posterior(epsilon=1.0).mean(), atol=0.1)
+    np.testing.assert_allclose(histogram.mean(), [1.0, -1.0], atol=0.1)
 
 
 def test_thompson_plays_the_best_arms_and_wastes_weight():

@@ -30,6 +30,7 @@ from scipy import stats
 from scipy.special import ndtr
 
 import abctree
+from abctree.analysis.histogram import StepPosterior
 
 N_SEEDS, N_SIMULATIONS = 12, 4000
 Z_LIMIT, LARGEST_BIAS, LARGEST_ERROR = 5.0, 0.05, 0.015
@@ -312,7 +313,7 @@ DENSITIES = {
     ),
     "DensityPrior with a forbidden part": Case(
         lambda: abctree.DensityPrior(in_half_plane, {"a": (-2.0, 3.0), "b": (-3.0, 2.0)}),
-        lambda: where(product(uniform(-2.0, 3.0), uniform(-3.0, 2.0)),
+        lambda: where(product(uniform(-2.0, 3.0), uniform(-3.0, 2.0, 401)),
                       lambda t: t.sum(axis=1) > 0.0, lambda t: np.exp(tilted_pair(t) + 40.0)),
         g=lambda t: t[:, :1] - t[:, 1:], observed=(1.5,), epsilons=(3.0, 2.0, 1.0),
     ),
@@ -611,7 +612,7 @@ def gaps(name, kind):
     return errors(name, answers(name, found, kind)) - errors(name, answers(name, found))
 
 
-NOT_PLAIN = DENSITY_CASES + CONSTRAINED_CASES
+NOT_PLAIN = list(dict.fromkeys(DENSITY_CASES + CONSTRAINED_CASES))
 
 #: Round and draw weights are noisy where one box in many holds anything feasible.
 LARGEST_GAP = {"constraint: one per cent": 0.15}
@@ -659,29 +660,235 @@ def test_weights_of_other_draws_would_be_noticed(name):
         wrong = replace(posterior, log_weight=np.log(np.maximum(weight[accepted], 1e-300)))
         shifted.append((wrong, weight[accepted].sum() / N_SIMULATIONS))
     rows = errors(name, shifted) - errors(name, answers(name, results(name)))
-    assert gap_is_large(name, rows[:, :1]).all(), judged(rows)
-    assert gap_is_large(name, rows[:, 1:]).any(), judged(rows)
+    assert gap_is_large(name, rows).any(), judged(rows)
 
 
 # The mixture of all proposals -------------------------------------------------------------------
 
 
-def integral_of_ratio(name, result, of=lambda result, theta: result.mixture_ratio(theta)):
-    """∫ m(θ) dπ(θ) over some of the nodes, evenly spread."""
-    theta, prior = truth(name).theta, truth(name).prior
-    some = slice(None, None, max(1, len(prior) // 40_000) | 1)
-    return float(prior[some] @ of(result, theta[some]) / prior[some].sum())
+def integrals(name, found, carried_by="prior"):
+    """∫ m(θ) dπ(θ) in each run, over some of the nodes, evenly spread: (n, 1)."""
+    theta, mass = truth(name).theta, getattr(truth(name), carried_by)
+    some = slice(None, None, max(1, len(mass) // 40_000) | 1)
+    share = mass[some] / mass[some].sum()
+    return np.array([[share @ result.mixture_ratio(theta[some])] for result in found])
 
 
-INVERTIBLE = [
-    name for name in CASES if name != "prior_transform" and not CASES[name].discrete
-]
+def is_not_one(integral):
+    return abs(integral.mean() - 1.0) > 0.01 + 4.0 * standard_error(integral)[0]
 
 
-@pytest.mark.parametrize("name", INVERTIBLE)
+#: A map without an inverse has no ratio; of an atom the ratio is that of the middle of its interval
+#: in the cube, and not of the interval.
+WITH_RATIO = [name for name in CASES if name != "prior_transform" and not CASES[name].discrete]
+
+
+@pytest.mark.parametrize("name", WITH_RATIO)
 def test_mixture_ratio_integrates_to_one_under_the_prior(name):
     skip_if_too_new(name)
-    with np.errstate(divide="ignore"):
-        print(name, [integral_of_ratio(name, r) for r in results(name)])
+    integral = integrals(name, results(name))
+    assert not is_not_one(integral), integral
+    assert standard_error(integral)[0] < 0.01
+    # The twin that must fail: proposals seek the posterior out.
+    assert is_not_one(integrals(name, results(name), "posterior"))
 
 
+@pytest.mark.xfail(strict=True, reason="the ratio of an atom is that of one point of the cube")
+@pytest.mark.parametrize("name", ["randint", "poisson", "binom", "Integers", "Categorical"])
+def test_mixture_ratio_sums_to_one_over_atoms(name):
+    # Without a constraint this holds exactly in each run, not only on average.
+    np.testing.assert_allclose(integrals(name, results(name)), 1.0, atol=0.005)
+
+
+@pytest.mark.parametrize("name", NOT_PLAIN)
+def test_a_ratio_without_density_or_share_would_be_noticed(name):
+    if CASES[name].discrete:
+        pytest.skip("it has no ratio that integrates to one")
+    forgetful = CASES[name].problem(WithoutDensity if name in DENSITY_CASES else WithoutShare)
+    twin = [replace(result, problem=forgetful) for result in results(name)]
+    assert is_not_one(integrals(name, twin))
+
+
+# The step function ------------------------------------------------------------------------------
+
+
+def step_errors(name, *, with_prior=True):
+    """Errors of the step function's evidence and means, one row a seed."""
+    exact = truth(name)
+    free = exact.sd > 0.0
+    rows = []
+    for result in results(name):
+        last = result.rounds[-1]
+        assert last.epsilon == CASES[name].epsilon
+        folds = list(zip(last.partitions, last.arms, strict=True))
+        mass = [(p.prior_mass if with_prior else 1.0 / len(p)) * arms.mean for p, arms in folds]
+        step = StepPosterior.from_folds(
+            [(p.boxes, m, p.log_volume) for (p, _), m in zip(folds, mass, strict=True)],
+            result.problem.prior,
+        )
+        if with_prior:
+            np.testing.assert_allclose(step.mean(), result.histogram().mean(), rtol=1e-12)
+        evidence = np.mean([m.sum() for m in mass])
+        mean = (step.mean() - exact.mean)[free] / exact.sd[free]
+        rows.append(np.concatenate([[evidence / exact.evidence - 1.0], mean]))
+    return np.array(rows)
+
+
+#: The mass of a box is spread evenly over its part of the cube, as if there were neither a density
+#: nor a constraint; that shows where a wide box holds much of the posterior.
+SPREAD_EVENLY = (
+    "constraint: one per cent",
+    "constraint: whole numbers below a line",
+    "constraint: DensityPrior",
+)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_masses_of_boxes_sum_to_the_evidence(name):
+    skip_if_too_new(name)
+    error = step_errors(name)[:, 0].mean()
+    # The mass of a box has a floor, which is felt where most boxes hold nothing feasible.
+    assert abs(error) < (0.2 if name == "constraint: one per cent" else 0.05), error
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.xfail(strict=True, reason="spread evenly"))
+        if n in SPREAD_EVENLY
+        else n
+        for n in CASES
+    ],
+)
+def test_means_of_the_step_function_are_those_of_the_posterior(name):
+    skip_if_too_new(name)
+    error = step_errors(name)[:, 1:].mean(axis=0)
+    assert (np.abs(error) < 0.15).all(), error
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_function_without_prior_masses_would_be_noticed(name):
+    skip_if_too_new(name)
+    error = np.abs(step_errors(name, with_prior=False).mean(axis=0))
+    print(name, error)
+    assert error[0] > 0.05
+    assert (error[1:] > 0.15).any()
+
+
+# Constraints ------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """A simulator that keeps every row it sees."""
+
+    def __init__(self, case, vectorized):
+        self.case, self.vectorized, self.seen = case, vectorized, []
+
+    def __call__(self, theta, source):
+        rows = np.atleast_2d(theta)
+        self.seen.append(rows.copy())
+        rng = source if isinstance(source, np.random.Generator) else np.random.default_rng(source)
+        answer = self.case.simulate(rows, rng)
+        return answer if self.vectorized else answer[0]
+
+    @property
+    def theta(self):
+        return np.concatenate(self.seen) if self.seen else np.empty((0, 0))
+
+
+@pytest.mark.parametrize("settings", [{}, {"preset": "published", "block": 50}, {"n_folds": 1}])
+@pytest.mark.parametrize("vectorized", [False, True, "seeds"])
+@pytest.mark.parametrize("name", CONSTRAINED_CASES)
+def test_no_simulation_is_spent_on_what_a_constraint_refuses(name, vectorized, settings):
+    recorder = Recorder(CASES[name], vectorized)
+    problem = results(name)[0].problem  # knows the feasible share already
+    other = CASES[name].problem(simulator=recorder, vectorized=vectorized)
+    other.__dict__["normaliser"] = problem.normaliser
+    result = abctree.abc_tree(other, n_simulations=401, rng=3, **settings)
+    assert len(recorder.theta) == 401
+    assert problem.feasible(recorder.theta).all()
+    np.testing.assert_array_equal(recorder.theta, result.table.theta)
+
+
+def test_simulations_of_refused_points_would_be_noticed():
+    # The twin that must fail: the constraint is a part of the simulator.
+    case = CASES["constraint: ordered"]
+    recorder = Recorder(case, vectorized=True)
+    problem = case.problem(simulator=recorder, constraint=None)
+    abctree.abc_tree(problem, n_simulations=401, rng=3)
+    allowed = results("constraint: ordered")[0].problem.feasible(recorder.theta)
+    assert not allowed.all()
+
+
+@pytest.mark.parametrize("name", [n for n in CONSTRAINED_CASES if np.isfinite(CASES[n].share)])
+def test_normaliser_is_the_share_that_a_constraint_leaves(name):
+    share, relative_error = results(name)[0].problem.normaliser
+    assert abs(share / CASES[name].share - 1.0) < 4.0 * relative_error
+    assert 0.0 < relative_error < 0.01
+
+
+@pytest.mark.parametrize("name", DENSITY_CASES)
+def test_normaliser_of_a_density_is_its_mean_over_the_feasible_box(name):
+    problem = results(name)[0].problem
+    theta, mass = CASES[name].nodes()
+    height = 1000.0 if name == "density: DensityPrior" else -40.0
+    cells = 400 if name == "density: DensityPrior" else 400 * 400
+    cells = 400 * 401 if "forbidden" in name else cells
+    share, relative_error = problem.normaliser
+    exact = mass.sum() / cells * np.exp(height - problem.prior.shift)
+    assert abs(share / exact - 1.0) < 4.0 * relative_error
+    assert 0.0 < relative_error < 0.015
+
+
+def test_a_constraint_sees_a_dict_of_named_columns():
+    seen = []
+
+    def below(t):
+        seen.append(t)
+        return t["x"] < t["n"]
+
+    problem = CASES["constraint: whole numbers below a line"].problem(constraint=below)
+    abctree.abc_tree(problem, n_simulations=200, rng=1)
+    for columns in seen:
+        assert list(columns) == ["n", "x", "c"] == list(problem.names)
+        assert len({column.shape for column in columns.values()}) == 1
+        assert columns["n"].ndim == 1
+        assert np.isin(columns["n"], [1.0, 2.0, 3.0, 4.0]).all()
+        assert ((columns["x"] >= 0.0) & (columns["x"] <= 4.0)).all()
+        assert (columns["c"] == 2.0).all()
+
+
+WRONG = {
+    "one bool": (lambda t: True, r"bool of shape \(\)"),
+    "nothing": (lambda t: None, r"object of shape \(\)"),
+    "whole numbers": (lambda t: (t["a"] < t["b"]).astype(int), r"int64 of shape"),
+    "numbers": (lambda t: t["b"] - t["a"], r"float64 of shape"),
+    "a column too many": (lambda t: (t["a"] < t["b"])[:, None], r"bool of shape \(\d+, 1\)"),
+    "a row too few": (lambda t: (t["a"] < t["b"])[1:], r"bool of shape"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_constraint_that_returns_something_else_is_an_error_before_any_simulation(name):
+    wrong, says = WRONG[name]
+    case = CASES["constraint: ordered"]
+    recorder = Recorder(case, vectorized=True)
+    problem = case.problem(simulator=recorder, constraint=wrong)
+    with pytest.raises(
+        abctree.ParameterError, match=rf"`constraint` must return \d+ booleans.*but got {says}"
+    ) as caught:
+        abctree.abc_tree(problem, n_simulations=200, rng=1)
+    assert 't["a"] < t["b"]' in str(caught.value)
+    assert len(recorder.theta) == 0
+
+
+@pytest.mark.parametrize("preset", [None, "published"])
+def test_a_constraint_that_refuses_everything_is_an_error_before_any_simulation(preset):
+    case = CASES["constraint: ordered"]
+    recorder = Recorder(case, vectorized=True)
+    problem = case.problem(simulator=recorder, constraint=lambda t: t["b"] > 2.5)
+    with pytest.raises(
+        abctree.ParameterError, match=r"`constraint` must leave some of the prior.*direction"
+    ):
+        abctree.abc_tree(problem, n_simulations=200, rng=1, preset=preset)
+    assert len(recorder.theta) == 0
