@@ -123,6 +123,45 @@ def test_block_of_one_and_large_blocks_both_run_and_differ():
     assert (one.table.theta != many.table.theta).any()
 
 
+class Late:
+    """Answers in the order it is asked, but simulates as late as it may."""
+
+    def __init__(self):
+        self.begun = self.most = 0
+
+    def submit(self, work, theta, index, unit):
+        self.begun += 1
+        self.most = max(self.most, self.begun)
+
+        def wait():
+            self.begun -= 1
+            return work(theta, index)
+
+        return wait
+
+
+def test_lookahead_keeps_more_blocks_begun_and_is_as_reproducible():
+    late = Late()
+    first = abctree.abc_tree(
+        problem(), n_simulations=3000, rng=1, block=50, lookahead=2, executor=late
+    )
+    assert late.most == 3
+    second = abctree.abc_tree(problem(), n_simulations=3000, rng=1, block=50, lookahead=2)
+    same(first, second)
+    assert len(first.table) == 3000
+
+
+def test_lookahead_biases_nothing():
+    z = [
+        abctree.abc_tree(
+            problem(), n_simulations=5000, rng=seed, block=100, lookahead=3, schedule=[4.0, 2.0]
+        ).evidence(2.0).estimate
+        for seed in range(10)
+    ]  # fmt: skip
+    truth = 4 * np.pi / 100  # the ball over the square; the borders are four sds away
+    assert abs(z_score(z, truth)) < 3.5
+
+
 # Failures ---------------------------------------------------------------------------------------
 
 

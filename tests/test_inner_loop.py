@@ -30,7 +30,7 @@ def simulate_rates(rng):
     def simulate(theta, index):
         rate = RATES[np.minimum((theta[:, 0] * 8).astype(int), 7)]
         distance = np.where(rng.random(len(theta)) < rate, 0.5, 2.0)
-        return Simulations(distance, np.zeros((len(theta), 0)))
+        return lambda: Simulations(distance, np.zeros((len(theta), 0)))
 
     return simulate
 

@@ -30,7 +30,7 @@ from scipy import stats
 from scipy.special import ndtr
 
 import abctree
-from abctree.analysis.histogram import StepPosterior
+from abctree.analysis.histogram import StepFold, StepPosterior
 
 N_SEEDS, N_SIMULATIONS = 12, 4000
 Z_LIMIT, LARGEST_BIAS, LARGEST_ERROR = 5.0, 0.05, 0.015
@@ -247,6 +247,7 @@ NEW_STYLE = {
     "truncated Normal": Case(
         lambda: {"a": stats.truncate(stats.Normal(), lb=0.0, ub=np.inf)},
         lambda: where(one(*normal(0.0, 1.0)), lambda t: t[:, 0] > 0.0),
+        observed=(2.0,),
     ),
     "shifted and scaled": Case(
         lambda: {"a": 2.0 * new_style("gamma", a=2.5) - 1.0},
@@ -347,7 +348,7 @@ CONSTRAINED = {
         lambda: abctree.DensityPrior(tilted_pair, {"a": (-2.0, 3.0), "b": (-3.0, 2.0)}),
         lambda: where(product(uniform(-2.0, 3.0), uniform(-3.0, 2.0)),
                       lambda t: t[:, 0] < t[:, 1], lambda t: np.exp(tilted_pair(t) + 40.0)),
-        g=lambda t: t[:, 1:], observed=(1.0,), epsilons=(2.0, 1.5, 1.0),
+        g=lambda t: t[:, 1:], observed=(-0.2,), epsilons=(2.0, 1.5, 1.0),
         constraint=lambda t: t["a"] < t["b"], share=np.nan,
     ),
 }  # fmt: skip
@@ -667,15 +668,15 @@ def test_weights_of_other_draws_would_be_noticed(name):
 
 
 def integrals(name, found, carried_by="prior"):
-    """∫ m(θ) dπ(θ) in each run, over some of the nodes, evenly spread: (n, 1)."""
+    """∫ m(θ) dπ(θ) in some runs, over some of the nodes, evenly spread: (n, 1)."""
     theta, mass = truth(name).theta, getattr(truth(name), carried_by)
-    some = slice(None, None, max(1, len(mass) // 40_000) | 1)
+    some = slice(None, None, max(1, len(mass) // 10_000) | 1)
     share = mass[some] / mass[some].sum()
-    return np.array([[share @ result.mixture_ratio(theta[some])] for result in found])
+    return np.array([[share @ result.mixture_ratio(theta[some])] for result in found[:6]])
 
 
-def is_not_one(integral):
-    return abs(integral.mean() - 1.0) > 0.01 + 4.0 * standard_error(integral)[0]
+def is_not(value, integral):
+    return abs(integral.mean() - value) > 0.01 + 4.0 * standard_error(integral)[0]
 
 
 #: A map without an inverse has no ratio; of an atom the ratio is that of the middle of its interval
@@ -686,11 +687,15 @@ WITH_RATIO = [name for name in CASES if name != "prior_transform" and not CASES[
 @pytest.mark.parametrize("name", WITH_RATIO)
 def test_mixture_ratio_integrates_to_one_under_the_prior(name):
     skip_if_too_new(name)
-    integral = integrals(name, results(name))
-    assert not is_not_one(integral), integral
-    assert standard_error(integral)[0] < 0.01
+    found = results(name)
+    # Where the density of a prior is zero there is no ratio: what was simulated there is missing.
+    whole = np.mean([(result.table.prior_weight > 0.0).mean() for result in found])
+    assert whole == 1.0 or "forbidden" in name
+    integral = integrals(name, found)
+    assert not is_not(whole, integral), integral
+    assert standard_error(integral)[0] < 0.015
     # The twin that must fail: proposals seek the posterior out.
-    assert is_not_one(integrals(name, results(name), "posterior"))
+    assert is_not(whole, integrals(name, found, "posterior"))
 
 
 @pytest.mark.xfail(strict=True, reason="the ratio of an atom is that of one point of the cube")
@@ -706,32 +711,54 @@ def test_a_ratio_without_density_or_share_would_be_noticed(name):
         pytest.skip("it has no ratio that integrates to one")
     forgetful = CASES[name].problem(WithoutDensity if name in DENSITY_CASES else WithoutShare)
     twin = [replace(result, problem=forgetful) for result in results(name)]
-    assert is_not_one(integrals(name, twin))
+    assert is_not(1.0, integrals(name, twin))
 
 
 # The step function ------------------------------------------------------------------------------
 
 
-def step_errors(name, *, with_prior=True):
-    """Errors of the step function's evidence and means, one row a seed."""
-    exact = truth(name)
-    free = exact.sd > 0.0
-    rows = []
+def sums_over_boxes(name, mass_of=lambda partition: partition.prior_mass):
+    """Σ π(Ω_k) η_k of the last round over the evidence, less one: (n,), folds averaged."""
+    sums = []
     for result in results(name):
         last = result.rounds[-1]
         assert last.epsilon == CASES[name].epsilon
-        folds = list(zip(last.partitions, last.arms, strict=True))
-        mass = [(p.prior_mass if with_prior else 1.0 / len(p)) * arms.mean for p, arms in folds]
-        step = StepPosterior.from_folds(
-            [(p.boxes, m, p.log_volume) for (p, _), m in zip(folds, mass, strict=True)],
-            result.problem.prior,
-        )
-        if with_prior:
-            np.testing.assert_allclose(step.mean(), result.histogram().mean(), rtol=1e-12)
-        evidence = np.mean([m.sum() for m in mass])
-        mean = (step.mean() - exact.mean)[free] / exact.sd[free]
-        rows.append(np.concatenate([[evidence / exact.evidence - 1.0], mean]))
-    return np.array(rows)
+        folds = zip(last.partitions, last.arms, strict=True)
+        sums.append(np.mean([mass_of(p) @ arms.mean for p, arms in folds]))
+    return np.array(sums) / truth(name).evidence - 1.0
+
+
+def even(partition):
+    """The same for all boxes."""
+    return np.full(len(partition), 1.0 / len(partition))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_masses_of_boxes_times_rates_sum_to_the_evidence(name):
+    skip_if_too_new(name)
+    # The mass of a box has a floor, which is felt where most boxes hold nothing feasible.
+    largest = 0.2 if name == "constraint: one per cent" else 0.05
+    assert abs(sums_over_boxes(name).mean()) < largest
+    # The twin that must fail: all boxes count alike.
+    twin = sums_over_boxes(name, even)
+    print("twin", name, twin.mean(), sums_over_boxes(name).mean())
+    assert abs(twin.mean()) > 0.1
+
+
+def step_errors(name, step_of=lambda result: result.histogram()):
+    """Errors of the means of the step function in posterior sds, averaged over a few runs."""
+    exact = truth(name)
+    free = exact.sd > 0.0
+    rows = [
+        (step_of(result).mean() - exact.mean)[free] / exact.sd[free] for result in results(name)[:3]
+    ]
+    return np.abs(np.mean(rows, axis=0))
+
+
+def without_data(result):
+    last = result.rounds[-1]
+    folds = [StepFold.of(p, np.ones(len(p))) for p in last.partitions]
+    return StepPosterior.from_folds(folds, result.problem.prior)
 
 
 #: The mass of a box is spread evenly over its part of the cube, as if there were neither a density
@@ -741,14 +768,6 @@ SPREAD_EVENLY = (
     "constraint: whole numbers below a line",
     "constraint: DensityPrior",
 )
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_masses_of_boxes_sum_to_the_evidence(name):
-    skip_if_too_new(name)
-    error = step_errors(name)[:, 0].mean()
-    # The mass of a box has a floor, which is felt where most boxes hold nothing feasible.
-    assert abs(error) < (0.2 if name == "constraint: one per cent" else 0.05), error
 
 
 @pytest.mark.parametrize(
@@ -762,17 +781,14 @@ def test_masses_of_boxes_sum_to_the_evidence(name):
 )
 def test_means_of_the_step_function_are_those_of_the_posterior(name):
     skip_if_too_new(name)
-    error = step_errors(name)[:, 1:].mean(axis=0)
-    assert (np.abs(error) < 0.15).all(), error
+    error = step_errors(name)
+    assert (error < 0.15).all(), error
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_step_function_without_prior_masses_would_be_noticed(name):
-    skip_if_too_new(name)
-    error = np.abs(step_errors(name, with_prior=False).mean(axis=0))
-    print(name, error)
-    assert error[0] > 0.05
-    assert (error[1:] > 0.15).any()
+@pytest.mark.parametrize("name", ["norm", "poisson", "MultivariateNormal", "DensityPrior"])
+def test_a_step_function_without_data_would_be_noticed(name):
+    name = "density: DensityPrior" if name == "DensityPrior" else name
+    assert (step_errors(name, without_data) > 0.3).any()
 
 
 # Constraints ------------------------------------------------------------------------------------

@@ -140,19 +140,20 @@ class Constraint(Protocol):
 
 
 class Executor(Protocol):
-    """Runs the simulations of a block and answers in the order of the rows."""
+    """Runs simulations, in any place and order, and answers in the order of the rows."""
 
-    def run(
+    def submit(
         self,
         work: Callable[[FloatArray, IntArray], Simulations],
         theta: FloatArray,
         index: IntArray,
         unit: int,
-    ) -> Simulations:
-        """``work(theta (m, p), index (m,))`` on consecutive chunks of the rows, joined.
+    ) -> Callable[[], Simulations]:
+        """Begin ``work(theta (m, p), index (m,))`` on chunks of the rows; the answer waits for all.
 
         Rows may be split anywhere except between two with the same ``index // unit``: these share
-        a generator.
+        a generator.  How they are split must not change the answer.  Calls are waited for in the
+        order in which they were submitted; one that is never waited for is given up.
         """
 
 

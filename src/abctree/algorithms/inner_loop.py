@@ -8,6 +8,7 @@ that it is weighted by.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,8 +20,8 @@ from abctree.problem import Problem
 from abctree.protocols import Beliefs, Policy
 from abctree.types import BoolArray, FloatArray, IntArray
 
-#: Runs simulations: theta (n, p) and their numbers (n,).
-Simulate = Callable[[FloatArray, IntArray], Simulations]
+#: Begins simulations, theta (n, p) and their numbers (n,); the answer waits for them.
+Simulate = Callable[[FloatArray, IntArray], Callable[[], Simulations]]
 
 
 #: Points refused in a row after which a constraint is taken to refuse everything.
@@ -67,6 +68,8 @@ def inner_loop(
     quota: int,
     budget: int,
     block: int,
+    lookahead: int = 0,
+    milestones: Sequence[int] = (),
     round_index: int,
     rng: np.random.Generator,
     stop: Callable[[], bool] = lambda: False,
@@ -85,22 +88,35 @@ def inner_loop(
         Tolerance ε.
     quota, budget, block : int
         B, T_max, and the number of pulls between two updates of the beliefs.
+    lookahead : int
+        Blocks that may be begun before the oldest has come back, so that stragglers do not idle
+        the others; beliefs are then as many blocks old.  The order of all updates is fixed.
+    milestones : sequence of int
+        Numbers of simulations at which a block ends: earlier budgets of a run that is extended.
     round_index : int
         Number s of the round, for the table.
     stop : callable
         Asked after every block whether to end.
     """
-    n_accepted = spent = 0  # line 1
-    while n_accepted < quota and spent < budget and not stop():  # line 2
-        n = min(block, budget - spent)  # line 3
-        pulled = pull_arms(problem, folds, policy, len(table), n, rng)  # lines 4 to 7, and 10
-        result = simulate(pulled.theta, len(table) + np.arange(n))  # line 8
+    n_accepted, begun = 0, len(table)  # line 1
+    end = begun + budget
+    pending: deque[tuple[Block, Callable[[], Simulations]]] = deque()
+    while True:
+        while n_accepted < quota and begun < end and len(pending) <= lookahead:  # line 2
+            if stop():
+                return n_accepted
+            n = min([block, *(m - begun for m in (*milestones, end) if m > begun)])  # line 3
+            pulled = pull_arms(problem, folds, policy, begun, n, rng)  # lines 4 to 7, and 10
+            pending.append((pulled, simulate(pulled.theta, begun + np.arange(n))))  # line 8
+            begun += n
+        if not pending:
+            return n_accepted
+        pulled, wait = pending.popleft()
+        result = wait()
         reward = result.distance < epsilon  # line 9
         record(table, problem, pulled, result, round_index)  # line 14
         update_beliefs(folds, pulled, result.distance)  # line 11
         n_accepted += int(reward.sum())  # line 12
-        spent += n
-    return n_accepted
 
 
 def pull_arms(

@@ -114,6 +114,8 @@ def _play_round(game: Game, folds: Sequence[Fold], s: int, epsilon: float) -> Ro
             quota=game.plan.quota,
             budget=game.plan.n_simulations - begin,
             block=game.plan.block,
+            lookahead=game.plan.lookahead,
+            milestones=game.plan.milestones,
             round_index=s,
             rng=game.rng,
             stop=game.stop,

@@ -48,12 +48,11 @@ def run_pilot(
     index = np.arange(n)
     work = Discrepancy(problem, root)
     probe = min(n, max(_LOOK_AT, problem.unit))
-    first = executor.run(work, drawn.theta[:probe], index[:probe], problem.unit)
-    _look_at(first, probe)
-    rest = (
-        [executor.run(work, drawn.theta[probe:], index[probe:], problem.unit)] if n > probe else []
-    )
-    result = Simulations.join([first, *rest])
+    result = executor.submit(work, drawn.theta[:probe], index[:probe], problem.unit)()
+    _look_at(result, probe)
+    if n > probe:
+        rest = executor.submit(work, drawn.theta[probe:], index[probe:], problem.unit)
+        result = Simulations.join([result, rest()])
     if problem.needs_pilot:
         problem = problem.fitted(result.summary[finite_rows(result.summary)])
         result = problem.measured(result, drawn.theta, index)

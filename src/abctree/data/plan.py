@@ -17,6 +17,8 @@ class Plan:
     n_pilot: int  #: prior draws of round 0
     quota: int  #: B, acceptances that end a round
     block: int  #: pulls between two updates of the beliefs; 1 is the paper
+    lookahead: int = 0  #: blocks begun before the oldest has come back
+    milestones: tuple[int, ...] = ()  #: former budgets, when a run was extended
     n_folds: int = 5  #: F; 1 is the paper
     window: Literal["extended", "rolling"] = "extended"  #: rows that the partition learns from
     relabel: Literal["next", "last"] = (

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 import numpy as np
 
-from abctree.algorithms.outer_loop import Game, outer_loop
-from abctree.algorithms.pilot import Pilot, run_pilot
-from abctree.analysis.result import Failures, Result
-from abctree.data import Arms, Boxes, Mixture, Progress, Round, Simulations, Table
+from abctree.analysis.result import Result
+from abctree.data import Progress, Table
 from abctree.errors import ParameterError
-from abctree.methods.settings import (
-    PartitionerLike,
-    ScheduleLike,
-    Settings,
-    UtilityLike,
-    resolve,
-)
+from abctree.methods.runner import Runner, Seeds
+from abctree.methods.settings import PartitionerLike, ScheduleLike, UtilityLike, resolve
 from abctree.parts.executors import Serial
 from abctree.parts.stopping import as_stopping_rules
-from abctree.problem import Discrepancy, Problem
+from abctree.problem import Problem
 from abctree.protocols import BeliefRule, Executor, Policy, StoppingRule
-from abctree.types import FloatArray, IntArray, RNGLike
+from abctree.types import RNGLike
 
 #: Summaries with more numbers than this are not kept in the table unless asked for.
 _KEEP_UP_TO = 64
@@ -46,6 +38,7 @@ def abc_tree(
     window: Literal["extended", "rolling"] | None = None,
     relabel: Literal["next", "last"] | None = None,
     block: int | None = None,
+    lookahead: int | None = None,
     defensive: float | None = None,
     max_rounds: int | None = None,
     preset: Literal["published"] | None = None,
@@ -89,6 +82,9 @@ def abc_tree(
         Tolerance at which the table is relabelled and counted.  The paper: "last".
     block : int
         Pulls between two updates of the beliefs.  Default T / 50; 1 is the paper.
+    lookahead : int
+        Blocks that may be begun before the oldest has come back.  Default 0; 1 or 2 keeps a pool
+        of workers busy while it waits for stragglers.
     defensive : float
         Share of the prior in every proposal.  Default 0.05.
     max_rounds : int
@@ -132,7 +128,8 @@ def abc_tree(
         "partitioner": partitioner, "utility": utility, "schedule": schedule, "beliefs": beliefs,
         "policy": policy,
         "quota": quota, "n_pilot": n_pilot, "n_folds": n_folds, "window": window,
-        "relabel": relabel, "block": block, "defensive": defensive, "max_rounds": max_rounds,
+        "relabel": relabel, "block": block, "lookahead": lookahead, "defensive": defensive,
+        "max_rounds": max_rounds,
     }  # fmt: skip
     if not isinstance(problem, Problem):
         raise ParameterError(f"`problem` must be an abctree.Problem, but got {problem!r}.")
@@ -142,109 +139,5 @@ def abc_tree(
     table = Table(
         problem.d, len(problem.names), size if keep else 0, capacity=settings.plan.n_simulations
     )
-    run = _Run(problem, settings, table, executor or Serial(), rng)
-    return run.to_the_end(as_stopping_rules(stop), progress)
-
-
-class _Run:
-    """One run: the pilot, then rounds, watched by stopping rules and a progress callback."""
-
-    def __init__(
-        self, problem: Problem, settings: Settings, table: Table, executor: Executor, rng: RNGLike
-    ) -> None:
-        source = np.random.default_rng(rng)
-        #: Seed of the simulations' streams; the algorithm itself draws from `rng`.
-        self.root = int(source.integers(2**64, dtype=np.uint64))
-        self.rng = np.random.default_rng(source.integers(2**63, size=4))
-        self.problem = problem
-        self.settings = settings
-        self.table = table
-        self.executor = executor
-        self.failures = Failures()
-        self.rounds: list[Round] = []
-        self.began = time.monotonic()
-
-    def to_the_end(
-        self,
-        rules: tuple[StoppingRule, ...],
-        watch: Callable[[Progress], None] | None,
-    ) -> Result:
-        plan = self.settings.plan
-        pilot = run_pilot(
-            self.problem, self.table, self.executor, plan.n_pilot, plan.n_folds, self.root, self.rng
-        )
-        self.problem = pilot.problem
-        self.failures.add(pilot.simulations.failures)
-        mixtures = tuple(Mixture(float(n), ()) for n in pilot.n_drawn)
-        self.rounds.append(self._round_zero(pilot, mixtures))
-        hurried = [rule for rule in rules if getattr(rule, "every_block", False)]
-        reason: str | None = None
-        game = Game(
-            self.problem, self.table, plan, self.settings.rules, self.simulate, self.rng,
-            stop=lambda: self._reason(hurried, self._now()) is not None,
-        )  # fmt: skip
-        for played in outer_loop(game, mixtures):
-            self.rounds.append(played)
-            now = self._now()
-            if watch is not None:
-                watch(now)
-            reason = "interrupted" if played.interrupted else self._reason(rules, now)
-            if reason is not None:
-                break
-        return Result(
-            problem=self.problem,
-            table=self.table,
-            rounds=tuple(self.rounds),
-            plan=plan,
-            failures=self.failures,
-            stopped_because=reason or self._reason(hurried, self._now()) or self._budget(),
-            seconds=time.monotonic() - self.began,
-            root=self.root,
-            default_weights=self.settings.weights,
-        )
-
-    def simulate(self, theta: FloatArray, index: IntArray) -> Simulations:
-        """One block through the executor; failures are noted on the way."""
-        work = Discrepancy(self.problem, self.root)
-        result = self.executor.run(work, theta, index, self.problem.unit)
-        self.failures.add(result.failures)
-        return result
-
-    def _round_zero(self, pilot: Pilot, mixtures: tuple[Mixture, ...]) -> Round:
-        whole = pilot.problem.measure(Boxes.whole(pilot.problem.d))
-        n = len(self.table)
-        arms = Arms(np.ones(1), np.ones(1))
-        return Round(
-            index=0,
-            epsilon=float("inf"),
-            partitions=(whole,) * len(mixtures),
-            arms=(arms,) * len(mixtures),
-            mixtures=mixtures,
-            first=0,
-            last=n,
-            n_accepted=int(np.isfinite(self.table.distance).sum()),
-            ess=float(n),
-            rng_state=dict(self.rng.bit_generator.state),
-        )
-
-    def _budget(self) -> str:
-        plan = self.settings.plan
-        if len(self.table) >= plan.n_simulations:
-            return f"budget of {plan.n_simulations} simulations spent"
-        return f"{plan.max_rounds} rounds played"
-
-    @staticmethod
-    def _reason(rules: Iterable[StoppingRule], progress: Progress) -> str | None:
-        return next((r for r in (rule.reason(progress) for rule in rules) if r), None)
-
-    def _now(self) -> Progress:
-        return Progress(
-            n_simulations=len(self.table),
-            budget=self.settings.plan.n_simulations,
-            round=self.rounds[-1].index,
-            epsilon=self.rounds[-1].epsilon,
-            acceptance_rate=self.rounds[-1].acceptance_rate,
-            ess=self.rounds[-1].ess,
-            n_failures=self.failures.count,
-            seconds=time.monotonic() - self.began,
-        )
+    runner = Runner(problem, settings, table, executor or Serial(), Seeds.of(rng))
+    return runner.to_the_end(as_stopping_rules(stop), progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,26 +24,23 @@ class Serial:
 
     chunk: int | None = None
 
-    def run(
+    def submit(
         self,
         work: Callable[[FloatArray, IntArray], Simulations],
         theta: FloatArray,
         index: IntArray,
         unit: int,
-    ) -> Simulations:
-        """The simulations of all rows, in order."""
-        if self.chunk is None or len(index) <= self.chunk:
-            return work(theta, index)
-        starts = chunk_starts(index, self.chunk, unit)
-        bounds = zip(starts, [*starts[1:], len(index)], strict=True)
-        return Simulations.join([work(theta[a:b], index[a:b]) for a, b in bounds])
+    ) -> Callable[[], Simulations]:
+        """The simulations of all rows, made when they are waited for."""
+        chunks = split(index, self.chunk or len(index), unit)
+        return lambda: Simulations.join([work(theta[rows], index[rows]) for rows in chunks])
 
 
-def chunk_starts(index: IntArray, chunk: int, unit: int) -> list[int]:
-    """Where chunks of about `chunk` rows begin, never inside a unit of rows."""
+def split(index: IntArray, chunk: int, unit: int) -> list[slice]:
+    """Consecutive slices of about `chunk` rows, never cutting a unit of rows in two."""
     allowed = np.flatnonzero(np.diff(index // unit, prepend=-1))
     starts = [0]
     for a in allowed.tolist():
         if a - starts[-1] >= chunk:
             starts.append(a)
-    return starts
+    return [slice(a, b) for a, b in pairwise([*starts, len(index)])]
