@@ -35,10 +35,6 @@ from abctree.analysis.histogram import StepFold, StepPosterior
 N_SEEDS, N_SIMULATIONS = 12, 4000
 Z_LIMIT, LARGEST_BIAS, LARGEST_ERROR = 5.0, 0.05, 0.015
 
-needs_new_style = pytest.mark.skipif(
-    not hasattr(stats, "make_distribution"), reason="scipy without new-style distributions"
-)
-
 
 # Nodes that carry a prior -----------------------------------------------------------------------
 
@@ -386,7 +382,7 @@ def results(name, kind=abctree.Problem):
 
 
 def runs(case, problem, n_seeds=N_SEEDS):
-    given = {"n_simulations": N_SIMULATIONS, "schedule": case.epsilons, "quota": 200, "block": 200}
+    given = {"n_simulations": N_SIMULATIONS, "schedule": case.epsilons, "quota": 300, "block": 200}
     return [abctree.abc_tree(problem, rng=seed, **given) for seed in range(n_seeds)]
 
 
@@ -705,10 +701,8 @@ def test_mixture_ratio_sums_to_one_over_atoms(name):
     np.testing.assert_allclose(integrals(name, results(name)), 1.0, atol=0.005)
 
 
-@pytest.mark.parametrize("name", NOT_PLAIN)
+@pytest.mark.parametrize("name", [name for name in NOT_PLAIN if name in WITH_RATIO])
 def test_a_ratio_without_density_or_share_would_be_noticed(name):
-    if CASES[name].discrete:
-        pytest.skip("it has no ratio that integrates to one")
     forgetful = CASES[name].problem(WithoutDensity if name in DENSITY_CASES else WithoutShare)
     twin = [replace(result, problem=forgetful) for result in results(name)]
     assert is_not(1.0, integrals(name, twin))
@@ -736,13 +730,9 @@ def even(partition):
 @pytest.mark.parametrize("name", CASES)
 def test_masses_of_boxes_times_rates_sum_to_the_evidence(name):
     skip_if_too_new(name)
-    # The mass of a box has a floor, which is felt where most boxes hold nothing feasible.
-    largest = 0.2 if name == "constraint: one per cent" else 0.05
-    assert abs(sums_over_boxes(name).mean()) < largest
+    assert abs(sums_over_boxes(name).mean()) < 0.08
     # The twin that must fail: all boxes count alike.
-    twin = sums_over_boxes(name, even)
-    print("twin", name, twin.mean(), sums_over_boxes(name).mean())
-    assert abs(twin.mean()) > 0.1
+    assert abs(sums_over_boxes(name, even).mean()) > 0.12
 
 
 def step_errors(name, step_of=lambda result: result.histogram()):
@@ -846,10 +836,13 @@ def test_normaliser_is_the_share_that_a_constraint_leaves(name):
 @pytest.mark.parametrize("name", DENSITY_CASES)
 def test_normaliser_of_a_density_is_its_mean_over_the_feasible_box(name):
     problem = results(name)[0].problem
-    theta, mass = CASES[name].nodes()
-    height = 1000.0 if name == "density: DensityPrior" else -40.0
-    cells = 400 if name == "density: DensityPrior" else 400 * 400
-    cells = 400 * 401 if "forbidden" in name else cells
+    _, mass = CASES[name].nodes()
+    # What the nodes leave out of the log-density, and how many there are before the cuts.
+    height, cells = {
+        "density: DensityPrior": (1000.0, 400),
+        "density: DensityPrior with a forbidden part": (-40.0, 400 * 401),
+        "constraint: DensityPrior": (-40.0, 400 * 400),
+    }[name]
     share, relative_error = problem.normaliser
     exact = mass.sum() / cells * np.exp(height - problem.prior.shift)
     assert abs(share / exact - 1.0) < 4.0 * relative_error

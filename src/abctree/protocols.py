@@ -52,7 +52,7 @@ class Distance(Protocol):
 
 
 class Utility(Protocol):
-    """ω, through its maximiser q* (Equation 9)."""
+    """ω, through its maximiser q* (Equation 8)."""
 
     def optimal_proposal(self, eta: FloatArray, prior_mass: FloatArray) -> FloatArray:
         """Rates η (K,) and masses π(Ω_k) (K,) -> q* (K,), >= 0, summing to one."""
@@ -102,7 +102,7 @@ class Policy(Protocol):
 
 
 class Partitioner(Protocol):
-    """P, the rule that cuts the cube (Equation 7)."""
+    """P, the rule that cuts the cube (Equation 12)."""
 
     def partition(
         self,

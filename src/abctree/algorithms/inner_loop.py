@@ -114,7 +114,7 @@ def inner_loop(
         pulled, wait = pending.popleft()
         result = wait()
         reward = result.distance < epsilon  # line 9
-        record(table, problem, pulled, result, round_index)  # line 14
+        record(table, problem, pulled, result, round_index)  # line 15
         update_beliefs(folds, pulled, result.distance)  # line 11
         n_accepted += int(reward.sum())  # line 12
 
@@ -247,7 +247,7 @@ def _not_hopeless(*, have: int, n_drawn: int) -> None:
 def record(
     table: Table, problem: Problem, pulled: Block, result: Simulations, round_index: int
 ) -> None:
-    """The rows of a block, as line 14 returns them."""
+    """The rows of a block, as line 15 returns them."""
     table.append(
         cube=pulled.cube,
         theta=pulled.theta,

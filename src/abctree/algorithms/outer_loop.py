@@ -4,7 +4,7 @@ A generator of `Round`s.  A store, a progress bar and a stopping rule are its co
 
     Paper differs: rewards are counted at the tolerance that is played next, not at the last one
     (``plan.relabel``); the beliefs have a prior (`BeliefRule`); the first partition may be cut from
-    the pilot (``plan.from_pilot``); the partition of the last round is played, too.
+    the pilot (``plan.from_pilot``); after the last round no partition is made that nobody plays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`StepPosterior`: the step-function posterior of Equation (6)."""
+"""`StepPosterior`: the step-function posterior of Equation (7)."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class StepPosterior:
-    """A posterior that is constant on boxes: Σ_k p̂(k)/|Ω_k| · 1[θ ∈ Ω_k] (Equation 6).
+    """A posterior that is constant on boxes: Σ_k p̂(k)/|Ω_k| · 1[θ ∈ Ω_k] (Equation 7).
 
     Made by `from_folds`; with several folds it is the average of their step functions, each
-    fold with the same weight.  `pdf` is Equation (6), flat in θ over a box.  `sample`, `marginal`,
+    fold with the same weight.  `pdf` is Equation (7), flat in θ over a box.  `sample`, `marginal`,
     `cdf` and `mean` spread the mass of a box like the prior within the box, π(·|Ω_k), which is the
     proposal that the box stands for.  The two are the same where the prior is uniform.
     """

@@ -221,7 +221,7 @@ class Result:
             return self.posterior().epsilon
 
     def histogram(self) -> StepPosterior:
-        """The step-function posterior at the last round's tolerance (Equation 6)."""
+        """The step-function posterior at the last round's tolerance (Equation 7)."""
         last = self.rounds[-1]
         folds = [
             StepFold.of(partition, arms.mean)

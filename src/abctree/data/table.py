@@ -10,7 +10,7 @@ from abctree.types import FloatArray, IntArray
 
 
 class Table:
-    """The lookup table D of Equation (8): append-only, failures included.
+    """The lookup table D of Equation (11): append-only, failures included.
 
     It stores *distances, not rewards*, so D(ε) at any ε is one comparison.  Columns are read-only
     views of buffers that double when full.

@@ -1,4 +1,4 @@
-r"""Utilities ω of a proposal, through the proposal q* that maximises each (Equation 9).
+r"""Utilities ω of a proposal, through the proposal q* that maximises each (Equation 8).
 
 Every one has the form ``q_k ∝ π_k f(η_k; c)`` with at most one scalar c.  Notation: π_k the prior
 mass of a box, η_k its acceptance rate, p_k ∝ π_k η_k its posterior mass, a = Σ q_k η_k the
@@ -27,7 +27,7 @@ def _normalised(q: FloatArray, prior_mass: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class PosteriorMatch:
-    """ω¹ = −‖q − p‖², maximised by ``q_k ∝ π_k η_k`` (Equation 10).
+    """ω¹ = −‖q − p‖², maximised by ``q_k ∝ π_k η_k`` (Equation 9).
 
     Its effective sample size per simulation is exactly that of rejection,
     ``Σ p_k π_k / q_k = 1``: the higher acceptance is paid back in the variance of the weights.
@@ -81,7 +81,7 @@ class SamplingEfficiency:
 
 @dataclass(frozen=True)
 class AcceptanceMinusDivergence:
-    """ω³ = log a − KL(q ‖ p), after Filippi et al. (2013) (Equation 12 of the supplement).
+    """ω³ = log a − KL(q ‖ p), after Filippi et al. (2013) (Equation 16).
 
     Maximised by ``q_k ∝ p_k exp(η_k / a)`` with a the root of ``a = h(a)``,
     ``h(a) = Σ p η e^{η/a} / Σ p e^{η/a}``; h decreases, so the root in [E_p η, η_max] is unique.

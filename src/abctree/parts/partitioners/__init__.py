@@ -1,4 +1,4 @@
-"""Partitioners P: rules that cut the cube into boxes (Equation 7)."""
+"""Partitioners P: rules that cut the cube into boxes (Equation 12)."""
 
 from __future__ import annotations
 
