@@ -26,8 +26,7 @@ from abctree.parts.utilities import (
     PosteriorMatch,
     SamplingEfficiency,
 )
-from abctree.testing import check_partitioner, check_prior, check_utility
-from abctree.testing import conformance
+from abctree.testing import check_partitioner, check_prior, check_utility, conformance
 
 # -------------------------------------------------------------------------------------- our parts
 
