@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP)  ## Infer the rates of a predator-prey model from a century-old fur trade record
 	@echo "Inferring four Lotka-Volterra rates from hare and lynx pelts, 1900-1920 (about a minute)"
-	$(BIN)/abctree run hare-lynx --rng 1 --out demo-output
+	$(BIN)/abctree run hare-lynx --rng 1 --out demo-output --force
 
 test: $(STAMP)  ## Run the tests
 	@echo "Running the tests"

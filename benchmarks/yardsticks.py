@@ -280,7 +280,9 @@ def tables(
                     continue
                 for n in yardstick_budgets(name):
                     job = partial(_one, name, reference, n, method)
-                    rows = list(pool.map(job, range(FIRST_SEED, FIRST_SEED + seeds)))
+                    # Small budgets are cheap and noisy: ten times the seeds.
+                    count = seeds * (10 if n <= 1_000 else 1)
+                    rows = list(pool.map(job, range(FIRST_SEED, FIRST_SEED + count)))
                     yield {"problem": name, "method": label, "T": n, "rows": rows}
 
 
@@ -308,6 +310,33 @@ def _cell(values: np.ndarray) -> str:
     return f"{values.mean():.3g} ± {error:.1g}"
 
 
+#: Columns of the short table: problem, measure, heading.
+BRIEF = [
+    ("P0", "h@1000", "two modes, d = 2: h"),
+    ("P0", "Z err % @1000", "error of Z, %"),
+    ("P1", "h@1000", "two modes, d = 5: h"),
+    ("P1", "Z err % @1000", "error of Z, %"),
+    ("P3", "h@1000", "banana, d = 5: h"),
+    ("P3", "Z err % @1000", "error of Z, %"),
+    ("Lotka-Volterra", "eps@300", "Lotka-Volterra, d = 4: ε at ESS 300"),
+]
+
+
+def brief(done: list[dict[str, Any]]) -> str:
+    """One table of all problems at T = 1e5, for the README."""
+    found = {(t["problem"], t["method"]): t["rows"] for t in done if t["T"] == 100_000}
+    columns = [c for c in BRIEF if any(problem == c[0] for problem, _ in found)]
+    head = ["method", *(heading for *_, heading in columns)]
+    out = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for label in METHODS:
+        cells = [label]
+        for problem, measure, _ in columns:
+            rows = found.get((problem, label), [])
+            cells.append(_cell(np.array([row[measure] for row in rows])) if rows else "")
+        out.append("| " + " | ".join(cells) + " |")
+    return "\n".join(out) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10)
@@ -325,6 +354,8 @@ def main() -> None:
         lines = list(tables([name], args.reference, args.seeds, args.workers, args.methods))
         done += lines
         print(markdown(name, lines), flush=True)
+    if len(names) > 1:
+        print("### In brief, T = 1e5\n\n" + brief(done))
     if args.json is not None:
         about = {
             "seeds": [FIRST_SEED, FIRST_SEED + args.seeds - 1],

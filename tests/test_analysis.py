@@ -12,13 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from abctree.analysis import diagnostics, metrics
+from abctree.analysis import diagnostics, histogram, metrics
 from abctree.analysis.adjustment import linear_adjustment
 from abctree.analysis.evidence import Evidence, evidence
-from abctree.analysis.histogram import StepFold, StepPosterior
+from abctree.analysis.histogram import StepFold, StepPosterior, mean_density, mean_over
 from abctree.analysis.posterior import Posterior, default_ess, select
-from abctree.data import Boxes, Partition, SplitTree
+from abctree.data import Boxes, Mixture, Partition, SplitTree
 from abctree.errors import AbctreeWarning, MissingDependencyError, ParameterError
+from abctree.parts.partitioners.growth import Growth
+from abctree.parts.priors import Integers, Product
 
 
 def draws(theta, weight=None, **fields):
@@ -424,11 +426,11 @@ def test_select_warns_when_nothing_is_accepted():
         assert chosen([], ess=5).ess == 0.0
 
 
-def test_select_aims_at_a_thousand_or_three_per_cent():
+def test_select_aims_at_a_thousand_or_three_per_cent_or_a_few_root_t():
     assert default_ess(10**6) == 1000.0
     assert default_ess(10_000) == 300.0
     assert default_ess(400) == 30.0
-    assert chosen(np.arange(1, 1001) / 1000.0).ess == pytest.approx(30.0)
+    assert chosen(np.arange(1, 1001) / 1000.0).ess == pytest.approx(48.0)
 
 
 def test_select_carries_the_rows_along():
@@ -860,6 +862,275 @@ def test_step_posterior_without_acceptances_is_the_prior_and_says_so():
     half = StepPosterior.from_folds([empty, one_fold()], UNIFORM)
     assert not half.empty
     assert len(half.folds) == 1
+
+
+# Averages over ranges of the cube ---------------------------------------------------------------
+
+
+def random_boxes(d, n, rng):
+    growth = Growth(Boxes.whole(d))
+    for _ in range(n):
+        boxes = growth.boxes()
+        k, dim = rng.integers(len(boxes)), rng.integers(d)
+        low, high = boxes.lower[k, dim], boxes.upper[k, dim]
+        growth.split(int(k), int(dim), float(low + (high - low) * rng.uniform(0.1, 0.9)))
+    return growth.boxes()
+
+
+def overlap_mean(boxes, value, lower, upper):
+    """By brute force over all pairs; a range without length belongs to one box."""
+    low, high = lower[:, None, :], upper[:, None, :]
+    overlap = np.minimum(high, boxes.upper) - np.maximum(low, boxes.lower)
+    inside = (low >= boxes.lower) & (low < boxes.upper)
+    share = np.where(
+        high > low, np.maximum(overlap, 0.0) / np.where(high > low, high - low, 1.0), inside
+    )
+    return share.prod(axis=2) @ value
+
+
+@pytest.mark.parametrize("free", [(), (1,), (0, 2), (0, 1, 2)])
+def test_mean_over_ranges_is_the_overlap_with_boxes(free):
+    rng = np.random.default_rng(5)
+    boxes = random_boxes(3, 40, rng)
+    value = rng.gamma(1.0, size=len(boxes))
+    ends = np.sort(rng.random((2, 300, 3)), axis=0)
+    # Some ends on cuts and on the faces of the cube.
+    ends[0, :20] = boxes.lower[:20]
+    ends[1, :20, 0] = 1.0
+    upper = ends[0].copy()
+    upper[:, free] = ends[1][:, free]
+    exact = overlap_mean(boxes, value, ends[0], upper)
+    np.testing.assert_allclose(mean_over(boxes, value, ends[0], upper), exact, rtol=1e-12)
+    # The twin: the value in the middle.
+    twin = value[boxes.locate((ends[0] + upper) / 2)]
+    assert (len(free) == 0) == np.allclose(twin, exact)
+
+
+def test_mean_over_many_ranges_does_not_depend_on_how_many_at_once(monkeypatch):
+    rng = np.random.default_rng(6)
+    boxes = random_boxes(2, 20, rng)
+    lower, upper = np.sort(rng.random((2, 100, 2)), axis=0)
+    value = rng.random(len(boxes))
+    whole = mean_over(boxes, value, lower, upper)
+    monkeypatch.setattr(histogram, "_ROWS_AT_ONCE", 7)
+    assert np.array_equal(mean_over(boxes, value, lower, upper), whole)
+    assert len(mean_over(boxes, value, lower[:0], upper[:0])) == 0
+
+
+def test_mean_density_is_that_of_all_layers():
+    rng = np.random.default_rng(7)
+    layers = tuple((b, rng.random(len(b))) for b in (random_boxes(2, 9, rng) for _ in range(3)))
+    lower, upper = np.sort(rng.random((2, 50, 2)), axis=0)
+    exact = 5.0 + sum(overlap_mean(b, c, lower, upper) for b, c in layers)
+    np.testing.assert_allclose(mean_density(Mixture(5.0, layers), lower, upper), exact)
+    np.testing.assert_allclose(
+        mean_density(Mixture(5.0, layers), lower, lower), Mixture(5.0, layers)(lower)
+    )
+
+
+class Curved(Mixture):
+    """Proposals that are not constant on boxes."""
+
+    def __call__(self, cube):
+        return self.n_prior + cube[:, 0] * cube[:, 1] ** 4
+
+
+def test_mean_density_of_another_mixture_is_near_its_integral():
+    mixture = Curved(0.01, ())
+    lower = np.array([[0.5, 0.0], [0.9, 0.2], [0.3, 0.4]])
+    upper = np.array([[0.5, 1.0], [0.9, 0.9], [0.3, 0.4]])
+    a, b = lower[:2, 1], upper[:2, 1]
+    exact = 0.01 + lower[:2, 0] * (b**5 - a**5) / (5.0 * (b - a))
+    found = mean_density(mixture, lower, upper)
+    assert found[:2] == pytest.approx(exact, rel=0.005)
+    assert found[2:] == pytest.approx(mixture(lower[2:]))
+    both = mean_density(mixture, np.zeros((1, 2)), np.ones((1, 2)))  # in two dimensions
+    assert both == pytest.approx(0.01 + 0.1, rel=0.05)
+    # The twin: the value in the middle.
+    assert mixture((lower + upper) / 2)[:2] != pytest.approx(exact, rel=0.2)
+
+
+def test_density_of_an_atom_that_boxes_cut_is_the_average_over_its_interval():
+    prior = Product({"n": Integers(1, 4), "b": (0.0, 10.0)})
+    step = StepPosterior.from_folds([one_fold(prior, MASS, (0.3, 0.5, 0.8))], prior)
+    # The cut at .3 leaves 1.2 atoms on the left: a fifth of the second.
+    left, right = 0.1 / (1.2 * 5.0), 0.5 / (2.8 * 8.0)
+    theta = np.array([[1.0, 2.0], [2.0, 2.0], [3.0, 2.0], [2.5, 2.0]])
+    assert step.pdf(theta) == pytest.approx([left, 0.2 * left + 0.8 * right, right, 0.0])
+    n, b = np.meshgrid([1.0, 2.0, 3.0, 4.0], np.arange(0.05, 10.0, 0.1))
+    assert step.pdf(np.column_stack([n.ravel(), b.ravel()])).sum() * 0.1 == pytest.approx(1.0)
+
+
+# Step functions under a density or a constraint -------------------------------------------------
+
+
+class Dense(MapPrior):
+    """A prior that is a density: Remark 1."""
+
+    def cube_density(self, cube):
+        return sloped(cube)
+
+
+def sloped(cube):
+    """In the triangle a + b < 1 of the cube a density that rises with a; its integral is one."""
+    return np.where(cube.sum(axis=1) < 1.0, 6.0 * cube[:, 0], 0.0)
+
+
+def triangle(cube):
+    return np.where(cube.sum(axis=1) < 1.0, 2.0, 0.0)
+
+
+def grid_of_cube(n=1000, m=999):
+    """No point lies on a + b = 1."""
+    u, v = (np.arange(n) + 0.5) / n, (np.arange(m) + 0.5) / m
+    return np.stack(np.meshgrid(u, v, indexing="ij"), axis=-1).reshape(-1, 2)
+
+
+GRID = grid_of_cube()
+SHAPES = {
+    "density": (Dense(a=stats.uniform(-2.0, 4.0), b=stats.uniform(0.0, 10.0)), sloped),
+    "constraint": (UNIFORM, triangle),
+}
+CUTS = (0.25, 0.5, 0.6)
+#: The last box, [.25, 1] × [.6, 1], holds little of the triangle, and all others some.
+SHAPED_MASS = np.array([0.1, 0.2, 0.4, 0.3])
+
+
+def shaped(name, mass=SHAPED_MASS, cuts=CUTS):
+    """A step function with one fold, and the share of its mass at each point of the grid."""
+    prior, density = SHAPES[name]
+    boxes = boxes_2d(*cuts)
+    box, value = boxes.locate(GRID), density(GRID)
+    prior_mass = np.bincount(box, value, minlength=4) / len(GRID)
+    fold = StepFold(boxes, mass, prior.log_volume(boxes.lower, boxes.upper), prior_mass)
+    step = StepPosterior.from_folds([fold], prior, density=density)
+    share = mass[box] * value / np.maximum(prior_mass[box], 1e-300) / len(GRID)
+    return step, share / share.sum()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_density_within_a_box_has_the_shape_of_the_prior(name):
+    step, share = shaped(name)
+    density = step.cube_pdf(GRID)
+    np.testing.assert_allclose(density / len(GRID), share, atol=1e-12)
+    # In θ: the cube has the volume 40.
+    np.testing.assert_allclose(step.pdf(UNIFORM.from_cube(GRID)), density / 40.0, atol=1e-9)
+    assert (density[GRID.sum(axis=1) > 1.0] == 0.0).all()
+    # The twin: flat in a box.
+    flat = StepPosterior(step.folds, step.prior)
+    assert not np.allclose(flat.cube_pdf(GRID) / len(GRID), share, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_mean_and_marginals_within_a_box_are_those_of_the_prior(name):
+    step, share = shaped(name)
+    theta = UNIFORM.from_cube(GRID)
+    assert [step.driver(n) for n in ("a", "b")] == [0, 1]
+    mean, sd = share @ theta, np.sqrt(share @ (theta - share @ theta) ** 2)
+    assert (np.abs(step.mean() - mean) < 0.01 * sd).all()
+    flat = StepPosterior(step.folds, step.prior)
+    assert (np.abs(flat.mean() - mean) > 0.1 * sd).any()
+    for j, name_of in enumerate("ab"):
+        edges, density = step.marginal(name_of, np.linspace(*step._range(j), 8))
+        exact, _ = np.histogram(theta[:, j], edges, weights=share)
+        assert density * np.diff(edges) == pytest.approx(exact, abs=0.005)
+        assert step.cdf(name_of, edges) == pytest.approx(
+            [share[theta[:, j] <= x].sum() for x in edges], abs=0.005
+        )
+    assert step.cdf("a", [-9.0, 9.0]).tolist() == [0.0, 1.0]
+
+
+def within_rejects(cube, step, share):
+    """Chi-squared on the 20 × 20 cells of the cube."""
+    cells = [np.floor(20.0 * u).astype(int) @ [20, 1] for u in (cube, GRID)]
+    expected = len(cube) * np.bincount(cells[1], share, minlength=400)
+    seen = np.bincount(cells[0], minlength=400)
+    assert seen[expected == 0.0].sum() == 0
+    common = expected >= 5.0
+    seen = np.append(seen[common], seen[~common].sum())
+    expected = np.append(expected[common], expected[~common].sum())
+    told = expected > 0.0
+    expected = expected[told] * seen[told].sum() / expected.sum()
+    return stats.chisquare(seen[told], expected).pvalue < 1e-3
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_draws_within_a_box_are_those_of_the_prior(name, monkeypatch):
+    step, share = shaped(name)
+    cube = UNIFORM.to_cube(step.sample(20_000, rng=0))
+    assert np.array_equal(step.sample(9, rng=1), step.sample(9, rng=1))
+    assert step.sample(0).shape == (0, 2)
+    assert not within_rejects(cube, step, share)
+    if name == "density":
+        # The twin: the first candidate with density, which is uniform.
+        monkeypatch.setattr(histogram, "_N_CANDIDATES", 1)
+        monkeypatch.setattr(histogram, "_N_FIRST", 1)
+        assert within_rejects(UNIFORM.to_cube(step.sample(20_000, rng=0)), step, share)
+
+
+def test_draws_keep_the_mass_of_a_box_of_which_little_is_allowed(monkeypatch):
+    step, share = shaped("constraint", cuts=(0.25, 0.5, 0.721))
+    boxes = step.folds[0].boxes
+    last = step.folds[0].prior_mass[3] / 2.0 / boxes.volume[3]
+    assert 0.001 < last < 0.003  # of the last box
+    exact = np.bincount(boxes.locate(GRID), share)
+    seen = np.bincount(boxes.locate(UNIFORM.to_cube(step.sample(4000, rng=0))), minlength=4)
+    assert stats.chisquare(seen, 4000 * exact).pvalue > 1e-3
+    # The twin: another box is drawn early.
+    monkeypatch.setattr(histogram, "_N_IN_VAIN", 64)
+    seen = np.bincount(boxes.locate(UNIFORM.to_cube(step.sample(4000, rng=0))), minlength=4)
+    assert stats.chisquare(seen, 4000 * exact).pvalue < 1e-6
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_box_without_prior_density_is_left_out(name):
+    # All of [.25, 1] × [.8, 1] is refused, though the fold gives it mass.
+    step, share = shaped(name, cuts=(0.25, 0.5, 0.8))
+    assert step.folds[0].prior_mass[3] == 0.0
+    assert step.folds[0].mass[3] == pytest.approx(0.3)
+    theta = UNIFORM.from_cube(GRID)
+    sd = np.sqrt(share @ (theta - share @ theta) ** 2)
+    assert (np.abs(step.mean() - share @ theta) < 0.01 * sd).all()
+    draws_of = step.sample(10_000, rng=0)
+    assert not within_rejects(UNIFORM.to_cube(draws_of), step, share)
+    region = step.hdr(1.0)
+    assert len(region) == 3
+    assert region.mass.sum() == pytest.approx(1.0)
+    assert np.isfinite(step.pdf(theta)).all()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_hdr_and_mode_know_the_density(name):
+    step, share = shaped(name)
+    mode = step.mode()
+    cube = UNIFORM.to_cube(mode[None])
+    assert cube.sum() < 1.0
+    # The average of the density in a box, itself the weight, ranks the boxes.
+    box, density = step.folds[0].boxes.locate(GRID), step.cube_pdf(GRID)
+    rank = np.bincount(box, share * density) / np.bincount(box, share)
+    order = np.argsort(-rank)
+    assert step.hdr(1.0).mass == pytest.approx(step.folds[0].mass[order])
+    # A point of the quadrature is nearly as dense as the densest point.
+    assert step.cube_pdf(cube)[0] > 0.9 * density.max()
+
+
+def test_step_posterior_of_folds_under_a_constraint_is_their_average():
+    one, share = shaped("constraint")
+    other, share_too = shaped("constraint", SHAPED_MASS[::-1], (0.5, 0.3, 0.2))
+    both = StepPosterior.from_folds(one.folds + other.folds, UNIFORM, density=triangle)
+    average = (share + share_too) / 2
+    np.testing.assert_allclose(both.cube_pdf(GRID) / len(GRID), average, atol=1e-12)
+    theta = UNIFORM.from_cube(GRID)
+    assert both.mean() == pytest.approx(average @ theta, abs=0.01)
+    assert not within_rejects(UNIFORM.to_cube(both.sample(20_000, rng=0)), both, average)
+
+
+def test_step_posterior_says_so_where_nothing_is_allowed():
+    step = StepPosterior.from_folds([one_fold()], UNIFORM, density=lambda u: np.zeros(len(u)))
+    for ask in (lambda: step.sample(3), step.mean, lambda: step.cdf("a", 0.0), step.mode):
+        with pytest.raises(ParameterError, match="`density` must be positive somewhere"):
+            ask()
+    assert step.pdf(np.array([[0.0, 5.0]])) == 0.0
 
 
 def test_step_posterior_refuses_nonsense():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import os
 import subprocess
@@ -18,9 +19,11 @@ import abctree
 from abctree.analysis.posterior import Posterior
 from abctree.data import Progress
 from abctree.edges import cli, demo
+from abctree.edges.cli import answer, commands, watch
 from abctree.problems import hare_lynx, hare_lynx_data, hare_lynx_series
 
-FILES = {"summary.txt", "summary.json", "posterior.csv", "posterior.png"}
+STORED = {"run.json", "run.sqlite", "run.lock"}
+FILES = {"summary.txt", "summary.json", "posterior.csv", "posterior.png", *STORED}
 PNG = b"\x89PNG"
 
 MODEL = """
@@ -72,8 +75,15 @@ def here(tmp_path, monkeypatch):
 @pytest.fixture
 def plain(here, monkeypatch):
     """The same, and no time is spent on pictures."""
-    monkeypatch.setattr(cli._Answer, "_pictures", lambda self, directory: [])
+    monkeypatch.setattr(answer.Answer, "pictures", lambda self, directory: [])
     return here
+
+
+def model(folder):
+    """The user's module, as the command line finds it."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    return importlib.import_module("cli_model")
 
 
 def call(*arguments):
@@ -148,8 +158,7 @@ def test_run_has_no_picture_of_a_partition_beside_two_dimensions(here):
 def test_run_is_the_same_as_calling_the_library(plain):
     call("run", "cli_model:ready", "-n", 1200, "--rng", 7, "--ess", 90, "--partitioner", "cart",
          "--utility", "omega2", "--preset", "published", "--out", "a")  # fmt: skip
-    import cli_model
-
+    cli_model = model(plain)
     result = abctree.abc_tree(cli_model.ready, n_simulations=1200, rng=7, partitioner="cart",
                               utility="omega2", preset="published")  # fmt: skip
     expected = result.posterior(ess=90)
@@ -258,8 +267,8 @@ def test_run_prints_json_that_says_what_was_asked(plain):
 
 
 def test_run_rewrites_one_line_on_a_terminal(plain, monkeypatch):
-    monkeypatch.setattr(cli, "_watch", cli._Line)
-    monkeypatch.setattr(cli, "_REFRESH", 0.0)
+    monkeypatch.setattr(commands, "watcher", watch.Line)
+    monkeypatch.setattr(watch, "_REFRESH", 0.0)
     done = call("run", "cli_model:ready", "-n", 1000, "--rng", 1)
     assert "1000 simulations in" in done.stdout, "watching must not stop the run"
     shown = done.stderr.split("\r")
@@ -285,7 +294,7 @@ def test_state_estimates_the_time_left(seconds, limit, left):
         n_failures=7,
         seconds=seconds,
     )
-    said = cli._state(progress, limit)
+    said = watch.state(progress, limit)
     assert said.endswith(f"  {left} left")
     assert "round 3  epsilon 0.25  accepted 3.10%  ESS 412  1000 of 10000" in said
     assert f"{1000.0 / seconds:.3g} a second  7 failed" in said
@@ -363,6 +372,253 @@ def test_run_finds_a_module_in_the_working_directory_of_a_process(here):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "mu" in done.stdout
+
+
+# Runs that survive ------------------------------------------------------------------------------
+
+FRAGILE = """
+import os, signal
+import numpy as np
+import abctree
+
+calls = 0
+
+
+def simulate(theta, rng):
+    global calls
+    calls += 1
+    if calls > 20 and os.path.exists("fragile"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return theta[:, :1] + rng.normal(size=(len(theta), 1))
+
+
+problem = abctree.Problem({"mu": (-5.0, 5.0)}, simulate, [1.0], vectorized=True)
+"""
+
+
+def test_resume_after_a_kill_is_the_run_without_it(plain, monkeypatch):
+    (plain / "cli_fragile.py").write_text(FRAGILE)
+    (plain / "fragile").touch()
+    asked = ["run", "cli_fragile:problem", "-n", "1500", "--ess", "90", "--out"]
+    killed = subprocess.run(
+        [sys.executable, "-P", "-c", "from abctree.edges.cli import main; main()",
+         *asked, "a", "--rng", "7", "--quiet"],
+        capture_output=True, text=True, check=False, cwd=plain,
+        env={**os.environ, "PYTHONPATH": str(Path(abctree.__file__).parent.parent)},
+    )  # fmt: skip
+    assert killed.returncode == -9, killed.stderr
+    (plain / "fragile").unlink()
+    assert {path.name for path in (plain / "a").iterdir()} >= STORED
+    assert not (plain / "a/summary.json").exists()
+    refused = call(*asked, "a", "--rng", 7)
+    assert refused.exit_code == 2
+    assert "an unfinished run of cli_fragile:problem. Go on with it by: abctree" in refused.stderr
+    so_far = call("summary", "a", "--json")
+    assert json.loads(so_far.stdout)["stopped_because"].startswith("unfinished: ")
+    assert call("resume", "a").exit_code == 0
+    assert call(*asked, "b", "--rng", 7).exit_code == 0
+    assert call(*asked, "c", "--rng", 8).exit_code == 0
+    a, b, c = ((plain / name / "posterior.csv").read_text() for name in "abc")
+    assert a == b, "a kill must not change a digit"
+    assert a != c
+    settings = json.loads((plain / "a/summary.json").read_text())["settings"]
+    assert settings == {"n_simulations": 1500, "ess": 90.0}, "what was asked for is remembered"
+    assert call(*asked, "a", "--rng", 8).exit_code == 0, "a finished run is replaced"
+    sys.modules.pop("cli_fragile", None)
+
+
+def test_resume_with_a_larger_budget_keeps_what_was_simulated(plain):
+    cli_model = model(plain)
+    call("run", "cli_model:ready", "-n", 400, "--rng", 3, "--out", "a")
+    first = abctree.load("a", cli_model.ready).table.theta.copy()
+    done = call("resume", "a", "-n", 700, "--quiet")
+    assert done.exit_code == 0, done.output
+    assert done.stderr == ""
+    assert (plain / "a/summary.txt").read_text() == done.stdout
+    np.testing.assert_array_equal(abctree.load("a", cli_model.ready).table.theta[:400], first)
+    summary = json.loads((plain / "a/summary.json").read_text())
+    assert (summary["n_simulations"], summary["settings"]) == (700, {"n_simulations": 700})
+    less = call("resume", "a", "-n", 500)
+    assert less.exit_code == 1
+    assert "at least the budget of the run, 700" in less.stderr
+    assert json.loads((plain / "a/summary.json").read_text()) == summary
+
+
+def test_resume_and_run_are_the_same_with_workers(plain):
+    call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a")
+    call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "b", "--workers", 2)
+    assert (plain / "a/posterior.csv").read_text() == (plain / "b/posterior.csv").read_text()
+    done = call("resume", "b", "--workers", 2)
+    assert done.exit_code == 0, done.output
+    assert (plain / "a/posterior.csv").read_text() == (plain / "b/posterior.csv").read_text()
+
+
+def test_run_on_a_terminal_leaves_a_folder_that_the_library_resumes(plain, monkeypatch):
+    cli_model = model(plain)
+    monkeypatch.setattr(commands, "watcher", watch.Line)
+    seconds = ("--seconds", 1000)
+    done = call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a", *seconds)
+    assert done.exit_code == 0, done.output
+    assert len(abctree.resume("a", cli_model.ready, n_simulations=400).table) == 400
+    assert call("resume", "a", "-n", 500).exit_code == 0
+    assert json.loads((plain / "a/summary.json").read_text())["n_simulations"] == 500
+
+
+def test_run_without_store_cannot_be_resumed(plain):
+    call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a", "--no-store")
+    assert not (plain / "a/run.sqlite").exists()
+    done = call("resume", "a")
+    assert done.exit_code == 1
+    assert "holds no run" in done.stderr
+
+
+def test_run_replaces_nothing_if_it_cannot_start(plain):
+    from abctree.parts.stores.lock import FolderLock
+
+    call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a")
+    before = {file.name: file.read_bytes() for file in (plain / "a").iterdir()}
+    (plain / "bad.toml").write_text('[settings]\npartitioner = "oak"\n')
+    again = ("run", "cli_model:ready", "-n", 300, "--rng", 4, "--out", "a")
+    bad = call(*again, "--config", "bad.toml")
+    assert (bad.exit_code, "`partitioner` must" in bad.stderr) == (1, True)
+    lock = FolderLock(plain / "a")
+    busy = call(*again)
+    lock.release()
+    assert (busy.exit_code, "Error: " in busy.stderr) == (1, True)
+    for name in FILES - {"posterior.png", "run.lock"}:
+        assert (plain / "a" / name).read_bytes() == before[name], name
+    assert call(*again).exit_code == 0
+    assert (plain / "a/posterior.csv").read_bytes() != before["posterior.csv"]
+
+
+def test_summary_is_that_of_the_run_and_can_be_read_elsewhere(plain):
+    call("run", "cli_model:ready", "-n", 600, "--rng", 3, "--out", "a")
+    written = json.loads((plain / "a/summary.json").read_text())
+    before = (plain / "a/summary.json").read_bytes()
+    printed = json.loads(call("summary", "a", "--json").stdout)
+    assert {**printed, "seconds": 0} == {**written, "seconds": 0}
+    assert json.loads(call("summary", "a", "--json", "--epsilon", 0.9).stdout)["epsilon"] == 0.9
+    assert "mu" in call("summary", "a").stdout
+    assert (plain / "a/summary.json").read_bytes() == before
+    assert call("summary", "a", "--epsilon", 1, "--ess", 9).exit_code == 2
+    assert call("summary", "nowhere").exit_code == 2
+
+
+def test_summary_of_a_folder_of_the_library_needs_the_problem(plain):
+    cli_model = model(plain)
+    abctree.abc_tree(cli_model.ready, n_simulations=300, rng=1, store="a")
+    done = call("summary", "a")
+    assert done.exit_code == 2
+    assert "Add --problem" in done.stderr
+    done = call("summary", "a", "--problem", "cli_model:ready", "--json")
+    assert json.loads(done.stdout)["n_simulations"] == 300
+    assert json.loads(done.stdout)["seed"] is None, "it is not in the folder"
+    (plain / "empty").mkdir()
+    assert "holds no run" in call("summary", "empty").stderr
+    other = call("summary", "a", "--problem", "gauss")
+    assert (other.exit_code, "`problem` must have" in other.stderr) == (1, True)
+    assert call("run", "cli_model:ready", "--out", "a").exit_code == 2, "it is not ours to replace"
+    rest = ("--problem", "cli_model:ready", "-n", 400)
+    assert call("resume", "a", *rest).exit_code == 0
+    assert json.loads(call("resume", "a", "--json").stdout)["n_simulations"] == 400
+
+
+def test_plot_draws_into_the_folder_named(here):
+    pytest.importorskip("matplotlib.figure")
+    call("run", "gauss", "-n", 600, "--rng", 1, "--out", "a")
+    (here / "a/posterior.png").unlink()
+    done = call("plot", "a", "--to", "b")
+    assert done.exit_code == 0, done.output
+    names = {"posterior.png", "progress.png", "partition.png"}
+    assert {path.name for path in (here / "b").iterdir()} == names
+    assert all(path.read_bytes().startswith(PNG) for path in (here / "b").iterdir())
+    assert not (here / "a/progress.png").exists()
+
+
+def test_export_writes_what_the_run_found(plain):
+    call("run", "cli_model:ready", "-n", 600, "--rng", 3, "--out", "a")
+    assert call("export", "a", "--format", "csv", "--to", "draws.csv").exit_code == 0
+    assert (plain / "draws.csv").read_text() == (plain / "a/posterior.csv").read_text()
+    taken = call("export", "a", "--format", "npz", "--to", "draws.csv")
+    assert (taken.exit_code, "add --force" in taken.stderr) == (2, True)
+    assert call("export", "a", "--format", "csv", "--all", "--to", "all.csv").exit_code == 0
+    assert len((plain / "all.csv").read_text().splitlines()) == 601
+    assert call("export", "a", "--format", "npz", "--to", "run.data").exit_code == 0
+    with np.load(plain / "run.data", allow_pickle=False) as found:
+        assert found["theta"].shape == (600, 1)
+    assert call("export", "a", "--format", "arviz", "--all", "--to", "x.nc").exit_code == 2
+    assert call("export", "a", "--format", "xml", "--to", "x").exit_code == 2
+
+
+def test_export_for_arviz_says_what_is_missing(plain, monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a")
+    done = call("export", "a", "--format", "arviz", "--to", "x.nc")
+    assert done.exit_code == 1
+    assert "pip install arviz" in done.stderr
+
+
+# Settings from a file ---------------------------------------------------------------------------
+
+CONFIG = """
+[problem]
+name = "cli_model:ready"
+
+[settings]
+n_simulations = 350
+rng = 5
+quota = 30
+partitioner = "cart"
+schedule = [2.0, 1.0, 0.5]
+stop = { rounds = 2 }
+"""
+
+
+def test_config_gives_problem_and_settings_and_options_win(plain):
+    (plain / "run.toml").write_text(CONFIG)
+    done = call("run", "--config", "run.toml", "-n", 400, "--json", "--quiet")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["problem"], found["seed"]) == ("cli_model:ready", 5)
+    assert found["stopped_because"] == "2 rounds played"
+    assert [r["epsilon"] for r in found["rounds"]] == [2.0, 1.0]
+    assert found["settings"]["n_simulations"] == 400
+    assert found["settings"]["quota"] == 30
+    plan = abctree.load("ready-output", sys.modules["cli_model"].ready).plan
+    assert (plan.quota, plan.n_simulations) == (30, 400)
+    again = call("resume", "ready-output", "--quiet", "--json")
+    assert json.loads(again.stdout)["stopped_because"] == "2 rounds played"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[settings]\nquotas = 3", "'quotas' is not a key of [settings]"),
+        ("[problem]\nmodule = 'x'", "'module' is not a key of [problem]"),
+        ("[setting]\nquota = 3", "'setting' is not a table"),
+        ("settings = 3", "settings must be a table"),
+        ("[settings]\nbeliefs = 'x'", "'beliefs' cannot be set in a file"),
+        ("[settings]\nquota = true", "quota must be a whole number, but got True"),
+        ("[settings]\nquota = 'many'", "quota must be a whole number, but got 'many'"),
+        ("[settings]\nschedule = ['a']", "schedule must be a string, a number or a list"),
+        ("[settings]\nstop = { seconds = 'x' }", "stop must be a table such as"),
+        ("[problem]\nname = 3", "problem.name must be a string"),
+        ("[settings", "cannot be read"),
+    ],
+)
+def test_config_names_the_key_that_is_wrong(plain, text, said):
+    (plain / "run.toml").write_text(text)
+    done = call("run", "cli_model:ready", "--config", "run.toml")
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert not list(plain.glob("*-output"))
+
+
+def test_run_needs_a_problem(plain):
+    (plain / "run.toml").write_text("[settings]\nquota = 3")
+    for more in ((), ("--config", "run.toml")):
+        done = call("run", *more)
+        assert (done.exit_code, "Missing argument 'PROBLEM'" in done.stderr) == (2, True)
 
 
 # The demo ---------------------------------------------------------------------------------------

@@ -55,8 +55,8 @@ def test_shrink_compiled_equals_reference(seed, n, d, levels):
     rate = np.sort(rng.uniform(0.01, 0.9, levels))[::-1].copy()
     arguments = (tree.parent, tree.node_of_box, fast, rate, 0.3)
     for a, b in zip(compiled.shrink(*arguments), reference.shrink(*arguments), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-10)
-        assert (a > 0.0).all()
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+        assert (a >= 0.0).all()  # β = 0 where all were accepted and no less was expected
 
 
 def two_boxes():

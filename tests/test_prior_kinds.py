@@ -11,9 +11,10 @@ not by `scipy.stats`.
 
 Power.  Errors are relative: those of a mean in posterior sds, those of a probability absolute.
 Their mean over the seeds must be below five of its standard errors and below 5 % (`biased`), and
-the standard error below 1.5 % (`imprecise`), else the check would say little.  It is mostly near
-0.8 %.  Then a bias of 6.6 % is found in 98 of 100 cases; one of 8 % is found as often at 1.5 %.
-The heavy version has ten times the seeds: there a bias of 2 % is found.
+the standard error below 2 % (`imprecise`), else the check would say little.  Its median over all
+comparisons is 0.64 %: there a bias of 4.5 % is found in 97 of 100 cases, and where it is 2 % one of
+9 %.  The evidence pooled over all kinds has a standard error of 0.15 %, which finds 1 %.  The heavy
+version has ten times the seeds and finds about 2 % of each kind.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ import abctree
 from abctree.analysis.histogram import StepFold, StepPosterior
 
 N_SEEDS, N_SIMULATIONS = 12, 4000
-Z_LIMIT, LARGEST_BIAS, LARGEST_ERROR = 5.0, 0.05, 0.015
+Z_LIMIT, LARGEST_BIAS, LARGEST_ERROR = 5.0, 0.05, 0.02
 
 
 # Nodes that carry a prior -----------------------------------------------------------------------
@@ -464,7 +465,7 @@ def judged(rows):
     return {"mean": rows.mean(axis=0).round(4), "standard error": standard_error(rows).round(4)}
 
 
-def skip_if_too_new(name):
+def skip_if_scipy_is_old(name):
     if name.startswith("new-style") and not hasattr(stats, "make_distribution"):
         pytest.skip("this scipy has no new-style distributions")
 
@@ -474,7 +475,7 @@ def skip_if_too_new(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_posterior_and_evidence_agree_with_quadrature(name):
-    skip_if_too_new(name)
+    skip_if_scipy_is_old(name)
     rows = errors(name, answers(name, results(name)))
     assert not biased(rows).any(), judged(rows)
     assert not imprecise(rows).any(), judged(rows)
@@ -483,15 +484,38 @@ def test_posterior_and_evidence_agree_with_quadrature(name):
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", CASES)
 def test_posterior_and_evidence_agree_with_quadrature_over_many_seeds(name):
-    skip_if_too_new(name)
+    skip_if_scipy_is_old(name)
     rows = errors(name, answers(name, runs(CASES[name], CASES[name].problem(), 10 * N_SEEDS)))
     assert (np.abs(rows.mean(axis=0)) < 4.5 * standard_error(rows) + 0.002).all(), judged(rows)
-    assert (standard_error(rows) < 0.005).all(), judged(rows)
+    assert (standard_error(rows) < LARGEST_ERROR / 3.0).all(), judged(rows)
+
+
+def pooled(factor=1.0):
+    """Mean and standard error of the relative errors of the evidence, all kinds together."""
+    usable = [name for name in CASES if hasattr(stats, "make_distribution") or "new" not in name]
+    rows = np.array([evidence_errors(name, factor) for name in usable])
+    error = np.sqrt((rows.var(axis=1, ddof=1) / rows.shape[1]).sum()) / len(rows)
+    return rows.mean(), error
+
+
+def evidence_errors(name, factor):
+    estimates = [evidence for _, evidence in answers(name, results(name))]
+    return factor * np.array(estimates) / truth(name).evidence - 1.0
+
+
+def test_evidence_of_all_kinds_together_has_no_bias_of_one_per_cent():
+    mean, error = pooled()
+    assert error < 0.0025
+    assert abs(mean) < min(0.01, 4.5 * error), (mean, error)
+    # The twin that must fail: the pilot is not counted among the simulations.
+    pilot = results("norm")[0].plan.n_pilot
+    mean, error = pooled(N_SIMULATIONS / (N_SIMULATIONS - pilot))
+    assert mean > min(0.01, 4.5 * error), (mean, error)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_simulation_lies_in_the_support_of_the_prior(name):
-    skip_if_too_new(name)
+    skip_if_scipy_is_old(name)
     exact = truth(name)
     for result in results(name):
         assert len(result.table) == N_SIMULATIONS
@@ -544,7 +568,7 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_two_spellings_of_a_prior_give_the_same_run(name):
-    skip_if_too_new(name)
+    skip_if_scipy_is_old(name)
     first, second = SPELLINGS[name]
     one, other = (
         abctree.abc_tree(CASES["norm"].problem(prior=prior), n_simulations=500, rng=1)
@@ -589,7 +613,7 @@ def test_forgetting_the_share_that_a_constraint_leaves_would_be_noticed(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_dropping_the_weights_would_be_noticed(name):
-    skip_if_too_new(name)
+    skip_if_scipy_is_old(name)
     twin = []
     for result in results(name):
         posterior = result.posterior(epsilon=CASES[name].epsilon)
@@ -626,21 +650,7 @@ def test_round_weights_agree_with_mixture_weights(name):
     assert not gap_is_large(name, rows).any(), judged(rows)
 
 
-# The proposal at the draw is divided by the feasible share of what is drawn, which 32 points a box
-# only estimate: the evidence is up to 2 % too high.  Where boxes hold 1 % it comes out three times
-# too high.
-SHARE_IS_ESTIMATED = pytest.mark.xfail(
-    strict=True, reason="draw weights rest on an estimate of the feasible share, with a floor"
-)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=SHARE_IS_ESTIMATED) if n == "constraint: one per cent" else n
-        for n in NOT_PLAIN
-    ],
-)
+@pytest.mark.parametrize("name", NOT_PLAIN)
 def test_draw_weights_agree_with_mixture_weights(name):
     rows = gaps(name, "draw")
     assert not gap_is_large(name, rows).any(), judged(rows)
@@ -667,22 +677,25 @@ def integrals(name, found, carried_by="prior"):
     """∫ m(θ) dπ(θ) in some runs, over some of the nodes, evenly spread: (n, 1)."""
     theta, mass = truth(name).theta, getattr(truth(name), carried_by)
     some = slice(None, None, max(1, len(mass) // 10_000) | 1)
-    share = mass[some] / mass[some].sum()
-    return np.array([[share @ result.mixture_ratio(theta[some])] for result in found[:6]])
+    theta, share = theta[some], mass[some] / mass[some].sum()
+    # A table of atoms leaves out those that are too light for float64; their ratio is inf.
+    kept = share > 1e-15
+    assert share[~kept].sum() < 1e-9
+    return np.array([[share[kept] @ result.mixture_ratio(theta[kept])] for result in found[:6]])
 
 
 def is_not(value, integral):
     return abs(integral.mean() - value) > 0.01 + 4.0 * standard_error(integral)[0]
 
 
-#: A map without an inverse has no ratio; of an atom the ratio is that of the middle of its interval
-#: in the cube, and not of the interval.
-WITH_RATIO = [name for name in CASES if name != "prior_transform" and not CASES[name].discrete]
+#: A map without an inverse has no ratio.
+WITH_RATIO = [name for name in CASES if name != "prior_transform"]
+ATOMS_ALONE = ["randint", "poisson", "binom", "Integers", "Categorical"]
 
 
 @pytest.mark.parametrize("name", WITH_RATIO)
 def test_mixture_ratio_integrates_to_one_under_the_prior(name):
-    skip_if_too_new(name)
+    skip_if_scipy_is_old(name)
     found = results(name)
     # Where the density of a prior is zero there is no ratio: what was simulated there is missing.
     whole = np.mean([(result.table.prior_weight > 0.0).mean() for result in found])
@@ -694,11 +707,39 @@ def test_mixture_ratio_integrates_to_one_under_the_prior(name):
     assert is_not(whole, integrals(name, found, "posterior"))
 
 
-@pytest.mark.xfail(strict=True, reason="the ratio of an atom is that of one point of the cube")
-@pytest.mark.parametrize("name", ["randint", "poisson", "binom", "Integers", "Categorical"])
+class AtPoints:
+    """A prior that does not say which part of the cube an atom owns."""
+
+    def __init__(self, prior):
+        self.names, self.d, self.from_cube = prior.names, prior.d, prior.from_cube
+        self.to_cube, self.log_volume = prior.to_cube, prior.log_volume
+        self.log_density = prior.log_density
+
+
+@pytest.mark.parametrize("name", ATOMS_ALONE)
 def test_mixture_ratio_sums_to_one_over_atoms(name):
     # Without a constraint this holds exactly in each run, not only on average.
-    np.testing.assert_allclose(integrals(name, results(name)), 1.0, atol=0.005)
+    np.testing.assert_allclose(integrals(name, results(name)), 1.0, atol=1e-9)
+    # The twin that must fail: the ratio is that of the middle of the interval of the atom.
+    problem = CASES[name].problem(prior=AtPoints(results(name)[0].problem.prior))
+    twin = [replace(result, problem=problem) for result in results(name)]
+    assert np.abs(integrals(name, twin) - 1.0).max() > 0.005
+
+
+def test_mixture_ratio_is_infinite_where_the_prior_has_no_density():
+    # Warnings are errors here.
+    cases = {
+        "density: DensityPrior with a forbidden part": [[1.0, 1.0], [-1.0, 0.5], [9.0, 1.0]],
+        "constraint: ordered": [[0.0, 1.0], [1.0, 0.0], [0.0, 2.5]],
+        "constraint: whole numbers below a line": [[3.0, 2.0, 2.0], [1.0, 2.0, 2.0], [2.5, 1, 2]],
+        "constraint: DensityPrior": [[0.0, 1.0], [1.0, 0.0], [0.0, 5.0]],
+        "poisson": [[3.0], [2.5], [-1.0]],
+        "numbers and a tuple without width": [[3.0, 1.0, 2.0], [4.0, 1.0, 2.0], [3.0, 2.5, 2.0]],
+    }
+    for name, (inside, refused, outside) in cases.items():
+        ratio = results(name)[0].mixture_ratio([inside, refused, outside])
+        assert 0.0 < ratio[0] < np.inf, name
+        assert (ratio[1:] == np.inf).all(), name
 
 
 @pytest.mark.parametrize("name", [name for name in NOT_PLAIN if name in WITH_RATIO])
@@ -729,7 +770,7 @@ def even(partition):
 
 @pytest.mark.parametrize("name", CASES)
 def test_masses_of_boxes_times_rates_sum_to_the_evidence(name):
-    skip_if_too_new(name)
+    skip_if_scipy_is_old(name)
     assert abs(sums_over_boxes(name).mean()) < 0.08
     # The twin that must fail: all boxes count alike.
     assert abs(sums_over_boxes(name, even).mean()) > 0.12
@@ -751,26 +792,14 @@ def without_data(result):
     return StepPosterior.from_folds(folds, result.problem.prior)
 
 
-#: The mass of a box is spread evenly over its part of the cube, as if there were neither a density
-#: nor a constraint; that shows where a wide box holds much of the posterior.
-SPREAD_EVENLY = (
-    "constraint: one per cent",
-    "constraint: whole numbers below a line",
-    "constraint: DensityPrior",
-)
+def spread_evenly(result):
+    """The mass of a box spread over all of it: neither a density nor a constraint is known."""
+    return replace(result.histogram(), density=None)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=pytest.mark.xfail(strict=True, reason="spread evenly"))
-        if n in SPREAD_EVENLY
-        else n
-        for n in CASES
-    ],
-)
+@pytest.mark.parametrize("name", CASES)
 def test_means_of_the_step_function_are_those_of_the_posterior(name):
-    skip_if_too_new(name)
+    skip_if_scipy_is_old(name)
     error = step_errors(name)
     assert (error < 0.15).all(), error
 
@@ -779,6 +808,65 @@ def test_means_of_the_step_function_are_those_of_the_posterior(name):
 def test_a_step_function_without_data_would_be_noticed(name):
     name = "density: DensityPrior" if name == "DensityPrior" else name
     assert (step_errors(name, without_data) > 0.3).any()
+
+
+#: Where a wide box holds much of the posterior.
+WIDE_BOXES = [
+    "constraint: one per cent",
+    "constraint: whole numbers below a line",
+    "constraint: DensityPrior",
+]
+
+
+@pytest.mark.parametrize("name", WIDE_BOXES)
+def test_a_step_function_that_is_spread_evenly_would_be_noticed(name):
+    assert (step_errors(name, spread_evenly) > 0.15).any()
+
+
+@pytest.mark.parametrize("name", NOT_PLAIN)
+def test_draws_of_the_step_function_have_prior_density_and_its_mean(name):
+    result, exact = results(name)[0], truth(name)
+    step, allowed, n = result.histogram(), AllowedBy(result.problem), 4000
+    draws = step.sample(n, rng=0)
+    assert allowed(draws).all()
+    free = exact.sd > 0.0
+    # The mean is a quadrature; draws have their own error, and that of finitely many candidates.
+    error = np.abs(draws.mean(axis=0) - step.mean())[free] / draws.std(axis=0)[free]
+    assert (error < 4.0 / np.sqrt(n) + 0.03).all(), error
+    assert allowed(step.mode()[None]).all()
+    # The twin that must fail knows neither the density nor the constraint.  (In small boxes a
+    # density alone does not show.)
+    assert name == "density: DensityPrior" or not allowed(spread_evenly(result).sample(n, 0)).all()
+
+
+@dataclass(frozen=True, eq=False)
+class AllowedBy:
+    """Where a problem's prior has density."""
+
+    problem: Any
+
+    def __call__(self, theta):
+        weight = self.problem.prior_weight(self.problem.prior.to_cube(theta))
+        return self.problem.feasible(theta) & (weight > 0.0)
+
+
+# Where one box in many holds anything feasible, the prior masses are known to 10 % only.
+@pytest.mark.parametrize("name", [n for n in NOT_PLAIN if n != "constraint: one per cent"])
+def test_density_of_the_step_function_integrates_to_one(name):
+    # In the cube, whose uniform points are those of `from_cube`.
+    exact, result = truth(name), results(name)[0]
+    step, prior = result.histogram(), result.problem.prior
+    cube = np.random.default_rng(0).random((100_000, prior.d))
+    theta, density = prior.from_cube(cube), step.cube_pdf(cube)
+    assert density.mean() == pytest.approx(1.0, abs=0.05)
+    assert (density[~AllowedBy(result.problem)(theta)] == 0.0).all()
+    free = exact.sd > 0.0
+    error = (density @ theta / density.sum() - exact.mean)[free] / exact.sd[free]
+    assert (np.abs(error) < 0.2).all(), error
+    # The twin that must fail: the density is not divided by its integral.
+    share = result.problem.normaliser[0]
+    twin = replace(step, density=lambda u: share * step.density(u)).cube_pdf(cube)
+    assert twin.mean() != pytest.approx(1.0, abs=0.05)
 
 
 # Constraints ------------------------------------------------------------------------------------

@@ -334,6 +334,44 @@ def test_to_cube_is_the_middle_of_the_atom(name):
     assert np.array_equal(prior.from_cube(prior.to_cube(atoms[:, None]))[:, 0], atoms)
 
 
+@pytest.mark.parametrize("name", DISCRETE)
+def test_cube_range_is_the_interval_of_the_atom(name):
+    spec, law = DISCRETE[name]
+    prior = Product({"a": spec})
+    atoms = np.unique(prior.from_cube(np.linspace(0.01, 0.99, 99)[:, None]))
+    lower, upper = prior.cube_range(atoms[:, None])
+    assert np.allclose((upper - lower)[:, 0], law.pmf(atoms), atol=1e-13)
+    assert np.allclose(0.5 * (lower + upper), prior.to_cube(atoms[:, None]), atol=1e-13)
+    # All of the interval, and nothing beyond it, is mapped to the atom.
+    for share in (1e-6, 0.3, 1.0 - 1e-6):
+        cube = lower + (upper - lower) * share
+        assert np.array_equal(prior.from_cube(cube)[:, 0], atoms)
+    above = upper[:-1] + 1e-9
+    assert (prior.from_cube(above)[:, 0] > atoms[:-1]).all()
+
+
+def test_cube_range_of_a_product_is_a_point_but_in_discrete_dimensions():
+    prior = mixed()
+    theta = draws(prior, 50)
+    lower, upper = prior.cube_range(theta)
+    # a, b, n, x, y, z, k, two of p, q, r, g, f.
+    assert np.flatnonzero((lower < upper).any(axis=0)).tolist() == [2, 6]
+    rest = [0, 1, 3, 4, 5, 7, 8, 9, 10]
+    assert np.array_equal(lower[:, rest], prior.to_cube(theta)[:, rest])
+    assert np.array_equal(lower[:, rest], upper[:, rest])
+    assert np.allclose((upper - lower)[:, 2], 0.05)
+    assert np.allclose((upper - lower)[:, 6], stats.poisson(3).pmf(theta[:, 7]))
+    with pytest.raises(ParameterError, match="theta"):
+        prior.cube_range(theta[:, :3])
+
+
+def test_cube_range_of_outsiders_is_that_of_the_nearest_atom():
+    prior = Product({"n": Integers(1, 4), "k": Categorical([0.0, 1.0], [0.3, 0.7])})
+    lower, upper = prior.cube_range([[-9.0, 7.0], [9.0, -np.inf]])
+    assert np.allclose(lower, [[0.0, 0.3], [0.75, 0.0]])
+    assert np.allclose(upper, [[0.25, 1.0], [1.0, 0.3]])
+
+
 def test_to_cube_sends_outsiders_to_the_nearest_face_of_the_open_cube():
     prior = Product({"a": (0.0, 1.0), "b": stats.gamma(2), "n": Integers(1, 4), "z": stats.norm()})
     cube = prior.to_cube([[-9.0, -9.0, -9.0, -np.inf], [np.inf, np.inf, 9.0, np.inf]])
@@ -524,6 +562,7 @@ def test_lattice_equals_the_table(law):
     theta = table.from_cube(cube)
     assert np.array_equal(lattice.from_cube(cube), theta)
     assert np.allclose(lattice.to_cube(theta), table.to_cube(theta), atol=1e-12)
+    assert np.allclose(lattice.cube_range(theta), table.cube_range(theta), atol=1e-11)
     assert np.allclose(lattice.log_density(theta), table.log_density(theta))
     lower, upper = some_boxes(1, 500, seed=10)
     lower, upper = 1e-3 + 0.998 * lower, 1e-3 + 0.998 * upper
@@ -668,6 +707,7 @@ def test_density_prior_is_proportional_to_the_density():
     assert np.allclose(prior.log_density(theta), law.logpdf(theta))
     assert prior.log_density([[7.0, 0.0]]) == -np.inf
     assert np.allclose(prior.to_cube(theta), cube)
+    assert np.array_equal(prior.cube_range(theta), [prior.to_cube(theta)] * 2)
     assert prior.log_volume([[0.0, 0.0]], [[0.5, 1.0]]) == pytest.approx(np.log(70.0))
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from abctree.analysis.result import Result as Result
     from abctree.data import Progress as Progress
     from abctree.edges import plots as plots
+    from abctree.edges.session import Session as Session
+    from abctree.edges.session import elsewhere as elsewhere
     from abctree.errors import (
         AbctreeError as AbctreeError,
     )
@@ -37,15 +39,30 @@ if TYPE_CHECKING:
     from abctree.errors import (
         SimulatorError as SimulatorError,
     )
+    from abctree.errors import (
+        StoreError as StoreError,
+    )
     from abctree.methods import abc_tree as abc_tree
+    from abctree.methods import load as load
+    from abctree.methods import rejection as rejection
+    from abctree.methods import resume as resume
+    from abctree.methods import smc as smc
     from abctree.parts import distances as distances
     from abctree.parts import stopping as stopping
     from abctree.parts.beliefs import Counts as Counts
     from abctree.parts.beliefs import GlobalRate as GlobalRate
     from abctree.parts.beliefs import MultiLevel as MultiLevel
+    from abctree.parts.executors import Pool as Pool
+    from abctree.parts.executors import Processes as Processes
     from abctree.parts.executors import Serial as Serial
+    from abctree.parts.executors import Threads as Threads
+    from abctree.parts.executors.policy import FailedSimulationError as FailedSimulationError
+    from abctree.parts.executors.policy import FailurePolicy as FailurePolicy
+    from abctree.parts.external import External as External
+    from abctree.parts.partitioners import Bart as Bart
     from abctree.parts.partitioners import Cart as Cart
     from abctree.parts.partitioners import Dyadic as Dyadic
+    from abctree.parts.partitioners import DynamicTree as DynamicTree
     from abctree.parts.partitioners import Grid as Grid
     from abctree.parts.partitioners import SoftTree as SoftTree
     from abctree.parts.policies import Thompson as Thompson
@@ -77,14 +94,19 @@ _HOME = {
     "AbctreeError": "errors",
     "AbctreeWarning": "errors",
     "AcceptanceMinusDivergence": "parts.utilities",
+    "Bart": "parts.partitioners",
     "Cart": "parts.partitioners",
     "Categorical": "parts.priors",
     "Counts": "parts.beliefs",
     "DensityPrior": "parts.priors",
     "Dirichlet": "parts.priors",
     "Dyadic": "parts.partitioners",
+    "DynamicTree": "parts.partitioners",
     "EffectiveSampleSize": "parts.utilities",
     "Explicit": "parts.schedules",
+    "External": "parts.external",
+    "FailedSimulationError": "parts.executors.policy",
+    "FailurePolicy": "parts.executors.policy",
     "Geometric": "parts.schedules",
     "GlobalRate": "parts.beliefs",
     "Grid": "parts.partitioners",
@@ -93,18 +115,28 @@ _HOME = {
     "MultiLevel": "parts.beliefs",
     "MultivariateNormal": "parts.priors",
     "ParameterError": "errors",
+    "Pool": "parts.executors",
     "PosteriorMatch": "parts.utilities",
     "PriorTransform": "parts.priors",
     "Problem": "problem",
+    "Processes": "parts.executors",
     "Progress": "data",
     "Quantile": "parts.schedules",
     "Result": "analysis.result",
     "SamplingEfficiency": "parts.utilities",
     "Serial": "parts.executors",
+    "Session": "edges.session",
     "SimulatorError": "errors",
     "SoftTree": "parts.partitioners",
+    "StoreError": "errors",
     "Thompson": "parts.policies",
+    "Threads": "parts.executors",
     "abc_tree": "methods",
+    "rejection": "methods",
+    "smc": "methods",
+    "elsewhere": "edges.session",
+    "load": "methods",
+    "resume": "methods",
 }
 #: Public modules -> where they live.
 _MODULES = {

@@ -18,6 +18,10 @@ class SimulatorError(AbctreeError, RuntimeError):
     """The simulator, the summary or the distance cannot be used as given."""
 
 
+class StoreError(AbctreeError, RuntimeError):
+    """A run folder cannot be used: in use, damaged, foreign, newer, or of another run."""
+
+
 class MissingDependencyError(AbctreeError, ImportError):
     """An optional dependency is needed; the message says how to install it."""
 

@@ -6,7 +6,7 @@ conformance check for partitioners, priors and utilities.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -155,6 +155,45 @@ class Executor(Protocol):
         a generator.  How they are split must not change the answer.  Calls are waited for in the
         order in which they were submitted; one that is never waited for is given up.
         """
+
+
+class Store(Protocol):
+    """Keeps what a run cannot compute again: the answers of its executor, and what the run is.
+
+    Answers are consecutive: each block begins at the simulation after the last of the one before.
+    What `append` and `conclude` were given must outlive the process once they return.
+    """
+
+    @property
+    def manifest(self) -> Mapping[str, Any] | None:
+        """What the run is, as JSON; None in an unused store."""
+
+    @property
+    def ending(self) -> Mapping[str, Any] | None:
+        """How the run ended, as JSON; None while it is unfinished."""
+
+    @property
+    def n_simulations(self) -> int:
+        """Simulations that are kept."""
+
+    @property
+    def seconds(self) -> float:
+        """Wall time spent on the run by all processes that worked on it."""
+
+    def find(self, first: int) -> tuple[int, Simulations] | None:
+        """The block that begins at simulation `first`: its checksum and its answers, or None."""
+
+    def begin(self, manifest: Mapping[str, Any]) -> None:
+        """Take the manifest: at once if there was none, else at the latest with the next block."""
+
+    def append(self, first: int, check: int, simulations: Simulations) -> None:
+        """Keep the next block, with the checksum of its parameters; the run is unfinished again."""
+
+    def conclude(self, ending: Mapping[str, Any]) -> None:
+        """Note how the run ended."""
+
+    def close(self) -> None:
+        """The run is over, or has failed."""
 
 
 class StoppingRule(Protocol):

@@ -36,9 +36,20 @@ class Fold:
     beliefs: Beliefs
     mixture: Mixture  #: proposals on earlier partitions
     density: FloatArray = field(init=False)  #: (K,) Σ_t N_t c_t on this partition
+    n_kept: int = 0  #: points that became simulations
+    n_drawn: int = 0  #: points drawn, those that a constraint refused included
 
     def __post_init__(self) -> None:
         self.density = np.zeros(len(self.partition))
+
+    def kept_share(self, n_kept: int, n_drawn: int) -> float:
+        """Share of drawn points that become simulations, with these the last to be drawn.
+
+        Points are drawn until enough are kept, so (n - 1) / (N - 1) is unbiased.
+        """
+        self.n_kept += n_kept
+        self.n_drawn += n_drawn
+        return max(self.n_kept - 1, 1) / max(self.n_drawn - 1, 1)
 
     def mixture_so_far(self) -> Mixture:
         """All proposals of the fold, this partition's included."""
@@ -146,8 +157,8 @@ def pull_arms(
             else draw_in_arms(problem, game.partition, fixed, rng)
         )
         cube[rows], theta[rows], arm[rows] = points.cube, points.theta, points.arm
-        # Line 10, u = 1 / proposal.  Refused points were drawn, too: this share became simulations.
-        proposal[rows] = density[points.arm] / float(share @ game.partition.feasible)
+        # Line 10, u = 1 / proposal.  Refused points were drawn, too: a share became simulations.
+        proposal[rows] = density[points.arm] / game.kept_share(len(rows), points.n_drawn)
         offered.append((f, points.n_drawn * density))
     return Block(cube, theta, arm, proposal, fold, tuple(offered))
 
@@ -186,7 +197,7 @@ def draw_points(
         arm = pick(cumulative, want, rng)
         cube = partition.boxes.sample(arm, rng)
         theta = problem.prior.from_cube(cube)
-        use, looked_at = _first_allowed(problem.feasible(theta), n - have)
+        use, looked_at = _first_allowed(problem.feasible(theta, cube), n - have)
         rows = slice(have, have + len(use))
         points.cube[rows], points.theta[rows], points.arm[rows] = cube[use], theta[use], arm[use]
         have += len(use)
@@ -208,7 +219,8 @@ def draw_in_arms(
         points.cube[missing] = partition.boxes.sample(arm[missing], rng)
         points.theta[missing] = problem.prior.from_cube(points.cube[missing])
         n_drawn += len(missing)
-        missing = missing[~problem.feasible(points.theta[missing])]
+        feasible = problem.feasible(points.theta[missing], points.cube[missing])
+        missing = missing[~feasible]
     return replace(points, n_drawn=n_drawn)
 
 

@@ -14,6 +14,9 @@ from abctree.protocols import Executor
 
 #: Simulations that are made and looked at before all others.
 _LOOK_AT = 5
+#: Reasons of failure that the parameters are not to blame for.
+_WRONG = ("WrongShapeError", "WrongTypeError", "SimulatorError: ")
+_SIMILARITY = "SimulatorError: distance must be at least 0"
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,8 @@ def _prior_draws(
 
 def _look_at(first: Simulations, n: int) -> None:
     """Stop at once when the very first simulations cannot be right."""
-    wrong = [f for f in first.failures if f.reason.startswith("WrongShapeError")]
-    if len(wrong) == n:
-        message = wrong[0].reason.removeprefix("WrongShapeError: ")
+    wrong = [f for f in first.failures if f.reason.startswith(_WRONG)]
+    similar = [f for f in wrong if f.reason.startswith(_SIMILARITY)]
+    if len(wrong) == n or similar:
+        message = (similar or wrong)[0].reason.partition(": ")[2].rstrip(".")
         raise SimulatorError(f"{message}. Run `problem.check()` for a dry run.")

@@ -142,7 +142,7 @@ def _on_failures(failures: int, n_simulations: int) -> str | None:
         return f"{lead}."
     return (
         f"{lead}: where the simulator fails the posterior is taken to be zero. "
-        "Look at result.failures to see whether that is meant."
+        "Look at result.failures (first, by_round, by_box()) to see whether that is meant."
     )
 
 

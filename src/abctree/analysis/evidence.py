@@ -83,6 +83,7 @@ def evidence(
     *,
     relative_error: float = 0.0,
     fold: IntArray | None = None,
+    n_simulations: int | None = None,
 ) -> Evidence:
     """Z(ε) = (1/T) Σ w_i 1[d_i < ε] over all T simulations, failures included.
 
@@ -102,6 +103,9 @@ def evidence(
     fold : (T,) array of int, optional
         The fold of each row: the variance is then taken within folds, and the estimate of each
         fold is kept in `by_fold`.
+    n_simulations : int, optional
+        T, where only the closest simulations were kept: the others count as rejected.  Not with
+        folds.
 
     Raises
     ------
@@ -114,9 +118,10 @@ def evidence(
     reward = np.where(accepted, weight, 0.0)
     label = np.zeros(len(reward), dtype=np.int64) if fold is None else fold
     groups = [reward[label == f] for f in np.unique(label)]
-    n = len(reward)
-    estimate = float(reward.mean()) if n else np.nan
-    variance = sum(_variance_of_sum(g) for g in groups) / max(1, n) ** 2
+    n = len(reward) if n_simulations is None else n_simulations
+    groups = groups if n == len(reward) else [reward]
+    estimate = float(reward.sum() / n) if n else np.nan
+    variance = sum(_variance_of_sum(g, n - len(reward)) for g in groups) / max(1, n) ** 2
     total = float(np.sqrt(variance + (relative_error * estimate) ** 2))
     return Evidence(
         epsilon=float(epsilon),
@@ -129,11 +134,17 @@ def evidence(
     )
 
 
-def _variance_of_sum(reward: FloatArray) -> float:
-    """Of independent rows; a single row says nothing of its spread, so its size stands for it."""
-    if len(reward) == 1:
-        return float(reward[0] ** 2)
-    return len(reward) * float(reward.var(ddof=1))
+def _variance_of_sum(reward: FloatArray, rejected: int) -> float:
+    """Of independent rows, some of them rejected and not given.
+
+    A single row says nothing of its spread, so its size stands for it.
+    """
+    n = len(reward) + rejected
+    if n <= 1:
+        return float((reward**2).sum())
+    mean = reward.sum() / n
+    squares = float(((reward - mean) ** 2).sum()) + rejected * float(mean) ** 2
+    return n * squares / (n - 1)
 
 
 def check_rows(distance: FloatArray, weight: FloatArray) -> None:

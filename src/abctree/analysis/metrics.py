@@ -1,17 +1,26 @@
-"""Distances between posteriors: total variation of histograms, and maximum mean discrepancy."""
+"""How good a posterior or a proposal is: total variation, maximum mean discrepancy, regret."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
 from abctree.data import effective_sample_size as ess
 from abctree.errors import ParameterError
+from abctree.parts.utilities import (
+    AcceptanceMinusDivergence,
+    EffectiveSampleSize,
+    PosteriorMatch,
+    SamplingEfficiency,
+    as_utility,
+)
+from abctree.protocols import Utility
 from abctree.types import FloatArray
 
-__all__ = ["ess", "histogram_tv", "mmd", "total_variation"]
+__all__ = ["ess", "histogram_tv", "mmd", "regret", "total_variation", "utility_value"]
 
 #: Entries of a kernel matrix that are held at once (32 MiB).
 _BLOCK = 2**22
@@ -198,3 +207,123 @@ def _mean_kernel(x: FloatArray, w: FloatArray, y: FloatArray, v: FloatArray, h: 
         kernel = np.exp(cdist(x[part], y, "sqeuclidean") / (-2.0 * h * h))
         total += float(w[part] @ kernel @ v)
     return total
+
+
+# Regret -----------------------------------------------------------------------------------------
+
+
+def regret(
+    proposals: FloatArray,
+    eta: FloatArray,
+    prior_mass: FloatArray,
+    utility: str | Utility = "omega1",
+) -> float:
+    """Average loss in utility of a sequence of proposals (Equation 10, its expectation over runs).
+
+    ``R_T = ω(q*) − (1/T) Σ_t ω(q_t)`` for the true acceptance rates.  inf when a proposal has the
+    utility −inf, as under ω³ one has that plays an arm without acceptances.
+
+    Parameters
+    ----------
+    proposals : (T, K) array
+        q_t, each of sum one.  One proposal (K,) is a sequence of one.
+    eta : (K,) array
+        True acceptance rates of the arms.
+    prior_mass : (K,) array
+        π(Ω_k), of sum one.
+    utility : str or Utility
+        "omega1", "omega2", "omega3", "ess", an object of these kinds, or any other utility that has
+        a method ``value(q, eta, prior_mass) -> float`` beside `optimal_proposal`.
+
+    Raises
+    ------
+    ParameterError
+        If shapes disagree, or these are no probabilities, or the utility's value is not known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> prior = np.array([0.5, 0.5])
+    >>> regret(prior, np.array([0.1, 0.3]), prior)  # p = (1/4, 3/4), |prior − p|² = 1/8
+    0.125
+    """
+    q = np.atleast_2d(np.asarray(proposals, dtype=np.float64))
+    rate, mass = np.asarray(eta, dtype=np.float64), np.asarray(prior_mass, dtype=np.float64)
+    if q.ndim != 2 or rate.shape != mass.shape or q.shape[1:] != rate.shape:
+        raise ParameterError(
+            "`proposals` must have shape (T, K) for `eta` and `prior_mass` of shape (K,), but got "
+            f"{q.shape}, {rate.shape} and {mass.shape}."
+        )
+    if not (len(q) and (q >= 0.0).all() and np.allclose(q.sum(axis=1), 1.0)):
+        raise ParameterError("`proposals` must be probabilities that sum to one, one row a time.")
+    rule = as_utility(utility)
+    value = utility_value(rule)
+    best = value(rule.optimal_proposal(rate, mass), rate, mass)
+    return best - float(np.mean([value(row, rate, mass) for row in q]))
+
+
+def utility_value(utility: Utility) -> Callable[[FloatArray, FloatArray, FloatArray], float]:
+    """ω itself, as a function of (q, η, π), rather than its maximiser.
+
+    A method ``value`` of the utility's own wins over the formulas known here.
+
+    Raises
+    ------
+    ParameterError
+        If it is not known.
+    """
+    own: Any = getattr(utility, "value", None)
+    if own is not None:
+        return lambda q, eta, prior_mass: float(own(q, eta, prior_mass))
+    known: dict[type[Any], Callable[[FloatArray, FloatArray, FloatArray], float]] = {
+        PosteriorMatch: _omega1,
+        SamplingEfficiency: _omega2,
+        AcceptanceMinusDivergence: _omega3,
+        EffectiveSampleSize: _ess_per_simulation,
+    }
+    dial = isinstance(utility, EffectiveSampleSize) and utility.gamma != 0.5
+    if type(utility) not in known or dial:
+        raise ParameterError(
+            f"`utility` must have a method `value(q, eta, prior_mass)`, but got {utility!r}, whose "
+            "value is not known. Give one of its own."
+        )
+    return known[type(utility)]
+
+
+def _posterior(eta: FloatArray, prior_mass: FloatArray) -> FloatArray:
+    joint = prior_mass * eta
+    return np.asarray(joint / joint.sum())
+
+
+def _omega1(q: FloatArray, eta: FloatArray, prior_mass: FloatArray) -> float:
+    """−‖q − p‖²."""
+    return -float(((q - _posterior(eta, prior_mass)) ** 2).sum())
+
+
+def _omega2(q: FloatArray, eta: FloatArray, prior_mass: FloatArray) -> float:
+    """Σ (q p / π) / Σ (p π / q); 0 where q misses a part of p."""
+    p = _posterior(eta, prior_mass)
+    lively = p > 0.0
+    return float((q[lively] * p[lively] / prior_mass[lively]).sum()) / _dispersion(q, p, prior_mass)
+
+
+def _omega3(q: FloatArray, eta: FloatArray, prior_mass: FloatArray) -> float:
+    """log Σ q η − KL(q ‖ p); −inf where q plays what p excludes."""
+    p = _posterior(eta, prior_mass)
+    played = q > 0.0
+    if (p[played] == 0.0).any():
+        return -float("inf")
+    divergence = float((q[played] * np.log(q[played] / p[played])).sum())
+    return float(np.log(q @ eta)) - divergence
+
+
+def _ess_per_simulation(q: FloatArray, eta: FloatArray, prior_mass: FloatArray) -> float:
+    """Z / Σ (p π / q), Kish's effective sample size per simulation."""
+    return float(prior_mass @ eta) / _dispersion(q, _posterior(eta, prior_mass), prior_mass)
+
+
+def _dispersion(q: FloatArray, p: FloatArray, prior_mass: FloatArray) -> float:
+    """Σ p π / q; inf where q misses a part of p."""
+    lively = p > 0.0
+    with np.errstate(divide="ignore"):
+        return float((p[lively] * prior_mass[lively] / q[lively]).sum())

@@ -192,8 +192,9 @@ class Posterior:
         covariance (West 1993, Liu and West 2001): a picked draw is shrunk towards the mean by
         √(1 − h²) and gets normal noise of h² times the covariance, h the rule-of-thumb bandwidth
         (4 / ((p + 2) ESS))^(1/(p + 4)), at most 1.  They are for plots and for methods that want
-        many draws; they do not know of bounds (a draw may lie outside the prior) and blur
-        modes that are closer than h standard deviations.  Discrete and constant parameters are
+        many draws; they know neither of bounds nor of a constraint (a draw may lie outside the
+        prior, or where the constraint refuses it: drop those that do) and blur modes that are
+        closer than h standard deviations.  Discrete and constant parameters are
         left as picked.
 
         Parameters
@@ -235,6 +236,9 @@ class Posterior:
         See `abctree.analysis.adjustment.linear_adjustment` for what it does and when it falls back
         (with an `AbctreeWarning`) to the draws as they are.  An adjusted posterior is returned as
         it is.
+
+        It respects the bounds of the prior but does not know of a constraint: draws near its border
+        may be moved to where the constraint refuses them.
 
         Raises
         ------
@@ -318,6 +322,7 @@ def select(
     observed: FloatArray | None = None,
     bounds: FloatArray | None = None,
     continuous: BoolArray | None = None,
+    n_simulations: int | None = None,
 ) -> Posterior:
     """The posterior at a tolerance, or at the smallest one that gives enough draws.
 
@@ -330,7 +335,7 @@ def select(
     names : sequence of str
         Of the columns of `theta`.
     epsilon : float, optional
-        Accept distances strictly below it.
+        Accept distances strictly below it.  Rows without weight are no draws.
     ess : float, optional
         Take the smallest ε at which the accepted draws reach this effective sample size.  Equal
         distances are accepted together, and ε is put midway to the next larger distance.  Default
@@ -341,6 +346,8 @@ def select(
         Rows that go with `theta`.
     observed, bounds, continuous : array, optional
         As in `Posterior`.
+    n_simulations : int, optional
+        T, where only the closest simulations are given.
 
     Returns
     -------
@@ -361,14 +368,15 @@ def select(
     check_rows(distance, weight)
     if epsilon is not None and ess is not None:
         raise ParameterError("`epsilon` or `ess` must be given, but got both. Drop one.")
+    n_simulations = len(distance) if n_simulations is None else n_simulations
     if epsilon is None:
-        target = default_ess(len(distance)) if ess is None else ess
+        target = default_ess(n_simulations) if ess is None else ess
         epsilon = _epsilon_for(distance, weight, target, limit)
     check_epsilon(epsilon)
-    rows = np.flatnonzero(distance < epsilon)
-    if not (weight[rows] > 0.0).any():
+    rows = np.flatnonzero((distance < epsilon) & (weight > 0.0))
+    if not len(rows):
         _warn(
-            f"Nothing was accepted below epsilon {epsilon:.4g} in {len(distance)} simulations: the "
+            f"Nothing was accepted below epsilon {epsilon:.4g} in {n_simulations} simulations: the "
             "posterior is empty. Use a larger epsilon, and check that the simulator can produce "
             "the observed summaries."
         )
@@ -378,7 +386,7 @@ def select(
         distance=distance[rows],
         epsilon=float(epsilon),
         names=tuple(names),
-        n_simulations=len(distance),
+        n_simulations=n_simulations,
         cube=None if cube is None else cube[rows],
         summary=None if summary is None else summary[rows],
         observed=observed,

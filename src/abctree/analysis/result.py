@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -13,43 +11,32 @@ import numpy as np
 
 from abctree.analysis import diagnostics
 from abctree.analysis.evidence import Evidence, evidence
-from abctree.analysis.histogram import StepFold, StepPosterior
+from abctree.analysis.failures import Failures
+from abctree.analysis.histogram import (
+    PriorDensity,
+    StepFold,
+    StepPosterior,
+    cube_range,
+    mean_density,
+    middle,
+    out_of_support,
+)
 from abctree.analysis.posterior import Posterior, select
 from abctree.analysis.summary import Summary, summarise
-from abctree.data import Failure, Partition, Plan, Round, Table, mixture_weights
+from abctree.data import Partition, Plan, Round, Table, mixture_weights
 from abctree.errors import AbctreeWarning, ParameterError
 from abctree.problem import Problem
 from abctree.types import FloatArray
 
-Weights = Literal["mixture", "round", "draw"]
-
-
-@dataclass
-class Failures:
-    """Simulations that gave nothing usable: all counted, the first few kept whole."""
-
-    count: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
-    first: list[Failure] = field(default_factory=list)
-    keep: int = 5
-
-    def add(self, failures: Iterable[Failure]) -> None:
-        """Count failures, and keep the first ones with their tracebacks."""
-        for failure in failures:
-            self.count += 1
-            self.reasons[failure.reason] += 1
-            if len(self.first) < self.keep:
-                self.first.append(failure)
-
-    def __len__(self) -> int:
-        return self.count
+Weights = Literal["mixture", "round", "draw", "population"]
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A run of ABC-Tree: its lookup table, its rounds, and what can be read from them.
+    """A run: its lookup table, its rounds, and what can be read from them.
 
-    The tolerance of the last round is not that of the answer: the table can be read at any.
+    The tolerance of the last round is not that of the answer: the table can be read at any.  The
+    rounds of `abctree.smc` are its populations, and `abctree.rejection` has one.
     """
 
     problem: Problem  #: with its distance fitted
@@ -61,11 +48,15 @@ class Result:
     seconds: float  #: wall time of the run, simulator included
     root: int  #: seed of the simulations' streams
     default_weights: Weights = "mixture"
+    method: str = "abc_tree"
+    n_made: int | None = None  #: simulations made, if the table holds the closest of them only
+    population: int | None = None  #: round of the population that answers (`abctree.smc`)
+    default_epsilon: float | None = None  #: tolerance of `posterior()`; None: see there
 
     @property
     def n_simulations(self) -> int:
         """Simulations made."""
-        return len(self.table)
+        return len(self.table) if self.n_made is None else self.n_made
 
     @property
     def epsilon(self) -> float:
@@ -96,9 +87,11 @@ class Result:
 
         Parameters
         ----------
-        kind : {"mixture", "round", "draw"}
+        kind : {"mixture", "round", "draw", "population"}
             By all proposals of the run, by the average proposal of the draw's own round, or by the
-            proposal at the time of the draw (Algorithm 1, line 10).  Default: that of the run.
+            proposal at the time of the draw (Algorithm 1, line 10).  "population" is that of
+            `abctree.smc`: one population answers alone, by its own proposal, and the weights of
+            all other rows are zero.  Default: that of the run.
 
         Raises
         ------
@@ -108,11 +101,14 @@ class Result:
         kind = kind or self.default_weights
         normaliser = self.problem.normaliser[0]
         if kind == "mixture":
+            self._check_mixture()
             return mixture_weights(self.table) / normaliser
         if kind == "draw":
             return self.table.prior_weight / self.table.proposal / normaliser
         if kind == "round":
             return self._round_weights / normaliser
+        if kind == "population" and self.population is not None:
+            return self._population_weights / normaliser
         raise ParameterError(f'`weights` must be "mixture", "round" or "draw", but got {kind!r}.')
 
     @cached_property
@@ -123,21 +119,61 @@ class Result:
         for played in self.rounds[1:]:
             rows = np.arange(played.first, played.last)
             for f, mixture in enumerate(played.mixtures):
+                if not mixture.layers:
+                    continue  # a round of one proposal
                 own = rows[table.fold[rows] == f]
                 density = mixture.layers[-1][1][table.arm[own]]
                 weight[own] = len(own) / density * table.prior_weight[own]
         return np.asarray(weight)
 
+    @property
+    def _population_weights(self) -> FloatArray:
+        """Those of one population, as if all simulations of the run had been its own."""
+        table = self.table
+        # The pilot's prior draws belong to the first population.
+        own = table.round <= 1 if self.population == 1 else table.round == self.population
+        share = float(np.mean(own)) or 1.0
+        return np.where(own, table.prior_weight / table.proposal / share, 0.0)
+
+    def _check_mixture(self) -> None:
+        if np.isnan(self.table.denominator).any():
+            raise ParameterError(
+                '`weights` must be "population", "round" or "draw" for this run, but got '
+                '"mixture". Run abctree.smc with weights="mixture": it keeps what they need.'
+            )
+
     def mixture_ratio(self, theta: FloatArray) -> FloatArray:
         """Density of all the run's proposals relative to the prior: theta (n, p) -> (n,).
 
         Its inverse, averaged over draws of the ε-posterior, is the inverse of the honest gain over
-        rejection, ``h = 1 / E[1 / m(θ)]``.
+        rejection, ``h = 1 / E[1 / m(θ)]``.  inf where the density of the prior is 0 or the
+        constraint refuses theta.
+
+        A value of a discrete parameter owns an interval of the cube, over which the proposals are
+        averaged: exactly, up to rounding, for those on boxes, and to about 1 % for the kernels of
+        `abctree.smc` (16 midpoints, or 64 Sobol' points for several discrete parameters).
+
+        Raises
+        ------
+        ParameterError
+            If the prior is a map without an inverse (`PriorTransform`).
         """
-        cube = self.problem.prior.to_cube(np.asarray(theta, dtype=np.float64))
-        total = sum(mixture(cube) for mixture in self.rounds[-1].mixtures)
-        density = self.problem.prior_weight(cube) / self.problem.normaliser[0]
-        return np.asarray(total / self.n_simulations / density)
+        rows = np.asarray(theta, dtype=np.float64)
+        lower, upper = cube_range(self.problem.prior, rows)
+        total = np.zeros(len(rows))
+        for mixture in self.rounds[-1].mixtures:
+            total += mean_density(mixture, lower, upper)
+        density = self._prior_density(rows, middle(lower, upper))
+        ratio = np.full(len(rows), np.inf)
+        with np.errstate(over="ignore"):
+            np.divide(total / self.n_simulations, density, out=ratio, where=density > 0.0)
+        return ratio
+
+    def _prior_density(self, theta: FloatArray, cube: FloatArray) -> FloatArray:
+        """Of the truncated prior, relative to the cube."""
+        problem = self.problem
+        allowed = problem.feasible(theta) & ~out_of_support(problem.prior, theta, cube)
+        return np.where(allowed, problem.prior_weight(cube) / problem.normaliser[0], 0.0)
 
     # Answers --------------------------------------------------------------------------------
 
@@ -155,9 +191,16 @@ class Result:
             Draws with a distance below it.
         ess : float, optional
             The smallest tolerance at which the draws reach this effective sample size.  Default
-            (without `epsilon`): 1000, or 3 % of the simulations if that is less.
-        weights : {"mixture", "round", "draw"}, optional
+            (without `epsilon`): 1000, or 3 % of the simulations if that is less.  After
+            `abctree.smc` the default is the tolerance of the population that answers, and after
+            `abctree.rejection` with a given `keep` it is all draws kept.
+        weights : {"mixture", "round", "draw", "population"}, optional
             See `weights`.
+
+        Raises
+        ------
+        ParameterError
+            If the run did not keep all draws below `epsilon`.
 
         Warns
         -----
@@ -168,6 +211,9 @@ class Result:
         observed = self.problem.observed_summary
         bounds = self._bounds
         kept = table.summary.shape[1] > 0
+        if epsilon is None and ess is None and weights in (None, self.default_weights):
+            epsilon = self.default_epsilon
+        self._check_kept(epsilon)
         return select(
             table.theta,
             table.distance,
@@ -181,7 +227,15 @@ class Result:
             observed=observed.ravel() if kept else None,
             bounds=bounds,
             continuous=None if bounds is None else ~np.isnan(bounds[:, 0]),
+            n_simulations=self.n_simulations,
         )
+
+    def _check_kept(self, epsilon: float | None) -> None:
+        if self.n_made is not None and epsilon is not None and epsilon > self._first_epsilon:
+            raise ParameterError(
+                f"`epsilon` must be at most {self._first_epsilon:.6g}, below which all draws were "
+                f"kept, but got {epsilon}. Run again with a larger `keep`."
+            )
 
     @property
     def _first_epsilon(self) -> float:
@@ -206,13 +260,18 @@ class Result:
         """
         if epsilon is None:
             epsilon = self._answer_epsilon
-        return evidence(
+        self._check_kept(epsilon)
+        fold = self.table.fold if self.plan.n_folds > 1 else None
+        found = evidence(
             self.table.distance,
             self.weights(weights),
             epsilon,
             relative_error=self.problem.normaliser[1],
-            fold=self.table.fold if self.plan.n_folds > 1 else None,
+            # Populations are strata as folds are, but each has a budget of its own.
+            fold=self.table.round if self.population is not None else fold,
+            n_simulations=self.n_simulations,
         )
+        return found if fold is not None else replace(found, by_fold=())
 
     @cached_property
     def _answer_epsilon(self) -> float:
@@ -221,13 +280,29 @@ class Result:
             return self.posterior().epsilon
 
     def histogram(self) -> StepPosterior:
-        """The step-function posterior at the last round's tolerance (Equation 7)."""
+        """The step-function posterior at the last round's tolerance (Equation 7).
+
+        It knows the density of the prior and the constraint: see
+        `abctree.analysis.histogram.StepPosterior`.
+
+        Raises
+        ------
+        ParameterError
+            If the run's method has no partition.
+        """
+        if self.method in ("rejection", "smc"):
+            raise ParameterError(
+                f"`method` must be one that cuts boxes, but got a run of {self.method!r}. "
+                "Read its posterior()."
+            )
         last = self.rounds[-1]
         folds = [
             StepFold.of(partition, arms.mean)
             for partition, arms in zip(last.partitions, last.arms, strict=True)
         ]
-        return StepPosterior.from_folds(folds, self.problem.prior, epsilon=last.epsilon)
+        problem = self.problem
+        density = None if problem.is_plain else PriorDensity(problem)
+        return StepPosterior.from_folds(folds, problem.prior, epsilon=last.epsilon, density=density)
 
     # Judgment -------------------------------------------------------------------------------
 
@@ -257,6 +332,8 @@ class Result:
 
     def bias_alarm(self, epsilon: float | None = None) -> str | None:
         """Whether the evidence from mixture weights and from each round's own weights disagree."""
+        if self.method == "rejection" or self.default_weights == "population":
+            return None  # no weight rests on what was learned from its own draw
         epsilon = self._answer_epsilon if epsilon is None else epsilon
         return diagnostics.bias_alarm(
             self.evidence(epsilon, "mixture"), self.evidence(epsilon, "round")

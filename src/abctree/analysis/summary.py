@@ -92,7 +92,7 @@ def _run(result: Result, draws: Posterior, z: Evidence) -> list[str]:
     ]
     for reason, count in result.failures.reasons.most_common(_REASONS):
         lines.append(f"{count} failed: {reason}")
-    return lines
+    return [*lines, *result.failures.text()]
 
 
 def _new(notes: list[str], said: list[str]) -> list[str]:

@@ -1,5 +1,8 @@
 """What a user calls: settings in, a run of an algorithm, a result out."""
 
 from abctree.methods.run_abc_tree import abc_tree
+from abctree.methods.run_folder import load, resume
+from abctree.methods.run_rejection import rejection
+from abctree.methods.run_smc import smc
 
-__all__ = ["abc_tree"]
+__all__ = ["abc_tree", "load", "rejection", "resume", "smc"]

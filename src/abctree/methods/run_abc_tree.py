@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from abctree.analysis.result import Result
-from abctree.data import Progress, Table
+from abctree.data import Progress
 from abctree.errors import ParameterError
-from abctree.methods.runner import Runner, Seeds
+from abctree.methods.manifest import Recipe
+from abctree.methods.run_folder import StoreLike, play
+from abctree.methods.runner import Seeds
 from abctree.methods.settings import PartitionerLike, ScheduleLike, UtilityLike, resolve
-from abctree.parts.executors import Serial
+from abctree.parts.executors import ExecutorLike
+from abctree.parts.executors.policy import FailurePolicy, as_policy
 from abctree.parts.stopping import as_stopping_rules
 from abctree.problem import Problem
-from abctree.protocols import BeliefRule, Executor, Policy, StoppingRule
+from abctree.protocols import BeliefRule, Policy, StoppingRule
 from abctree.types import RNGLike
 
 #: Summaries with more numbers than this are not kept in the table unless asked for.
@@ -43,8 +46,10 @@ def abc_tree(
     max_rounds: int | None = None,
     preset: Literal["published"] | None = None,
     stop: StoppingRule | Iterable[StoppingRule] | Mapping[str, float] | None = None,
-    executor: Executor | None = None,
+    executor: ExecutorLike | None = None,
+    on_failure: Literal["reject", "raise"] | FailurePolicy = "reject",
     keep_summaries: bool | None = None,
+    store: StoreLike | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     r"""Sample the ABC posterior with bandits on a tree partition (Algorithm 2, ABC-Tree).
@@ -94,10 +99,20 @@ def abc_tree(
         draw.  Anything given beside it wins over it.
     stop : StoppingRule, several, or dict
         Reasons to end early, such as ``{"seconds": 60, "epsilon": 0.1}``; see `abctree.stopping`.
-    executor : Executor
-        Who runs the simulator; default in this process.
+    executor : int, str or Executor
+        Who runs the simulator: a number of worker processes, "threads", "processes", an object
+        such as ``abctree.Processes(4, timeout=60.0)``, or a pool of `concurrent.futures`; default
+        in this process.  It never changes the result.
+    on_failure : {"reject", "raise"} or FailurePolicy
+        Whether a simulation that raises or returns something unusable counts as a rejection, or
+        ends the run with the parameters, the seed and the traceback.  When more than 99 % of the
+        last blocks fail, the run ends early with a valid result; see `abctree.FailurePolicy`.
     keep_summaries : bool
         Whether the table keeps summaries, for regression adjustment.  Default: up to 64 numbers.
+    store : str, Path or Store
+        A new folder in which every block is kept before it counts, for `abctree.resume` and
+        `abctree.load`; a few milliseconds a block, for a flush of the disk.  Default: nothing is
+        written.
     progress : callable
         Called with a `Progress` after each round.
 
@@ -109,10 +124,12 @@ def abc_tree(
     Raises
     ------
     ParameterError
-        If a setting breaks its rule.
+        If a setting breaks its rule, or `store` holds a run already.
+    StoreError
+        If `store` cannot be written to.
     SimulatorError
         If the simulator cannot be used: the first simulations have the wrong shape, or the whole
-        pilot fails.
+        pilot fails, or any simulation with ``on_failure="raise"``.
 
     Examples
     --------
@@ -131,13 +148,40 @@ def abc_tree(
         "relabel": relabel, "block": block, "lookahead": lookahead, "defensive": defensive,
         "max_rounds": max_rounds,
     }  # fmt: skip
+    recipe = recipe_for(
+        problem,
+        n_simulations,
+        rng,
+        given,
+        preset=preset,
+        stop=stop,
+        on_failure=on_failure,
+        keep_summaries=keep_summaries,
+    )
+    return play(problem, recipe, executor, progress, store)
+
+
+def recipe_for(
+    problem: Problem,
+    n_simulations: int,
+    rng: RNGLike,
+    given: Mapping[str, Any],
+    *,
+    preset: str | None = None,
+    stop: StoppingRule | Iterable[StoppingRule] | Mapping[str, float] | None = None,
+    on_failure: str | FailurePolicy = "reject",
+    keep_summaries: bool | None = None,
+) -> Recipe:
+    """What makes a run, from the arguments of `abc_tree`; those in `given` may be None."""
     if not isinstance(problem, Problem):
         raise ParameterError(f"`problem` must be an abctree.Problem, but got {problem!r}.")
     settings = resolve(problem.d, n_simulations, given, preset)
     size = int(np.prod(problem.shape))
     keep = size <= _KEEP_UP_TO if keep_summaries is None else keep_summaries
-    table = Table(
-        problem.d, len(problem.names), size if keep else 0, capacity=settings.plan.n_simulations
+    return Recipe(
+        settings,
+        Seeds.of(rng),
+        size if keep else 0,
+        as_stopping_rules(stop),
+        as_policy(on_failure),
     )
-    runner = Runner(problem, settings, table, executor or Serial(), Seeds.of(rng))
-    return runner.to_the_end(as_stopping_rules(stop), progress)

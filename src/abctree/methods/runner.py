@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from abctree.algorithms.outer_loop import Game, outer_loop
 from abctree.algorithms.pilot import Pilot, run_pilot
-from abctree.analysis.result import Failures, Result
-from abctree.data import Arms, Boxes, Mixture, Progress, Round, Simulations, Table
+from abctree.analysis.failures import Failures
+from abctree.analysis.result import Result
+from abctree.data import Arms, Boxes, Failure, Mixture, Progress, Round, Simulations, Table
+from abctree.errors import SimulatorError
 from abctree.methods.settings import Settings
+from abctree.parts.executors.policy import (
+    Case,
+    FailedSimulationError,
+    FailurePolicy,
+    Streak,
+    Watched,
+    named,
+)
 from abctree.problem import Discrepancy, Problem
 from abctree.protocols import Executor, StoppingRule
 from abctree.types import FloatArray, IntArray, RNGLike
@@ -43,6 +53,7 @@ class Runner:
         table: Table,
         executor: Executor,
         seeds: Seeds,
+        policy: FailurePolicy | None = None,
     ) -> None:
         self.root = seeds.root
         self.rng = np.random.default_rng(seeds.algorithm)
@@ -50,8 +61,11 @@ class Runner:
         self.settings = settings
         self.table = table
         self.executor = executor
-        self.failures = Failures()
+        self._watched = Watched(executor, self._look_at)
+        self.policy = policy or FailurePolicy()
+        self.streak = Streak(self.policy)
         self.rounds: list[Round] = []
+        self.failures = Failures(table, self.rounds, self.root, problem.unit)
         self.began = time.monotonic()
 
     def to_the_end(
@@ -61,18 +75,15 @@ class Runner:
     ) -> Result:
         """Play until the budget is spent or a rule says stop."""
         plan = self.settings.plan
-        pilot = run_pilot(
-            self.problem, self.table, self.executor, plan.n_pilot, plan.n_folds, self.root, self.rng
-        )
+        pilot = self._pilot()
         self.problem = pilot.problem
-        self.failures.add(pilot.simulations.failures)
         mixtures = tuple(Mixture(float(n), ()) for n in pilot.n_drawn)
         self.rounds.append(self._round_zero(pilot, mixtures))
         hurried = [rule for rule in rules if getattr(rule, "every_block", False)]
         reason: str | None = None
         game = Game(
             self.problem, self.table, plan, self.settings.rules, self.simulate, self.rng,
-            stop=lambda: self._reason(hurried, self._now()) is not None,
+            stop=lambda: self._hurry(hurried) is not None,
         )  # fmt: skip
         for played in outer_loop(game, mixtures):
             self.rounds.append(played)
@@ -88,23 +99,61 @@ class Runner:
             rounds=tuple(self.rounds),
             plan=plan,
             failures=self.failures,
-            stopped_because=reason or self._reason(hurried, self._now()) or self._budget(),
+            stopped_because=reason or self._end(hurried),
             seconds=time.monotonic() - self.began,
             root=self.root,
             default_weights=self.settings.weights,
         )
 
     def simulate(self, theta: FloatArray, index: IntArray) -> Callable[[], Simulations]:
-        """Begin a block; failures are noted when it comes back."""
+        """Begin a block."""
         work = Discrepancy(self.problem, self.root)
-        wait = self.executor.submit(work, theta, index, self.problem.unit)
+        return self._watched.submit(work, theta, index, self.problem.unit)
 
-        def noted() -> Simulations:
-            result = wait()
-            self.failures.add(result.failures)
-            return result
+    def _pilot(self) -> Pilot:
+        """Round 0, with the failures of a distance that it scales."""
+        plan = self.settings.plan
+        calls: list[IntArray] = []
+        watched = Watched(self._watched, lambda _, __, index: calls.append(index))
+        try:
+            pilot = run_pilot(
+                self.problem, self.table, watched, plan.n_pilot, plan.n_folds, self.root, self.rng
+            )
+        except SimulatorError as error:
+            self._explain(error, sum(map(len, calls)))
+            raise
+        late = pilot.simulations.failures[self.failures.count :]
+        for index in calls:
+            rows = [f for f in late if index[0] <= f.index <= index[-1]]
+            self._count(rows, self.table.theta[index], index)
+        self._explain(None, plan.n_pilot)
+        self.streak = Streak(self.policy)
+        return pilot
 
-        return noted
+    def _explain(self, error: SimulatorError | None, n: int) -> None:
+        """Say what went wrong first when the whole pilot failed."""
+        if isinstance(error, FailedSimulationError) or not 0 < n == self.failures.count:
+            return
+        first = self.failures.first[0]
+        if error is not None and first.reason.partition(": ")[2].rstrip(".") in str(error):
+            return
+        raise SimulatorError(
+            f"All {n} pilot simulations failed; number {first.index}, at "
+            f"{named(self.problem.names, first.theta)}: {first.reason}. "
+            "Run `problem.check()` to see what the simulator returns."
+            + (f"\n{first.traceback}" if first.traceback else "")
+        ) from error
+
+    def _look_at(self, done: Simulations, theta: FloatArray, index: IntArray) -> None:
+        """Note the failures of a block that has come back."""
+        self.streak.add(len(index), len(done.failures))
+        self._count(done.failures, theta, index)
+
+    def _count(self, failures: Sequence[Failure], theta: FloatArray, index: IntArray) -> None:
+        self.failures.add(failures, theta, index)
+        if failures and self.policy.on_failure == "raise":
+            case = Case.of(failures[0], theta, index, self.problem.unit, self.root)
+            raise FailedSimulationError(case, self.problem.names)
 
     def _round_zero(self, pilot: Pilot, mixtures: tuple[Mixture, ...]) -> Round:
         whole = pilot.problem.measure(Boxes.whole(pilot.problem.d))
@@ -122,6 +171,20 @@ class Runner:
             ess=float(n),
             rng_state=dict(self.rng.bit_generator.state),
         )
+
+    def _hurry(self, rules: Iterable[StoppingRule]) -> str | None:
+        """Why not even to finish the round, or None."""
+        if self.streak.is_hopeless:
+            first = self.failures.first[0].reason
+            return (
+                f"{self.failures.count} of {len(self.table)} simulations failed; the first: {first}"
+            )
+        return self._reason(rules, self._now())
+
+    def _end(self, hurried: Iterable[StoppingRule]) -> str:
+        if len(self.table) >= self.settings.plan.n_simulations:
+            return self._reason(hurried, self._now()) or self._budget()
+        return self._hurry(hurried) or self._budget()
 
     def _budget(self) -> str:
         plan = self.settings.plan

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
 from abctree.errors import AbctreeWarning, ParameterError, SimulatorError
+from abctree.parts.simulators import floats
 from abctree.protocols import Distance
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -335,7 +336,7 @@ class FunctionDistance:
     @staticmethod
     def _numbers(value: Any) -> FloatArray:
         try:
-            return np.asarray(value, dtype=np.float64)
+            return floats(value, "distance")
         except (TypeError, ValueError):
             raise SimulatorError(
                 f"distance must return numbers, but returned {value!r} ({type(value).__name__})."
@@ -475,7 +476,7 @@ def _norm(difference: FloatArray, p: float) -> FloatArray:
 
 def _finite_rows(simulated: Any, at_least: int = 1) -> FloatArray:
     s = np.asarray(simulated, dtype=np.float64)
-    rows = s.reshape(len(s), -1)
+    rows = s.reshape(len(s), int(np.prod(s.shape[1:])))
     rows = rows[np.isfinite(rows).all(axis=1)]
     if len(rows) < at_least:
         raise SimulatorError(

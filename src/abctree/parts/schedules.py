@@ -131,6 +131,44 @@ class Quantile:
 
 
 @dataclass(frozen=True)
+class RetainedESS:
+    """ε ← the tolerance at which the weighted draws keep a share of their effective sample size.
+
+    The adaptive rule of Del Moral, Doucet and Jasra (2012) for one simulation a particle.  With
+    equal weights it is the quantile of that share; with uneven ones it lowers ε as far as the
+    draws bear, not as far as their number does.
+
+    Parameters
+    ----------
+    share : float
+        In (0, 1).
+    start : float
+        Share of the pilot's draws that the first tolerance accepts, in (0, 1].
+    """
+
+    share: float = 0.5
+    start: float = 0.2
+
+    def __post_init__(self) -> None:
+        _check_share("share", self.share, closed=False)
+        _check_share("start", self.start)
+
+    def first(self, distance: FloatArray) -> float:
+        """ε_1 from the pilot's distances (n,)."""
+        return first_epsilon(distance, self.start)
+
+    def next(self, epsilon: float, distance: FloatArray, weight: FloatArray) -> float | None:
+        """The smallest tolerance that keeps the share, or None at the floor."""
+        if len(distance) == 0 or not weight.max() > 0.0:
+            return None
+        order = np.argsort(distance, kind="stable")
+        w = weight[order] / weight.max()
+        ess = np.cumsum(w) ** 2 / np.maximum(np.cumsum(w * w), np.finfo(float).tiny)
+        enough = int(np.argmax(ess >= self.share * ess[-1]))
+        return lower(epsilon, float(distance[order[enough]]), distance)
+
+
+@dataclass(frozen=True)
 class Explicit:
     """The tolerances of a list, one a round; the last is played until the budget ends.
 
@@ -167,7 +205,9 @@ def _check_share(name: str, value: float, *, closed: bool = True) -> None:
 
 
 def as_schedule(spec: str | float | Sequence[float] | Schedule) -> Schedule:
-    """A schedule from an object, "geometric", "median", a factor in (0, 1), or a list of ε.
+    """A schedule from an object, a name, a factor in (0, 1), or a list of ε.
+
+    The names are "adaptive" (`RetainedESS`), "geometric" and "median".
 
     Raises
     ------
@@ -175,11 +215,15 @@ def as_schedule(spec: str | float | Sequence[float] | Schedule) -> Schedule:
         If it is none of these.
     """
     if isinstance(spec, str):
-        named: dict[str, Schedule] = {"geometric": Geometric(), "median": Quantile()}
+        named: dict[str, Schedule] = {
+            "adaptive": RetainedESS(),
+            "geometric": Geometric(),
+            "median": Quantile(),
+        }
         if spec not in named:
             raise ParameterError(
-                f'`schedule` must be "geometric", "median", a factor in (0, 1), a decreasing list, '
-                f"or an object with `first` and `next`, but got {spec!r}."
+                f'`schedule` must be "adaptive", "geometric", "median", a factor in (0, 1), a '
+                f"decreasing list, or an object with `first` and `next`, but got {spec!r}."
             )
         return named[spec]
     if isinstance(spec, int | float):

@@ -10,9 +10,10 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abctree import streams
 from abctree.data import Failure
@@ -20,10 +21,17 @@ from abctree.types import FloatArray, IntArray, SimulatorFunction
 
 #: Tracebacks kept in one call; the rest are counted with their reason.
 _TRACEBACKS = 3
+#: Characters kept of a reason, and of a traceback.
+_LONGEST_REASON = 400
+_LONGEST_TRACEBACK = 10_000
 
 
 class Model(Protocol):
     """Simulator and summary as one function on a batch."""
+
+    @property
+    def summary(self) -> Callable[[Any], Any] | None:
+        """The user's summary, or None."""
 
     @property
     def unit(self) -> int:
@@ -34,24 +42,136 @@ class Model(Protocol):
     ) -> tuple[FloatArray, list[Failure]]:
         """Summaries (n, *shape), nan where a simulation failed, and the failures."""
 
+    def rerun(
+        self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...], row: int
+    ) -> FloatArray:
+        """The summary of one row of a call, made again; raises what it raised."""
 
-def _failure(index: int, theta: FloatArray, error: Exception, kept: int) -> Failure:
-    trace = traceback.format_exc() if kept < _TRACEBACKS else ""
-    return Failure(int(index), tuple(theta.tolist()), f"{type(error).__name__}: {error}", trace)
+
+#: Would be taken for numbers, or for arrays of small whole numbers.
+_TEXT = (str, bytes, bytearray, memoryview)
+#: What counts as a failed simulation.  Ctrl-C does not: it ends the run.
+CAUGHT = (Exception, SystemExit, GeneratorExit)
 
 
 class WrongShapeError(ValueError):
     """What was returned does not have the shape of the observation."""
 
 
+class WrongTypeError(TypeError):
+    """What was returned is not made of real numbers."""
+
+
+class NothingError(ValueError):
+    """None was returned: what many simulators say when they fail."""
+
+
+class SummaryError(Exception):
+    """The summary raised; the cause says what."""
+
+
+def failure(
+    number: int, theta: FloatArray, error: BaseException, *, trace: bool, source: str = ""
+) -> Failure:
+    """The record of a simulation that raised `error`, which is being handled."""
+    reason = str(error) if isinstance(error, SummaryError) else described(error)
+    text = _printable(_traceback())[-_LONGEST_TRACEBACK:] if trace else ""
+    return Failure(int(number), tuple(theta.tolist()), source + reason, text)
+
+
+def _traceback() -> str:
+    try:
+        return traceback.format_exc()
+    except Exception:  # noqa: BLE001 - an exception of the user's may be broken
+        return ""
+
+
+def described(error: BaseException) -> str:
+    """The type and the message of an exception in one line."""
+    try:
+        message = str(error)
+    except Exception:  # noqa: BLE001 - an exception of the user's may have a broken message
+        message = "its message cannot be printed"
+    line = " ".join(_printable(message[: 2 * _LONGEST_REASON]).split())[:_LONGEST_REASON]
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__
+
+
+def _printable(text: str) -> str:
+    """Text without lone surrogates, which no file would take."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def floats(value: Any, source: str) -> FloatArray:
+    """What a user's function returned, as floats.
+
+    Whole numbers, booleans and objects that are real numbers are taken.  NumPy would also make
+    floats of the text "1.5", of dates, of the real part of a complex number, and of what a mask
+    hides: these are refused, the last as nan.
+
+    Raises
+    ------
+    WrongTypeError
+        If it is not made of real numbers.
+    """
+    if type(value) is np.ndarray and value.dtype == np.float64:
+        return value
+    if isinstance(value, _TEXT):
+        raise WrongTypeError(f"{source} returned {type(value).__name__}, not numbers")
+    mask = np.ma.getmaskarray(value) if isinstance(value, np.ma.MaskedArray) else None
+    array = np.asarray(value)
+    if array.dtype == np.float64 and mask is None:
+        return array
+    if array.dtype.kind == "O":
+        _check_objects(array, source)
+    elif array.dtype.kind not in "fiub":
+        raise WrongTypeError(f"{source} returned {array.dtype}, not real numbers")
+    with np.errstate(all="ignore"):  # a long double may be too large: inf
+        numbers = np.asarray(array, dtype=np.float64)
+    return numbers if mask is None else np.where(mask, np.nan, numbers)
+
+
+def _check_objects(array: NDArray[Any], source: str) -> None:
+    for item in array.ravel().tolist():
+        if isinstance(item, np.generic | np.ndarray):
+            real = item.ndim == 0 and item.dtype.kind in "fiub"
+        else:
+            real = hasattr(type(item), "__float__")
+        if not real:
+            raise WrongTypeError(f"{source} returned {type(item).__name__}, not real numbers")
+
+
 def as_row(value: Any, shape: tuple[int, ...], source: str) -> FloatArray:
     """One summary as floats of the wanted shape."""
     if value is None:
-        raise WrongShapeError(f"{source} returned None")
-    row = np.asarray(value, dtype=np.float64)
+        raise NothingError(f"{source} returned None")
+    row = floats(value, source)
     if row.shape != shape:
         raise WrongShapeError(f"{source} returned shape {row.shape}, but {shape} is needed")
     return row
+
+
+def summarised(
+    summary: Callable[[Any], Any] | None, data: Any, shape: tuple[int, ...]
+) -> FloatArray:
+    """The summary of what a simulator returned, of the wanted shape."""
+    if summary is None:
+        return as_row(data, shape, "simulator")
+    try:
+        value = summary(data)
+    except CAUGHT as error:
+        raise SummaryError(f"summary raised {described(error)}") from error
+    return as_row(value, shape, "summary")
+
+
+def _nth(kept: list[Failure], number: int, theta: FloatArray, error: BaseException) -> Failure:
+    return failure(number, theta, error, trace=len(kept) < _TRACEBACKS)
+
+
+def _reraise(error: BaseException) -> NoReturn:
+    """Raise what the user's function raised."""
+    if isinstance(error, SummaryError) and error.__cause__ is not None:
+        raise error.__cause__
+    raise error
 
 
 @dataclass(frozen=True)
@@ -71,16 +191,23 @@ class OneByOne:
         for i, number in enumerate(index.tolist()):
             try:
                 rows[i] = self.one(theta[i], number, root, shape)
-            except Exception as error:  # noqa: BLE001 - a user's simulator may raise anything
-                failures.append(_failure(number, theta[i], error, len(failures)))
+            except CAUGHT as error:  # a user's simulator may raise anything
+                failures.append(_nth(failures, number, theta[i], error))
         return rows, failures
 
     def one(self, theta: FloatArray, number: int, root: int, shape: tuple[int, ...]) -> FloatArray:
         """The summary of one simulation; raises what the simulator raises."""
         data = self.simulator(theta.copy(), streams.generator(root, number))
-        if self.summary is None:
-            return as_row(data, shape, "simulator")
-        return as_row(self.summary(data), shape, "summary")
+        return summarised(self.summary, data, shape)
+
+    def rerun(
+        self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...], row: int
+    ) -> FloatArray:
+        """The summary of one row of a call, made again; raises what it raised."""
+        try:
+            return self.one(theta[row], int(index[row]), root, shape)
+        except SummaryError as error:
+            _reraise(error)
 
 
 @dataclass(frozen=True)
@@ -104,9 +231,9 @@ class Vectorized:
         for a, b in pairwise(bounds):
             try:
                 rows[a:b] = self._call(theta[a:b], index[a:b], root, shape)
-            except Exception as error:  # noqa: BLE001
+            except CAUGHT as error:
                 if b - a == 1:
-                    failures.append(_failure(int(index[a]), theta[a], error, len(failures)))
+                    failures.append(_nth(failures, int(index[a]), theta[a], error))
                     continue
                 for i in range(a, b):
                     self._alone(theta, index, root, i, rows, failures)
@@ -123,17 +250,28 @@ class Vectorized:
     ) -> None:
         try:
             rows[i] = self._call(theta[i : i + 1], index[i : i + 1], root, rows.shape[1:])[0]
-        except Exception as error:  # noqa: BLE001
-            failures.append(_failure(int(index[i]), theta[i], error, len(failures)))
+        except CAUGHT as error:
+            failures.append(_nth(failures, int(index[i]), theta[i], error))
 
     def _call(
         self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...]
     ) -> FloatArray:
-        data = self.run(theta, index, root)
-        source = "simulator" if self.summary is None else "summary"
-        return as_row(
-            data if self.summary is None else self.summary(data), (len(theta), *shape), source
-        )
+        return summarised(self.summary, self.run(theta, index, root), (len(theta), *shape))
+
+    def rerun(
+        self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...], row: int
+    ) -> FloatArray:
+        """The summary of one row of a call, made again; raises what it raised.
+
+        `theta` and `index` are all rows of its unit: they share a generator.
+        """
+        try:
+            return np.asarray(self._call(theta, index, root, shape)[row])
+        except CAUGHT as error:
+            if len(index) == 1:
+                _reraise(error)
+        one = slice(row, row + 1)
+        return self.rerun(theta[one], index[one], root, shape, 0)
 
     def run(self, theta: FloatArray, index: IntArray, root: int) -> Any:
         """What the simulator returns for the rows of one unit."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,16 +13,22 @@ from abctree.data import Boxes, Failure, Partition, Simulations
 from abctree.errors import ParameterError, SimulatorError
 from abctree.parts.distances import as_distance
 from abctree.parts.priors import as_prior
-from abctree.parts.simulators import Model, OneByOne, Seeded, Vectorized
+from abctree.parts.simulators import (
+    CAUGHT,
+    Model,
+    OneByOne,
+    Seeded,
+    Vectorized,
+    failure,
+    floats,
+)
 from abctree.problem.check import CheckReport, dry_run
+from abctree.problem.region import Region
 from abctree.protocols import Constraint, Distance, Prior
 from abctree.types import BoolArray, Data, FloatArray, IntArray, RNGLike, SimulatorFunction
 
-#: Points per box with which a constrained or density prior is measured.
-_MEASURE_POINTS = 32
-#: Most points, and feasible ones wanted, for the prior mass that a constraint leaves.
-_NORMALISER_POINTS = 2**22
-_NORMALISER_WANTED = 50_000
+#: Failures of one block whose traceback is kept.
+_TRACEBACKS = 3
 
 
 class Problem:
@@ -84,12 +89,23 @@ class Problem:
         batch_size: int = 1000,
     ) -> None:
         self.prior: Prior = _prior(prior, prior_transform, names)
+        simulator = _with_names(simulator, self.prior.names)
         self.model: Model = _model(simulator, summary, vectorized, batch_size)
         self.vectorized = vectorized
-        self.constraint = constraint
+        if constraint is not None and not callable(constraint):
+            raise ParameterError(
+                f"`constraint` must be a function of named columns, but got {constraint!r}. "
+                'Write it as lambda t: t["a"] < t["b"].'
+            )
+        self.region = Region(self.prior, constraint)
         self.observed = observed
         self.observed_summary = _observed(observed, summary, vectorized=bool(vectorized))
         self.distance = as_distance(distance, vectorized=bool(vectorized))
+
+    @property
+    def constraint(self) -> Constraint | None:
+        """The predicate, if there is one."""
+        return self.region.constraint
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -143,44 +159,87 @@ class Problem:
         summary, failures = self.model(theta, index, root, self.shape)
         return Simulations(np.full(len(theta), np.inf), summary, tuple(failures))
 
+    def finite(self, simulations: Simulations, theta: FloatArray, index: IntArray) -> Simulations:
+        """The same simulations; a summary that is not finite is a failure."""
+        bad = ~finite_rows(simulations.summary)
+        if not bad.any():
+            return simulations
+        source = "simulator" if self.model.summary is None else "summary"
+        new = _unnamed(bad, simulations.failures, theta, index, f"{source} returned nan or inf")
+        return replace(simulations, failures=(*simulations.failures, *new))
+
     def measured(self, simulations: Simulations, theta: FloatArray, index: IntArray) -> Simulations:
         """The same simulations with their distances; what is not finite becomes a failure."""
-        summary, failures = simulations.summary, list(simulations.failures)
-        failed = {f.index for f in failures}
+        summary = simulations.summary
         usable = finite_rows(summary)
+        if not usable.all():
+            simulations = self.finite(simulations, theta, index)
+        failures = list(simulations.failures)
         distance = np.full(len(summary), np.inf)
         if usable.any():
             distance[usable] = self._distance(
                 summary[usable], theta[usable], index[usable], failures
             )
-        failed |= {f.index for f in failures}
-        for i in np.flatnonzero(~np.isfinite(distance)).tolist():
-            if int(index[i]) not in failed:
-                what = "distance" if usable[i] else "summary"
-                value = "a distance that is not finite" if usable[i] else "nan or inf"
-                failures.append(
-                    Failure(int(index[i]), tuple(theta[i].tolist()), f"{what}: {value}")
-                )
-        distance[~np.isfinite(distance)] = np.inf
+        bad = ~np.isfinite(distance)
+        if bad.any():
+            failures += _unnamed(bad, failures, theta, index, "distance returned nan or inf")
+            distance[bad] = np.inf
         return Simulations(distance, summary, tuple(failures))
 
     def _distance(
         self, summary: FloatArray, theta: FloatArray, index: IntArray, failures: list[Failure]
     ) -> FloatArray:
         try:
-            return _checked_distance(self.distance(summary, self.observed_summary), len(summary))
-        except SimulatorError:
-            raise
-        except Exception:  # noqa: BLE001 - find the rows that raise, keep the others
+            return self._checked_distance(summary)
+        except CAUGHT:  # find the rows that raise, keep the others
             distance = np.full(len(summary), np.inf)
             for i in range(len(summary)):
                 try:
-                    one = self.distance(summary[i : i + 1], self.observed_summary)
-                    distance[i] = _checked_distance(one, 1)[0]
-                except Exception as error:  # noqa: BLE001
-                    reason = f"distance raised {type(error).__name__}: {error}"
-                    failures.append(Failure(int(index[i]), tuple(theta[i].tolist()), reason))
+                    distance[i] = self._checked_distance(summary[i : i + 1])[0]
+                except CAUGHT as error:
+                    known = isinstance(error, SimulatorError)  # its message names the distance
+                    source, trace = "" if known else "distance raised ", len(failures) < _TRACEBACKS
+                    failures.append(failure(index[i], theta[i], error, trace=trace, source=source))
             return distance
+
+    def _checked_distance(self, summary: FloatArray) -> FloatArray:
+        """Distances (n,), which may be nan or inf."""
+        value = floats(self.distance(summary, self.observed_summary), "distance")
+        return _checked_distance(value, len(summary))
+
+    def rerun(self, theta: FloatArray, index: IntArray, root: int, number: int) -> float:
+        """The distance of simulation `number`, made again alone; what it raises is not caught.
+
+        Parameters
+        ----------
+        theta, index : (m, p) and (m,)
+            The rows that were simulated together with it, itself included: for a vectorised
+            simulator those of its unit, otherwise its own row is enough.
+        root : int
+            The seed of the run, ``result.root``.
+        number : int
+            One of `index`.
+
+        Raises
+        ------
+        SimulatorError
+            If the summary or the distance is nan or inf.
+        ParameterError
+            If the simulation is sound so far, but the distance has no scale yet.
+        """
+        row = int(np.flatnonzero(index == number)[0])
+        summary = self.model.rerun(theta, index, root, self.shape, row)
+        if not np.isfinite(summary).all():
+            raise SimulatorError(f"The summary of simulation {number} is not finite: {summary!r}")
+        if self.needs_pilot:
+            raise ParameterError(
+                "`problem` must have a fitted distance, but got one that a pilot has to scale. "
+                "Give `result.problem`."
+            )
+        distance = float(self._checked_distance(summary[None])[0])
+        if not np.isfinite(distance):
+            raise SimulatorError(f"The distance of simulation {number} is {distance}.")
+        return distance
 
     @property
     def needs_pilot(self) -> bool:
@@ -198,72 +257,34 @@ class Problem:
 
     # What the prior says of points and boxes ------------------------------------------------
 
-    def feasible(self, theta: FloatArray) -> BoolArray:
-        """Where the constraint holds: (n, p) -> (n,)."""
-        if self.constraint is None:
-            return np.ones(len(theta), dtype=bool)
-        columns = {name: theta[:, j] for j, name in enumerate(self.names)}
-        allowed = np.asarray(self.constraint(columns))
-        if allowed.shape != (len(theta),) or allowed.dtype != np.bool_:
-            raise ParameterError(
-                f"`constraint` must return {len(theta)} booleans for {len(theta)} rows, but got "
-                f"{allowed.dtype} of shape {allowed.shape}. Write it on whole columns, "
-                'as in lambda t: t["a"] < t["b"].'
-            )
-        return allowed
+    def feasible(self, theta: FloatArray, cube: FloatArray | None = None) -> BoolArray:
+        """Where the constraint holds, (n, p) -> (n,), and, given `cube`, the prior has density."""
+        return self.region.feasible(theta, cube)
 
     def prior_weight(self, cube: FloatArray) -> FloatArray:
         """Prior density relative to the cube, up to the constant in `normaliser`: (n, d) -> (n,).
 
         One, unless the prior is known as a density only (the paper's Remark 1).
         """
-        density = getattr(self.prior, "cube_density", None)
-        return np.ones(len(cube)) if density is None else np.asarray(density(cube))
+        return self.region.weight(cube)
 
     @property
     def is_plain(self) -> bool:
         """Whether π(Ω_k) is the volume of the box, exactly."""
-        return self.constraint is None and not hasattr(self.prior, "cube_density")
+        return self.region.is_plain
 
-    @cached_property
+    @property
     def normaliser(self) -> tuple[float, float]:
         """Integral of `prior_weight` over the feasible part of the cube, and its relative error.
 
-        By a fixed quasi-random sequence: no simulation is spent on it.
+        Without simulations.
 
         Raises
         ------
         ParameterError
-            If no feasible point is found.
+            If no feasible point is found, or the density is too peaked to be integrated.
         """
-        if self.is_plain:
-            return 1.0, 0.0
-        from scipy.stats import qmc
-
-        sobol = qmc.Sobol(self.d, rng=np.random.default_rng(0))
-        values = np.empty(0)
-        while len(values) < _NORMALISER_POINTS:
-            cube = _open(sobol.random(2**16))
-            values = np.append(values, self._weight_of_feasible(cube))
-            if np.count_nonzero(values) >= _NORMALISER_WANTED:
-                break
-        mean = float(values.mean())
-        if not mean > 0.0:
-            raise ParameterError(
-                f"`constraint` must leave some of the prior, but none of {len(values)} prior draws "
-                "satisfies it. Check its direction, or reparametrise."
-            )
-        return mean, float(values.std() / np.sqrt(len(values)) / mean)
-
-    def _weight_of_feasible(self, cube: FloatArray) -> FloatArray:
-        allowed = self.feasible(self.prior.from_cube(cube))
-        return np.asarray(self.prior_weight(cube) * allowed)
-
-    @cached_property
-    def _measure_points(self) -> FloatArray:
-        from scipy.stats import qmc
-
-        return _open(qmc.Sobol(self.d, rng=np.random.default_rng(0)).random(_MEASURE_POINTS))
+        return self.region.normaliser
 
     def measure(self, boxes: Boxes) -> Partition:
         """The prior's masses and volumes of boxes.
@@ -272,32 +293,25 @@ class Problem:
         density prior: then it is estimated at no simulation cost.  That estimate steers which arms
         are played; weights and evidence do not rest on it (`Mixture`).
         """
-        with np.errstate(divide="ignore"):
-            log_volume = self.prior.log_volume(boxes.lower, boxes.upper)
-        volume = boxes.volume
-        if self.is_plain:
-            return Partition(boxes, volume, log_volume, np.ones(len(boxes)))
-        points = self._measure_points
-        width = boxes.upper - boxes.lower
-        cube = boxes.lower[:, None, :] + width[:, None, :] * points[None, :, :]
-        flat = _open(cube.reshape(-1, boxes.d))
-        shape = (len(boxes), len(points))
-        allowed = self.feasible(self.prior.from_cube(flat)).reshape(shape)
-        weight = self.prior_weight(flat).reshape(shape) * allowed
-        feasible = (allowed.sum(axis=1) + 0.5) / (len(points) + 0.5)
-        floor = 0.5 * self.normaliser[0] / len(points)
-        mass = volume * np.maximum(weight.mean(axis=1), floor)
-        return Partition(boxes, mass / mass.sum(), log_volume, feasible)
+        return self.region.measure(boxes)
 
 
 def finite_rows(summary: FloatArray) -> BoolArray:
     """Which summaries (n, ...) are finite throughout: (n,)."""
-    return np.asarray(np.isfinite(summary.reshape(len(summary), -1)).all(axis=1))
+    return np.asarray(np.isfinite(summary).all(axis=tuple(range(1, summary.ndim))))
 
 
-def _open(cube: FloatArray) -> FloatArray:
-    """Points moved into the open cube: a quantile at 0 or 1 may be infinite."""
-    return np.asarray(np.clip(cube, np.finfo(float).tiny, np.nextafter(1.0, 0.0)))
+def _unnamed(
+    bad: BoolArray,
+    failures: Iterable[Failure],
+    theta: FloatArray,
+    index: IntArray,
+    reason: str,
+) -> list[Failure]:
+    """Failures for the bad rows (n,) that have none yet."""
+    known = {f.index for f in failures}
+    rows = [i for i in np.flatnonzero(bad).tolist() if int(index[i]) not in known]
+    return [Failure(int(index[i]), tuple(theta[i].tolist()), reason) for i in rows]
 
 
 def _prior(
@@ -341,6 +355,12 @@ def _model(
     raise ParameterError(f'`vectorized` must be False, True or "seeds", but got {vectorized!r}.')
 
 
+def _with_names(simulator: Any, names: Sequence[str]) -> Any:
+    """The simulator, told the names of its parameters if it asks for them, as `External` does."""
+    told = getattr(simulator, "with_names", None)
+    return simulator if told is None else told(names)
+
+
 def _takes_two(simulator: SimulatorFunction) -> None:
     try:
         signature = inspect.signature(simulator)
@@ -382,12 +402,13 @@ def _observed(
             f"`observed` must be finite, but {np.count_nonzero(~np.isfinite(array))} of "
             f"{array.size} values of its summary are nan or inf. Impute or drop them first."
         )
+    if array.size == 0:
+        raise ParameterError("`observed` must hold at least one number, but its summary is empty.")
     array.flags.writeable = False
     return array
 
 
-def _checked_distance(value: Any, n: int) -> FloatArray:
-    distance = np.asarray(value, dtype=np.float64)
+def _checked_distance(distance: FloatArray, n: int) -> FloatArray:
     if distance.shape != (n,):
         raise SimulatorError(
             f"distance returned shape {distance.shape} for {n} simulations; it must be ({n},)."
@@ -410,4 +431,6 @@ class Discrepancy:
     def __call__(self, theta: FloatArray, index: IntArray) -> Simulations:
         """Simulate, summarise and measure rows (m, p)."""
         done = self.problem.simulate(theta, index, self.root)
-        return done if self.problem.needs_pilot else self.problem.measured(done, theta, index)
+        if self.problem.needs_pilot:
+            return self.problem.finite(done, theta, index)
+        return self.problem.measured(done, theta, index)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
-
-import numpy as np
 
 from abctree.data import Simulations
+from abctree.parts.executors.chunks import split
+from abctree.parts.executors.limits import (
+    Work,
+    check_enforceable,
+    check_timeout,
+    joined,
+    simulate,
+)
 from abctree.types import FloatArray, IntArray
 
 
@@ -20,27 +25,36 @@ class Serial:
     ----------
     chunk : int or None
         Most rows in one call; None for all.  It never changes a result.
+    timeout : float or None
+        Most seconds for a simulation; one that takes longer is a failure.  Needs the main thread
+        of a POSIX system, and cannot interrupt compiled code that does not return to the
+        interpreter; `Processes` can.
+
+    Raises
+    ------
+    ParameterError
+        If the timeout is not a positive number.
     """
 
     chunk: int | None = None
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        check_timeout(self.timeout)
 
     def submit(
-        self,
-        work: Callable[[FloatArray, IntArray], Simulations],
-        theta: FloatArray,
-        index: IntArray,
-        unit: int,
+        self, work: Work, theta: FloatArray, index: IntArray, unit: int
     ) -> Callable[[], Simulations]:
-        """The simulations of all rows, made when they are waited for."""
+        """The simulations of all rows, made when they are waited for.
+
+        Raises
+        ------
+        ParameterError
+            If there is a timeout that cannot be enforced here.
+        """
+        if self.timeout is not None:
+            check_enforceable()
         chunks = split(index, self.chunk or len(index), unit)
-        return lambda: Simulations.join([work(theta[rows], index[rows]) for rows in chunks])
-
-
-def split(index: IntArray, chunk: int, unit: int) -> list[slice]:
-    """Consecutive slices of about `chunk` rows, never cutting a unit of rows in two."""
-    allowed = np.flatnonzero(np.diff(index // unit, prepend=-1))
-    starts = [0]
-    for a in allowed.tolist():
-        if a - starts[-1] >= chunk:
-            starts.append(a)
-    return [slice(a, b) for a, b in pairwise([*starts, len(index)])]
+        return lambda: joined(
+            [simulate(work, theta[rows], index[rows], unit, self.timeout) for rows in chunks]
+        )

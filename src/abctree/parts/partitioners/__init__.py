@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from abctree.errors import ParameterError
+from abctree.parts.partitioners.bart import Bart
 from abctree.parts.partitioners.cart import Cart
 from abctree.parts.partitioners.dyadic import Dyadic
+from abctree.parts.partitioners.dynamic import DynamicTree
 from abctree.parts.partitioners.grid import Grid
 from abctree.parts.partitioners.soft_tree import SoftTree
 from abctree.protocols import Partitioner
 
-__all__ = ["Cart", "Dyadic", "Grid", "SoftTree", "as_partitioner"]
+__all__ = ["Bart", "Cart", "Dyadic", "DynamicTree", "Grid", "SoftTree", "as_partitioner"]
 
-_BY_NAME = {"soft": SoftTree, "dyadic": Dyadic, "cart": Cart}
+_BY_NAME = {
+    "soft": SoftTree,
+    "dyadic": Dyadic,
+    "cart": Cart,
+    "bart": Bart,
+    "dynamic": DynamicTree,
+}
 
 
 def as_partitioner(spec: str | Partitioner) -> Partitioner:
-    """A partitioner from its short name ("soft", "dyadic", "cart") or an object.
+    """A partitioner from its short name ("soft", "dyadic", "cart", "bart", "dynamic") or an object.
 
     Raises
     ------
     ParameterError
         If it is neither.
+    MissingDependencyError
+        If it is "bart" and stochtree is not installed.
     """
     if isinstance(spec, str):
         if spec not in _BY_NAME:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from abctree.types import FloatArray
 
@@ -38,3 +38,11 @@ class Block(Protocol):
 
     def log_density(self, theta: FloatArray) -> FloatArray:
         """(n, n_columns) -> (n,), relative to the measure of `log_volume`."""
+
+
+@runtime_checkable
+class DiscreteBlock(Block, Protocol):
+    """A block of discrete parameters, which maps an interval of its cube to one value."""
+
+    def cube_range(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, n_columns) -> the ends (n, d), (n, d) in [0, 1] of the part that the atom owns."""

@@ -17,3 +17,17 @@ SMALLEST_LOG_WIDTH = float(np.log(np.finfo(np.float64).smallest_subnormal))
 def inside(cube: FloatArray) -> FloatArray:
     """The nearest points of the open cube."""
     return np.clip(cube, LOWEST, HIGHEST)
+
+
+def spread(n: int, d: int) -> FloatArray:
+    """Points (n, d) that fill the cube evenly, as does every stretch of them.
+
+    An additive recurrence: the steps are the powers of the root of x^(d + 1) = x + 1, the golden
+    ratio for d = 1.  NumPy alone, so that the numbers do not depend on the version of another
+    library.
+    """
+    root = 2.0
+    for _ in range(60):
+        root = (1.0 + root) ** (1.0 / (d + 1.0))
+    step = root ** -np.arange(1.0, d + 1.0)
+    return (0.5 + np.outer(np.arange(n), step)) % 1.0

@@ -10,6 +10,7 @@ import numpy as np
 
 from abctree.errors import ParameterError
 from abctree.parts.priors.checks import checked_cube, checked_theta
+from abctree.parts.priors.cube import spread
 from abctree.parts.priors.product import Product
 from abctree.types import FloatArray
 
@@ -109,6 +110,10 @@ class DensityPrior:
         """Theta (n, p) -> (n, d); outsiders go to the nearest face."""
         return self.box.to_cube(theta)
 
+    def cube_range(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Theta (n, p) -> (n, d), (n, d): the part of the cube that is mapped to it, a point."""
+        return self.box.cube_range(theta)
+
     def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
         """Log-volumes of boxes in theta space: (K, d), (K, d) -> (K,)."""
         return self.box.log_volume(lower, upper)
@@ -167,7 +172,7 @@ class DensityPrior:
         return values
 
     def _highest(self) -> float:
-        sample = _spread(_N_WIDE, self.d)
+        sample = spread(_N_WIDE, self.d)
         best, highest, side = sample[0], -np.inf, 1.0
         for zoom in range(_N_ZOOMS + 1):
             values = self._values(self.from_cube(sample))
@@ -179,7 +184,7 @@ class DensityPrior:
                     "spread over the bounds. Narrow the bounds."
                 )
             side *= _SHRINK
-            sample = np.clip(best + side * (_spread(_N_NEAR, self.d) - 0.5), 0.0, 1.0)
+            sample = np.clip(best + side * (spread(_N_NEAR, self.d) - 0.5), 0.0, 1.0)
         return highest
 
 
@@ -193,16 +198,3 @@ def _box(bounds: Any) -> Product:
             "Write {'a': (0.0, 1.0)}."
         )
     return Product(bounds)
-
-
-def _spread(n: int, d: int) -> FloatArray:
-    """Points (n, d) that fill the cube evenly: an additive recurrence.
-
-    The steps are the powers of the root of x^(d + 1) = x + 1, the golden ratio for d = 1.  NumPy
-    alone, so that the numbers do not depend on the version of another library.
-    """
-    root = 2.0
-    for _ in range(60):
-        root = (1.0 + root) ** (1.0 / (d + 1.0))
-    step = root ** -np.arange(1.0, d + 1.0)
-    return (0.5 + np.outer(np.arange(n), step)) % 1.0

@@ -74,6 +74,11 @@ class Integers:
         nearest = np.rint(np.clip(theta, self.low, self.high))
         return inside((nearest - self.low + 0.5) / self.count)
 
+    def cube_range(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, 1) -> (n, 1), (n, 1): the interval of the nearest integer."""
+        below = np.rint(np.clip(theta, self.low, self.high)) - self.low
+        return below / self.count, (below + 1.0) / self.count
+
     def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
         """Log of the number of integers in boxes: (K, 1), (K, 1) -> (K,)."""
         with np.errstate(divide="ignore"):
@@ -200,8 +205,12 @@ class Atoms:
 
     def to_cube(self, theta: FloatArray) -> FloatArray:
         """(n, 1) -> (n, 1)."""
+        return inside(0.5 * np.add(*self.cube_range(theta)))
+
+    def cube_range(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, 1) -> (n, 1), (n, 1): the interval of the nearest atom."""
         i = self._nearest(theta)
-        return inside(0.5 * self.edge[i] + 0.5 * self.edge[i + 1])
+        return self.edge[i], self.edge[i + 1]
 
     def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
         """(K, 1), (K, 1) -> (K,)."""

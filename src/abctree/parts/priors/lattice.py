@@ -90,8 +90,12 @@ class Lattice:
 
     def to_cube(self, theta: FloatArray) -> FloatArray:
         """(n, 1) -> (n, 1)."""
+        return inside(0.5 * np.add(*self.cube_range(theta)))
+
+    def cube_range(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, 1) -> (n, 1), (n, 1): the interval of the nearest integer of the support."""
         x = np.rint(np.clip(theta, *self._ends))
-        return inside(0.5 * self.law.cdf(x - 1.0) + 0.5 * self.law.cdf(x))
+        return self.law.cdf(x - 1.0), self.law.cdf(x)
 
     def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
         """(K, 1), (K, 1) -> (K,)."""

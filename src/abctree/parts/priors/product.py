@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from abctree.errors import ParameterError
-from abctree.parts.priors.block import Block
+from abctree.parts.priors.block import Block, DiscreteBlock
 from abctree.parts.priors.checks import checked_boxes, checked_cube, checked_names, checked_theta
 from abctree.parts.priors.continuous import Uniform
 from abctree.parts.priors.law import spelled
@@ -158,6 +158,32 @@ class Product:
             cube[:, part.dim] = part.block.to_cube(rows[:, part.column])
         return cube
 
+    def cube_range(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The part of the cube that is mapped to theta: a point, or the intervals of atoms.
+
+        Parameters
+        ----------
+        theta : array of shape (n, n_parameters)
+
+        Returns
+        -------
+        lower, upper : array of shape (n, d)
+            In [0, 1].  Both are `to_cube` in the dimensions of continuous parameters; in those of
+            discrete ones they are the ends of the interval of the nearest atom, of a length that is
+            the prior probability of the atom.
+
+        Raises
+        ------
+        ParameterError
+            If theta has another shape or contains nan.
+        """
+        rows = checked_theta(theta, self.names)
+        lower, upper = np.empty((2, len(rows), self.d))
+        for part in self._parts:
+            ends = _ends(part.block, rows[:, part.column])
+            lower[:, part.dim], upper[:, part.dim] = ends
+        return lower, upper
+
     def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
         """Log-volumes in theta space of boxes of the cube.
 
@@ -187,6 +213,14 @@ class Product:
         for part in self._parts:
             density += part.block.log_density(rows[:, part.column])
         return density
+
+
+def _ends(block: Block, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The two corners (n, d) of what a block maps to theta (n, n_columns)."""
+    if isinstance(block, DiscreteBlock):
+        return block.cube_range(theta)
+    point = block.to_cube(theta)
+    return point, point
 
 
 def as_prior(spec: Any, names: tuple[str, ...] | None = None) -> Prior:

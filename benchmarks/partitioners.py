@@ -1,0 +1,181 @@
+"""Partitioners compared: what they gain in a run, and what a partition costs.
+
+    python -m benchmarks.partitioners                  both tables, 10 seeds
+    python -m benchmarks.partitioners --only cost      seconds of a partition in n and d
+    python -m benchmarks.partitioners --seeds 3 --labels dyadic CART
+
+All runs have the same budget and settings; only the partitioner differs.  ESS is that of the draws
+below ε = 1 (P0, Example 2) and ε = 2 (P1, the same in five dimensions); h is the honest gain there
+(see `benchmarks.yardsticks`); Z err the error of the evidence; TV20 the total variation of the
+run's default draws to the true posterior on 20 x 20 cells, in five dimensions the mean over
+neighbouring pairs of coordinates.  Seconds are CPU seconds of a run, and those of cutting in it.
+Prints Markdown; ``--json`` writes the numbers, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import abctree
+from abctree import problems
+from abctree.problems import truth
+from benchmarks.yardsticks import FIRST_SEED, Row, honest_gain, markdown, run
+
+METHODS: dict[str, Any] = {
+    "soft (default)": abctree.SoftTree(),
+    "CART": abctree.Cart(),
+    "CART, pruned": abctree.Cart(prune=True),
+    "dyadic": abctree.Dyadic(),
+    "BART": abctree.Bart(),
+    "BART, warm start": abctree.Bart(n_warm_start=10, n_burn_in=100),
+    "dynamic tree": abctree.DynamicTree(),
+    "5 dynamic trees": abctree.DynamicTree(n_trees=5),
+    "grid": None,  # as many cells as are affordable: 20² or 4⁵
+}
+EPSILON = {2: 1.0, 5: 2.0}
+
+
+class Timed:
+    """A partitioner that looks at the clock."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.seconds = inner, 0.0
+
+    def partition(self, *rows: Any) -> Any:
+        began = time.process_time()
+        boxes = self.inner.partition(*rows)
+        self.seconds += time.process_time() - began
+        return boxes
+
+
+class Yardstick:
+    """The two normals in d dimensions, with what is known of them."""
+
+    def __init__(self, d: int) -> None:
+        self.d, self.epsilon = d, EPSILON[d]
+        self.problem = problems.gaussian_mixture(d)
+        known = truth.GaussianMixtureTruth(d)
+        self.draws = known.draws(4000, self.epsilon, rng=0)
+        self.evidence = known.evidence(self.epsilon)
+        # Each pair of coordinates has the posterior of the problem in two dimensions.
+        self.pair = truth.GaussianMixtureTruth(2)
+
+    def tv20(self, posterior: Any) -> float:
+        pairs = [posterior.theta[:, j : j + 2] for j in range(self.d - 1)]
+        return float(np.mean([self.pair.tv20(pair, posterior.weight) for pair in pairs]))
+
+    def measure(self, n: int, seed: int, partitioner: Any) -> Row:
+        settings: dict[str, Any] = {}
+        if partitioner is None:
+            partitioner = abctree.Grid(20 if self.d == 2 else 4)
+            settings["beliefs"] = abctree.GlobalRate()
+        timed = Timed(partitioner)
+        result, seconds = run(self.problem, n, seed, partitioner=timed, **settings)
+        return {
+            "boxes": float(np.mean([len(p) for p in result.partitions])),
+            "ESS": result.posterior(epsilon=self.epsilon).ess,
+            "h": honest_gain(result, self.draws),
+            "Z err %": 100.0 * (result.evidence(self.epsilon).estimate / self.evidence - 1.0),
+            "TV20": self.tv20(result.posterior()),
+            "seconds": seconds,
+            "cutting": timed.seconds,
+        }
+
+
+def gains(d: int, n: int, seeds: int, labels: list[str]) -> list[dict[str, Any]]:
+    stick = Yardstick(d)
+    stick.measure(500, 0, abctree.DynamicTree())  # compiles
+    lines = []
+    for label in labels:
+        numbers = range(FIRST_SEED, FIRST_SEED + seeds)
+        rows = [stick.measure(n, seed, METHODS[label]) for seed in numbers]
+        lines.append({"method": label, "T": n, "rows": rows})
+    cart = np.mean([row["h"] for line in lines if line["method"] == "CART" for row in line["rows"]])
+    for line in lines:
+        for row in line["rows"]:
+            row["h / CART's"] = row["h"] / float(cart)
+    return lines
+
+
+# The cost of a partition --------------------------------------------------------------------------
+
+
+def table_of_rows(n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows as a run has them, crowded around two places, and their distances."""
+    rng = np.random.default_rng(seed)
+    near = 0.3 + 0.4 * (rng.random((n, 1)) < 0.5) + 0.12 * rng.standard_normal((n, d))
+    cube = np.where(rng.random((n, 1)) < 0.7, np.clip(near, 0.001, 0.999), rng.random((n, d)))
+    apart = np.minimum(((cube - 0.3) ** 2).sum(axis=1), 4.0 * ((cube - 0.7) ** 2).sum(axis=1))
+    return cube, np.sqrt(apart + 0.02 * d * rng.random(n))
+
+
+def cost(label: str, n: int, d: int) -> Row:
+    """CPU seconds of one partition at a tolerance that accepts a tenth of the rows."""
+    cube, distance = table_of_rows(n, d, 0)
+    epsilon = float(np.quantile(distance, 0.1))
+    partitioner = METHODS[label]
+    rng = np.random.default_rng(0)
+    partitioner.partition(cube[:100], distance[:100], epsilon, None, rng)  # compiles, imports
+    began = time.process_time()
+    boxes = partitioner.partition(cube, distance, epsilon, None, rng)
+    seconds = time.process_time() - began
+    boxes.locate(cube[:10])
+    began = time.process_time()
+    boxes.locate(cube)
+    locate = time.process_time() - began
+    return {"seconds": seconds, "boxes": float(len(boxes)), "ns to find a box": 1e9 * locate / n}
+
+
+def costs(sizes: list[tuple[int, int]], labels: list[str]) -> dict[str, dict[str, Row]]:
+    return {
+        label: {f"n = {n:g}, d = {d}": cost(label, n, d) for n, d in sizes}
+        for label in labels
+        if METHODS[label] is not None
+    }
+
+
+def cost_markdown(table: dict[str, dict[str, Row]]) -> str:
+    columns = list(next(iter(table.values())))
+    out = ["| partitioner | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    for label, row in table.items():
+        cells = [
+            f"{c['seconds']:.2g} s, {c['boxes']:.0f}, {c['ns to find a box']:.0f} ns"
+            for c in row.values()
+        ]
+        out.append(f"| {label} | " + " | ".join(cells) + " |")
+    return "\n".join(out) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=["P0", "P1", "cost"], nargs="*")
+    parser.add_argument("--labels", nargs="*", choices=list(METHODS))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--budget", type=int, default=10_000)
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    wanted = args.only or ["cost", "P0", "P1"]
+    labels = args.labels or list(METHODS)
+    done: dict[str, Any] = {}
+    if "cost" in wanted:
+        sizes = [(10**3, 2), (10**4, 2), (10**4, 5), (10**4, 10), (10**5, 5)]
+        done["cost"] = costs(sizes, labels)
+        print("### One partition: CPU seconds, boxes, time to find the box of a point\n")
+        print(cost_markdown(done["cost"]), flush=True)
+    for name, d in (("P0", 2), ("P1", 5)):
+        if name in wanted:
+            done[name] = gains(d, args.budget, args.seeds, labels)
+            print(markdown(name, done[name]), flush=True)
+    if args.json is not None:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(done, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Example 2 of the paper, cut by each partitioner: its figure "Sequential refinements".
+
+    python -m experiments.partitions           the picture and the numbers in the documents
+    python -m experiments.partitions --quick   a small version in a temporary folder
+
+The paper's rows are CART, BART and dyadic; the default, dynamic trees and a plain grid are ours.
+All play the same tolerances, and each ends a round after as many acceptances, so that what differs
+is how many simulations a round takes.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import abctree
+from abctree import problems
+from abctree.problems import truth
+from experiments import arguments, write
+
+EPSILONS = [4.0, 2.8, 2.0, 1.4, 1.0]
+SEED = 1
+
+
+def partitioners(burn_in: int) -> dict[str, Any]:
+    return {
+        "CART, pruned by cross-validation": abctree.Cart(prune=True),
+        f"BART, 5 trees, {burn_in} burn-in": abctree.Bart(n_trees=5, n_burn_in=burn_in),
+        "dyadic, 10 cuts a round": abctree.Dyadic(n_splits=10),
+        "dynamic tree": abctree.DynamicTree(),
+        "five dynamic trees, refined": abctree.DynamicTree(n_trees=5),
+        "soft tree (the default)": abctree.SoftTree(),
+        "grid, 20 x 20": abctree.Grid(20),
+    }
+
+
+class Timed:
+    """A partitioner that looks at the clock."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.seconds = inner, 0.0
+
+    def partition(self, *rows: Any) -> Any:
+        began = time.process_time()
+        boxes = self.inner.partition(*rows)
+        self.seconds += time.process_time() - began
+        return boxes
+
+
+def run(partitioner: Any, quota: int) -> tuple[Any, float]:
+    """A run of one round at each tolerance, and the seconds that cutting took."""
+    timed = Timed(partitioner)
+    result = abctree.abc_tree(
+        problems.gaussian_mixture(2),
+        n_simulations=100 * quota,
+        rng=SEED,
+        partitioner=timed,
+        # A grid does not learn where to cut, and its cells are believed each for itself.
+        beliefs=abctree.GlobalRate() if isinstance(partitioner, abctree.Grid) else None,
+        schedule=EPSILONS,
+        max_rounds=len(EPSILONS),
+        quota=quota,
+        n_pilot=quota,
+        block=max(20, quota // 10),
+    )
+    return result, timed.seconds
+
+
+def numbers_of(result: Any, seconds: float) -> dict[str, Any]:
+    known, epsilon = truth.GaussianMixtureTruth(2), EPSILONS[-1]
+    draws = known.draws(4000, epsilon, rng=0)
+    posterior = result.posterior(epsilon=epsilon)
+    z = known.evidence(epsilon)
+    played = result.rounds[1:]  # round 0 is the pilot
+    return {
+        "epsilon": [r.epsilon for r in played],
+        "boxes, mean over folds": [float(np.mean([len(p) for p in r.partitions])) for r in played],
+        "simulations": [r.n_simulations for r in played],
+        "acceptance rate": [r.acceptance_rate for r in played],
+        "simulations in all": result.n_simulations,
+        "ESS": posterior.ess,
+        "honest gain": float(1.0 / np.mean(1.0 / result.mixture_ratio(draws))),
+        "evidence, relative error": result.evidence(epsilon).estimate / z - 1.0,
+        "TV20": known.tv20(posterior.theta, posterior.weight),
+        "seconds of cutting": seconds,
+    }
+
+
+def draw(axes: Any, label: str, result: Any) -> None:
+    abctree.plots.partitions(result, rounds=range(1, len(result.rounds)), axes=axes)
+    for ax, played in zip(axes, result.rounds[1:], strict=True):
+        ax.set_title(
+            f"ε = {played.epsilon:g}, {len(played.partitions[0])} boxes, "
+            f"{played.acceptance_rate:.0%} accepted",
+            fontsize="small",
+        )
+        ax.set(xlabel="", xticks=[-5, 0, 5], yticks=[-5, 0, 5])
+    axes[0].set_ylabel(label)
+
+
+def main() -> None:
+    args = arguments(__doc__.splitlines()[0])
+    quota = 100 if args.quick else 1000
+    chosen = partitioners(burn_in=50 if args.quick else 1000)
+    figure = Figure(figsize=(13.0, 2.75 * len(chosen)), layout="constrained")
+    rows = figure.subplots(len(chosen), len(EPSILONS), sharex=True, sharey=True)
+    table = {}
+    for axes, (label, partitioner) in zip(rows, chosen.items(), strict=True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", abctree.AbctreeWarning)
+            result, seconds = run(partitioner, quota)
+            table[label] = numbers_of(result, seconds)
+        draw(axes, label, result)
+        print(f"{label}: {table[label]['simulations']}, {seconds:.1f} s of cutting", flush=True)
+    settings = {"problem": "gaussian_mixture(2)", "quota": quota, "seed": SEED}
+    write(args.out, "partitions", figure, {"settings": settings, "partitioners": table})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""The command line: ``abctree run | resume | summary | plot | export``.
+
+Heavy imports are inside the commands, so that ``abctree --help`` answers at once.
+"""
+
+from abctree.edges.cli.commands import main
+from abctree.edges.cli.targets import READY
+
+__all__ = ["READY", "main"]

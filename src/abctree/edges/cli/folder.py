@@ -1,0 +1,144 @@
+"""The output folder: whose run is in it, what was asked for, and its run store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from abctree import __version__
+from abctree.edges.cli.answer import to_json
+
+if TYPE_CHECKING:
+    from abctree.parts.stores import SqliteStore
+
+#: What is written for people and programs, the run store aside.
+FILES = (
+    "summary.txt",
+    "summary.json",
+    "posterior.csv",
+    "posterior.png",
+    "partition.png",
+    "progress.png",
+)
+#: Written before the first simulation, so that a killed run is known by it.
+_NOTE = "run.json"
+_STORE = "run.sqlite"
+#: `run.lock` stays: removing it would let two processes in at once.
+_STORES = (_STORE, f"{_STORE}-wal", f"{_STORE}-shm", f"{_STORE}-journal")
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a folder remembers of its run, beside the store."""
+
+    problem: str  #: as it was named on the command line
+    seed: int | None  #: None if the run was not begun here
+    asked: dict[str, Any] = field(default_factory=dict)  #: settings that were given
+
+    def write(self, directory: Path) -> None:
+        """Remember it in a folder."""
+        said = {"abctree": __version__, "problem": self.problem, "seed": self.seed}
+        text = to_json({**said, "settings": self.asked})
+        (directory / _NOTE).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, directory: Path) -> Note | None:
+        """That of a folder, or None if it holds none that can be read."""
+        try:
+            said = json.loads((directory / _NOTE).read_text(encoding="utf-8"))
+            note = cls(said["problem"], said["seed"], said["settings"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+        kinds = ((note.problem, str), (note.seed, int | None), (note.asked, dict))
+        return note if all(isinstance(value, kind) for value, kind in kinds) else None
+
+
+def claim(directory: Path, problem: str, *, force: bool) -> list[str]:
+    """Make the folder, before anything is simulated; the names of a former run's files in it."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        former = [name for name in (_NOTE, *FILES, *_STORES) if (directory / name).exists()]
+    except OSError as error:
+        raise click.UsageError(f"--out {directory} cannot be used: {error.strerror}.") from error
+    if not former or force:
+        return former
+    owner = _owner(directory)
+    if owner != problem:
+        whose = f"of a run of {owner}" if owner else "of unknown origin"
+        raise click.UsageError(
+            f"--out {directory} holds {', '.join(former)} {whose}. Name another directory, or add "
+            "--force to replace them."
+        )
+    if _is_unfinished(directory):
+        raise click.UsageError(
+            f"--out {directory} holds an unfinished run of {problem}. Go on with it by: abctree "
+            f"resume {directory}. Or name another directory, or add --force to replace it."
+        )
+    return former
+
+
+def clear(directory: Path) -> None:
+    """Remove the files of a former run, unless another process is at work on it."""
+    former = [directory / name for name in (_NOTE, *FILES, *_STORES)]
+    if not any(file.exists() for file in former):
+        return
+    from abctree.parts.stores.lock import FolderLock
+
+    lock = FolderLock(directory)
+    try:
+        for file in former:
+            file.unlink(missing_ok=True)
+    finally:
+        lock.release()
+
+
+def _owner(directory: Path) -> str | None:
+    """The problem whose run is in a folder; those of older versions have no note."""
+    note = Note.read(directory)
+    if note is not None:
+        return note.problem
+    try:
+        summary = json.loads((directory / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    owner = summary.get("problem") if isinstance(summary, dict) and "abctree" in summary else None
+    return owner if isinstance(owner, str) else None
+
+
+def _is_unfinished(directory: Path) -> bool:
+    """Whether simulations are kept of a run that has not ended, because it was killed."""
+    if not (directory / _STORE).exists():
+        return False
+    from abctree.errors import StoreError
+    from abctree.parts.stores import SqliteStore
+
+    try:
+        with SqliteStore.read(directory) as store:
+            return store.ending is None and store.n_simulations > 0
+    except StoreError as error:
+        raise click.UsageError(f"{error} Or add --force to replace it.") from error
+
+
+def open_store(directory: Path, *, new: bool) -> SqliteStore:
+    """The run store of a folder, which leaves out the progress line among the stopping rules.
+
+    The line is a rule only to be asked after every block, and could not be made again by
+    `abctree.resume`.
+    """
+    from abctree.edges.cli.watch import Line
+    from abctree.methods.fingerprint import named
+    from abctree.parts.stores import SqliteStore
+
+    line = named(Line)
+
+    class Unwatched(SqliteStore):
+        def begin(self, manifest: Mapping[str, Any]) -> None:
+            rules = [rule for rule in manifest["stop"] if rule.get("own") != line]
+            super().begin({**manifest, "stop": rules})
+
+    return Unwatched.new(directory) if new else Unwatched.open(directory)

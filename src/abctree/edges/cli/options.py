@@ -1,0 +1,59 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+#: Puts options on a command.
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+budget: Decorator = click.option(
+    "-n",
+    "--n-simulations",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Budget of simulations in all, spent exactly.",
+)
+seconds: Decorator = click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.0, min_open=True),
+    metavar="S",
+    help="Stop after so many seconds.",
+)
+workers: Decorator = click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="Worker processes for the simulator. They never change the result.  [default: none]",
+)
+quiet: Decorator = click.option("--quiet", is_flag=True, help="No progress on stderr.")
+as_json: Decorator = click.option(
+    "--json", "as_json", is_flag=True, help="Print the summary as JSON."
+)
+other_problem: Decorator = click.option(
+    "--problem",
+    metavar="PROBLEM",
+    help="The problem of the run, as for abctree run.  [default: as DIR remembers it]",
+)
+folder: Decorator = click.argument(
+    "directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+
+
+def reading(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--epsilon`` or ``--ess``."""
+    for flag, metavar, words in (
+        ("--ess", "N", "the smallest tolerance with this effective sample size"),
+        ("--epsilon", "E", "this tolerance"),
+    ):
+        function = click.option(
+            flag,
+            type=click.FloatRange(min=0.0, min_open=True),
+            metavar=metavar,
+            help=f"Read the posterior at {words}.",
+        )(function)
+    return function

@@ -1,0 +1,87 @@
+"""Progress of a run on stderr: one line on a terminal, a line for every round elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from abctree.data import Progress
+
+#: Seconds between two states of the line on a terminal.
+_REFRESH = 0.1
+
+
+def watcher(seconds: float | None) -> Log | Line:
+    """A line that is rewritten on a terminal, lines otherwise."""
+    return Line(seconds) if sys.stderr.isatty() else Log(seconds)
+
+
+class Log:
+    """A line for every round, for files and pipes."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+
+    def __call__(self, progress: Progress) -> None:
+        """Write it."""
+        click.echo(state(progress, self.seconds), err=True)
+
+
+class Line:
+    """One line that is written again and again, for terminals; also a rule that never stops."""
+
+    every_block = True
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self.shown = -1.0  #: seconds into the run when the line was last written
+
+    def __call__(self, progress: Progress) -> None:
+        """Write it over the former one."""
+        import shutil
+
+        room = shutil.get_terminal_size().columns - 1
+        click.echo("\r\033[K" + state(progress, self.seconds)[:room], nl=False, err=True)
+        self.shown = progress.seconds
+
+    def reason(self, progress: Progress) -> None:
+        """No reason to stop, but a chance to show how far the run is."""
+        if progress.seconds - self.shown >= _REFRESH:
+            self(progress)
+
+    def clear(self) -> None:
+        """Leave an empty line."""
+        if self.shown >= 0.0:
+            click.echo("\r\033[K", nl=False, err=True)
+
+
+def state(progress: Progress, seconds: float | None) -> str:
+    """A run on one line."""
+    rate = progress.n_simulations / max(progress.seconds, 1e-9)
+    left = (progress.budget - progress.n_simulations) / rate
+    if seconds is not None:
+        left = min(left, max(0.0, seconds - progress.seconds))
+    played = [
+        f"round {progress.round}",
+        f"epsilon {progress.epsilon:.3g}",
+        f"accepted {progress.acceptance_rate:.2%}",
+        f"ESS {progress.ess:.0f}",
+    ]
+    parts = [
+        *(played if progress.round else ["pilot"]),
+        f"{progress.n_simulations} of {progress.budget}",
+        f"{rate:.3g} a second",
+        f"{progress.n_failures} failed",
+        f"{_duration(left)} left",
+    ]
+    return "  ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60.0:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60.0)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

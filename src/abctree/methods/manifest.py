@@ -1,0 +1,354 @@
+"""The manifest: what a run is, as JSON, and the run again from it.
+
+Our own parts are written with their fields and made again.  A user's part is a name and a
+fingerprint: the code itself is never stored, nothing is imported by name, and nothing is executed
+that the user does not pass again.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import platform
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from abctree.algorithms.outer_loop import Rules
+from abctree.data import Plan
+from abctree.errors import AbctreeError, AbctreeWarning, ParameterError, StoreError
+from abctree.methods.fingerprint import fingerprint, named
+from abctree.methods.runner import Seeds
+from abctree.methods.settings import Settings
+from abctree.parts.executors.policy import FailurePolicy, as_policy
+from abctree.parts.partitioners import as_partitioner
+from abctree.parts.schedules import as_schedule
+from abctree.parts.stopping import as_stopping_rules
+from abctree.parts.utilities import as_utility
+from abctree.problem import Problem
+from abctree.protocols import StoppingRule
+
+#: Modules whose dataclasses may be made from a manifest.
+_ROOMS = ("partitioners", "utilities", "schedules", "beliefs", "policies", "stopping")
+#: The parts of a run, and how what a user passes for them is read.
+_RULES = ("partitioner", "beliefs", "policy", "schedule")
+_READ = {"partitioner": as_partitioner, "utility": as_utility, "schedule": as_schedule}
+#: Points at which a prior is compared.
+_PROBES = 32
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What makes a run, beside its problem and the answers of its executor."""
+
+    settings: Settings
+    seeds: Seeds
+    summary_size: int  #: columns of the table's summaries
+    stop: tuple[StoppingRule, ...] = ()
+    on_failure: FailurePolicy = field(default_factory=FailurePolicy)
+    method: str = "abc_tree"
+
+
+# Writing -------------------------------------------------------------------------------------
+
+
+def manifest_of(recipe: Recipe, problem: Problem) -> dict[str, Any]:
+    """The recipe and the problem as JSON."""
+    settings, seeds = recipe.settings, recipe.seeds
+    return {
+        "method": recipe.method,
+        "versions": versions(),
+        "seeds": {"root": seeds.root, "algorithm": list(seeds.algorithm)},
+        "plan": {**asdict(settings.plan), "milestones": list(settings.plan.milestones)},
+        "weights": settings.weights,
+        "summary_size": recipe.summary_size,
+        "parts": {name: _written(getattr(settings.rules, name), name) for name in _RULES},
+        "stop": [_written(rule, "stop") for rule in recipe.stop],
+        "on_failure": asdict(recipe.on_failure),
+        "problem": _written_problem(problem),
+    }
+
+
+def versions() -> dict[str, str]:
+    """What may change the numbers of a run."""
+    return {
+        "abctree": _version(),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+
+
+def _version() -> str:
+    # By name: the top of the package imports what is above this module.
+    return str(importlib.import_module("abctree").__version__)
+
+
+def _written(part: Any, keyword: str) -> dict[str, Any]:
+    """A part with its fields if it is ours and they can be written, or its name and fingerprint."""
+    if _is_known(part):
+        try:
+            return {
+                "part": type(part).__name__,
+                "fields": {
+                    f.name: _written_value(getattr(part, f.name), f.name)
+                    for f in fields(part)
+                    if f.init
+                },
+            }
+        except TypeError:
+            pass
+    return {"own": named(part), "fingerprint": fingerprint(part), "keyword": keyword}
+
+
+def _written_value(value: Any, keyword: str) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        return _written_value(value.item(), keyword)
+    if isinstance(value, tuple | list):
+        return [_written_value(item, keyword) for item in value]
+    if _is_known(value) or keyword in _READ:
+        return _written(value, keyword)
+    raise TypeError(type(value))
+
+
+@functools.cache
+def _known() -> dict[str, type]:
+    """The parts that may be made from a manifest, by name."""
+    modules = [importlib.import_module(f"abctree.parts.{room}") for room in _ROOMS]
+    found = (value for module in modules for value in vars(module).values())
+    return {
+        value.__name__: value
+        for value in found
+        if isinstance(value, type) and is_dataclass(value) and named(value).startswith("abctree.")
+    }
+
+
+def _is_known(part: Any) -> bool:
+    return _known().get(type(part).__name__) is type(part)
+
+
+def _written_problem(problem: Problem) -> dict[str, Any]:
+    model: Any = problem.model
+    code = {
+        "simulator": getattr(model, "simulator", model),
+        "summary": model.summary,
+        "distance": problem.distance,
+        "constraint": problem.constraint,
+    }
+    return {
+        "names": list(problem.names),
+        "prior": {"text": repr(problem.prior), "probe": _probed(problem)},
+        "observed": fingerprint(np.asarray(problem.observed_summary)),
+        "call": f"{type(model).__name__} in batches of {problem.unit}",
+        "distance": "to be scaled by the pilot" if problem.needs_pilot else "as it is",
+        "code": {name: [named(f), fingerprint(f)] for name, f in code.items() if f is not None},
+    }
+
+
+def _probed(problem: Problem) -> str:
+    """A fingerprint of the prior as a map: what it makes of points spread over the cube."""
+    cube = np.random.default_rng(0).random((_PROBES, problem.d))
+    theta = np.ascontiguousarray(problem.prior.from_cube(cube), dtype="<f8")
+    return hashlib.sha256(theta.tobytes()).hexdigest()[:16]
+
+
+# Reading -------------------------------------------------------------------------------------
+
+
+def recipe_of(manifest: Mapping[str, Any], problem: Problem, given: Mapping[str, Any]) -> Recipe:
+    """The recipe again, once the problem is found to be that of the run.
+
+    Parameters
+    ----------
+    manifest : dict
+        As `manifest_of` wrote it.
+    problem : Problem
+        What the user passes as the problem of the run.
+    given : dict
+        A user's own parts by the names under which they were given to the run; `stop` and
+        `on_failure` if they are to be others than those of the manifest (None: the same).
+
+    Raises
+    ------
+    ParameterError
+        If the problem is another, a part of the user's is missing, or one is given that is not the
+        run's.
+    StoreError
+        If the manifest cannot be read.
+
+    Warns
+    -----
+    AbctreeWarning
+        If code of the user's has changed.
+    """
+    try:
+        if manifest["method"] != "abc_tree":
+            raise StoreError(
+                f"The run is one of abctree.{manifest['method']}, which abctree "
+                f"{_version()} cannot go on with."
+            )
+        check_problem(manifest["problem"], problem)
+        return _recipe_of(manifest, given)
+    except AbctreeError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise StoreError(
+            f"The manifest of the run cannot be read ({type(error).__name__}: {error}). Perhaps it "
+            "was written by another version of abctree."
+        ) from error
+
+
+def _recipe_of(manifest: Mapping[str, Any], given: Mapping[str, Any]) -> Recipe:
+    own = _own_parts(manifest["parts"], given)
+    plan = Plan(**{**manifest["plan"], "milestones": tuple(manifest["plan"]["milestones"])})
+    parts = manifest["parts"]
+    rules = Rules(**{n: own[n] if n in own else _made(parts[n], own) for n in _RULES})
+    seeds = Seeds(int(manifest["seeds"]["root"]), tuple(manifest["seeds"]["algorithm"]))
+    return Recipe(
+        settings=Settings(plan, rules, manifest["weights"]),
+        seeds=seeds,
+        summary_size=int(manifest["summary_size"]),
+        stop=_stop_of(manifest["stop"], given.get("stop")),
+        on_failure=_policy_of(manifest["on_failure"], given.get("on_failure")),
+        method=manifest["method"],
+    )
+
+
+def _stop_of(written: list[dict[str, Any]], given: Any) -> tuple[StoppingRule, ...]:
+    if given is not None:
+        return as_stopping_rules(given)
+    return tuple(_made(rule, {}) for rule in written)
+
+
+def _policy_of(written: Mapping[str, Any], given: Any) -> FailurePolicy:
+    return FailurePolicy(**written) if given is None else as_policy(given)
+
+
+def _made(written: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
+    """A part from what `_written` made of it."""
+    if "own" in written:
+        return _own_part(written, own)
+    known = _known()
+    if written["part"] not in known:
+        raise StoreError(
+            f"The run uses the part {written['part']!r}, which abctree {_version()} does "
+            "not have. Update abctree."
+        )
+    values = {name: _made_value(value, own) for name, value in written["fields"].items()}
+    return known[written["part"]](**values)
+
+
+def _made_value(value: Any, own: Mapping[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return _made(value, own)
+    if isinstance(value, list):
+        return tuple(_made_value(item, own) for item in value)
+    return value
+
+
+def _own_part(written: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
+    keyword = written["keyword"]
+    if keyword not in own:
+        none = ", or stop=() for none" if keyword == "stop" else ""
+        raise ParameterError(
+            f"`{keyword}` must be given again, for it is {written['own']}, your own code, which a "
+            f"run folder does not hold. Pass the same object that the run was begun with{none}."
+        )
+    return own[keyword]
+
+
+def _own_parts(written: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts that are given; they must be those of the run, or the user's own."""
+    places = dict(_places(written))
+    own = {}
+    for keyword, spec in given.items():
+        if keyword in ("stop", "on_failure") or spec is None:
+            continue
+        if keyword not in places:
+            raise ParameterError(
+                f"`{keyword}` must be one of {sorted(places)}, the parts of the run, but got "
+                f"{spec!r}. Other settings are in the folder and stay as they are: leave it out."
+            )
+        own[keyword] = _READ.get(keyword, lambda part: part)(spec)
+        then, now = places[keyword], _written(own[keyword], keyword)
+        if "own" in then:
+            if then != now:
+                warn_changed(keyword, then["own"], named(own[keyword]))
+        elif then != now:
+            raise ParameterError(
+                f"`{keyword}` must be that of the run, {_spelled(then)}, but got {spec!r}. "
+                "Leave it out, or start a new run."
+            )
+    return own
+
+
+def _places(written: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The parts of a run by keyword, those inside others, too."""
+    for keyword, part in written.items():
+        if isinstance(part, dict):
+            yield keyword, part
+            yield from _places(part.get("fields", {}))
+
+
+def _spelled(written: Mapping[str, Any]) -> str:
+    words = ", ".join(f"{name}={value!r}" for name, value in written["fields"].items())
+    return f"{written['part']}({words})"
+
+
+# Comparing -----------------------------------------------------------------------------------
+
+
+def check_problem(then: Mapping[str, Any], problem: Problem) -> None:
+    """Whether a problem is that of the run: all but its code must be, and of that is spoken."""
+    now = _written_problem(problem)
+    if then["names"] != now["names"]:
+        raise _other("parameters", ", ".join(then["names"]), ", ".join(now["names"]))
+    if then["prior"]["probe"] != now["prior"]["probe"]:
+        raise _other("prior", then["prior"]["text"], now["prior"]["text"])
+    if then["observed"] != now["observed"]:
+        raise _other("observation", f"one with the fingerprint {then['observed']}", now["observed"])
+    if then["call"] != now["call"]:
+        raise _other("way of calling the simulator", then["call"], now["call"])
+    if then["distance"] != now["distance"]:
+        raise _other("distance", f"one {then['distance']}", f"one {now['distance']}")
+    nothing = ["nothing", ""]
+    for name in sorted({*then["code"], *now["code"]}):
+        before, after = then["code"].get(name, nothing), now["code"].get(name, nothing)
+        if before != after:
+            warn_changed(name, before[0], after[0])
+
+
+def check_version(manifest: Mapping[str, Any]) -> None:
+    """Say that a run goes on with another version of abctree."""
+    then = manifest.get("versions", {}).get("abctree")
+    if then != _version():
+        warnings.warn(
+            f"The run was begun with abctree {then} and goes on with {_version()}. What "
+            "is simulated from here on may differ from what the older version would have done.",
+            AbctreeWarning,
+            stacklevel=3,
+        )
+
+
+def _other(what: str, then: Any, now: Any) -> ParameterError:
+    return ParameterError(
+        f"`problem` must have the {what} of the run, {then}, but got {now}. Give the problem that "
+        "the run was begun with, or start a new run."
+    )
+
+
+def warn_changed(what: str, then: str, now: str) -> None:
+    """Say that code is not what it was when the run began."""
+    names = f"{then}, and is {now} now" if then != now else then
+    warnings.warn(
+        f"The {what} has changed since the run began (it was {names}). What was simulated before "
+        "is kept as it is. If the change matters, start a new run.",
+        AbctreeWarning,
+        stacklevel=5,
+    )

@@ -1,0 +1,286 @@
+"""`resume` and `load`: runs that are kept in a folder.
+
+A run is a function of its recipe, its problem, and the answers of its executor.  To resume is to
+begin it again, with the answers that the folder has and an executor for the others.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from concurrent import futures
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from abctree.analysis.result import Result
+from abctree.data import Plan, Progress, Table
+from abctree.errors import ParameterError, StoreError
+from abctree.methods.manifest import Recipe, check_version, manifest_of, recipe_of
+from abctree.methods.runner import Runner
+from abctree.parts.executors import as_executor, running
+from abctree.parts.executors.policy import FailurePolicy
+from abctree.parts.stores import Recorded, SqliteStore
+from abctree.problem import Problem
+from abctree.protocols import Executor, StoppingRule, Store
+
+#: To read what is recorded to its end, whatever the run thought of it.
+_LENIENT = FailurePolicy("reject", limit=1.0)
+
+#: What `as_executor` reads.
+ExecutorLike = Executor | futures.Executor | str | int | None
+StoreLike = str | os.PathLike[str] | Store
+
+
+def resume(
+    path: StoreLike,
+    problem: Problem,
+    *,
+    n_simulations: int | None = None,
+    executor: ExecutorLike = None,
+    stop: StoppingRule | Iterable[StoppingRule] | Mapping[str, float] | None = None,
+    on_failure: Literal["reject", "raise"] | FailurePolicy | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    **parts: Any,
+) -> Result:
+    """Go on with a run that was killed, stopped or interrupted, or with a larger budget.
+
+    The result is that of a run which was never interrupted, bit for bit, whatever the executor.
+    With a larger budget it is that of a run with the larger budget from the beginning, whose quota,
+    pilot and blocks are those of the first budget.  A finished run is only computed again.
+
+    Parameters
+    ----------
+    path : str, Path or Store
+        What was given to `abc_tree` as `store`.
+    problem : Problem
+        The problem of the run: code is not kept in the folder.
+    n_simulations : int, optional
+        The new budget in all, at least the former one.
+    executor : Executor, int, str or concurrent.futures.Executor
+        Who runs the simulator from here on, as in `abc_tree`; default in this process.
+    stop : StoppingRule, several, or dict
+        Default: those of the run, and the clock begins anew; ``()`` for none.
+    on_failure : {"reject", "raise"} or FailurePolicy
+        Default: that of the run.  Failures are kept like other answers: a run that ended by
+        "raise" ends there again, unless it is resumed with "reject".
+    progress : callable
+        Called with a `Progress` after each round, those that are computed again included.
+    **parts
+        Partitioner, utility, schedule, beliefs or policy of your own, under the name that the run
+        was given it.  Those of abctree need not be given.
+
+    Returns
+    -------
+    Result
+        As from `abc_tree`; its `seconds` are those of all processes that worked on the run.
+
+    Raises
+    ------
+    ParameterError
+        If the problem, a part or the budget is not that of the run.
+    StoreError
+        If the folder holds no run, is damaged, foreign or newer, is used by another process, or
+        holds the answers to other parameters than the run now asks for.
+
+    Warns
+    -----
+    AbctreeWarning
+        If code has changed since the run began.
+
+    Examples
+    --------
+    >>> import abctree, tempfile
+    >>> def simulate(theta, rng):
+    ...     return theta[0] + rng.normal()
+    >>> problem = abctree.Problem({"mu": (-5.0, 5.0)}, simulate, observed=1.0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     first = abctree.abc_tree(problem, n_simulations=500, rng=1, store=folder)
+    ...     more = abctree.resume(folder, problem, n_simulations=800)
+    >>> len(more.table), bool((more.table.theta[:500] == first.table.theta).all())
+    (800, True)
+    """
+    _check(problem)
+    store = _existing(path, SqliteStore.open)
+    try:
+        manifest = store.manifest or {}
+        given = {**parts, "stop": stop, "on_failure": on_failure}
+        recipe = recipe_of(manifest, problem, given)
+        check_version(manifest)
+        plan = _extended(recipe.settings.plan, n_simulations)
+        recipe = replace(recipe, settings=replace(recipe.settings, plan=plan))
+        store.begin(_continued(manifest, manifest_of(recipe, problem)))
+        return _played(problem, recipe, store, executor, progress)
+    finally:
+        store.close()
+
+
+def load(path: StoreLike, problem: Problem, **parts: Any) -> Result:
+    """A run as far as it is in its folder, with all its methods; the simulator is never called.
+
+    The folder is only read, and may be one that another process is writing to.
+
+    Parameters
+    ----------
+    path : str, Path or Store
+        What was given to `abc_tree` as `store`.
+    problem : Problem
+        The problem of the run.
+    **parts
+        As in `resume`.
+
+    Returns
+    -------
+    Result
+        `stopped_because` begins with "unfinished" if the run has not ended.
+
+    Raises
+    ------
+    ParameterError
+        If the problem or a part is not that of the run.
+    StoreError
+        If the folder holds no run, is damaged, foreign or newer, holds the answers to other
+        parameters than the run now asks for, or has not the whole pilot yet.
+
+    Warns
+    -----
+    AbctreeWarning
+        If code has changed since the run began.
+    """
+    _check(problem)
+    store = _existing(path, SqliteStore.read)
+    try:
+        manifest = store.manifest or {}
+        recipe = recipe_of(manifest, problem, {**parts, "stop": (), "on_failure": _LENIENT})
+        plan, n = recipe.settings.plan, store.n_simulations
+        if n < plan.n_pilot:
+            raise StoreError(
+                f"{store!r} holds {n} of the {plan.n_pilot} simulations of the pilot: too few to "
+                "say anything. Go on with the run by abctree.resume."
+            )
+        # The budget only says where the last block ends: this one ends where the records do.
+        short = replace(recipe.settings, plan=replace(plan, n_simulations=n))
+        recorded = _recorded(problem, recipe, store, None)
+        runner = _runner(problem, replace(recipe, settings=short), recorded)
+        result = runner.to_the_end((), None)
+        reason = result.stopped_because  # the budget is spent
+        if store.ending is not None:
+            reason = str(store.ending.get("stopped_because"))
+        elif n < plan.n_simulations:
+            reason = f"unfinished: {n} of {plan.n_simulations} simulations made"
+        return replace(result, plan=plan, stopped_because=reason, seconds=store.seconds)
+    finally:
+        store.close()
+
+
+def play(
+    problem: Problem,
+    recipe: Recipe,
+    executor: ExecutorLike,
+    progress: Callable[[Progress], None] | None,
+    path: StoreLike | None,
+) -> Result:
+    """A new run, kept in a store if one is given."""
+    if path is None:
+        with running(as_executor(executor)) as ready:
+            return _runner(problem, recipe, ready).to_the_end(recipe.stop, progress)
+    store: Store = SqliteStore.new(path) if isinstance(path, str | os.PathLike) else path
+    try:
+        if store.manifest is not None:
+            raise ParameterError(
+                f"`store` must be unused, but {store!r} holds a run. Go on with it by "
+                "abctree.resume."
+            )
+        store.begin(manifest_of(recipe, problem))
+        return _played(problem, recipe, store, executor, progress)
+    finally:
+        store.close()
+
+
+def _played(
+    problem: Problem,
+    recipe: Recipe,
+    store: Store,
+    executor: ExecutorLike,
+    progress: Callable[[Progress], None] | None,
+) -> Result:
+    """Play a run with a store, and note how it ended."""
+    n_before = store.n_simulations
+    rules = tuple(_AfterReplay(rule, n_before) for rule in recipe.stop)
+    with running(as_executor(executor)) as ready:
+        recorded = _recorded(problem, recipe, store, ready)
+        result = _runner(problem, recipe, recorded).to_the_end(rules, progress)
+        recorded.flush()
+    result = replace(result, seconds=store.seconds)
+    before = store.ending
+    if before is None or before.get("stopped_because") != result.stopped_because:
+        store.conclude({"stopped_because": result.stopped_because, "seconds": result.seconds})
+    return result
+
+
+def _runner(problem: Problem, recipe: Recipe, executor: Executor) -> Runner:
+    capacity = recipe.settings.plan.n_simulations
+    table = Table(problem.d, len(problem.names), recipe.summary_size, capacity=capacity)
+    return Runner(problem, recipe.settings, table, executor, recipe.seeds, recipe.on_failure)
+
+
+def _recorded(
+    problem: Problem, recipe: Recipe, store: Store, executor: Executor | None
+) -> Recorded:
+    """The executor of a run with a store; it keeps the summaries that are read again."""
+    if recipe.summary_size > 0:
+        return Recorded(store, executor, sys.maxsize)
+    return Recorded(store, executor, recipe.settings.plan.n_pilot if problem.needs_pilot else 0)
+
+
+@dataclass(frozen=True)
+class _AfterReplay:
+    """A stopping rule whose clock does not run out while the records are read again."""
+
+    rule: StoppingRule
+    n_recorded: int
+
+    @property
+    def every_block(self) -> bool:
+        """Whether it is asked after every block."""
+        return bool(getattr(self.rule, "every_block", False))
+
+    def reason(self, progress: Progress) -> str | None:
+        """Why to stop now, or None."""
+        if self.every_block and progress.n_simulations < self.n_recorded:
+            return None
+        return self.rule.reason(progress)
+
+
+def _extended(plan: Plan, n_simulations: int | None) -> Plan:
+    """The plan with a larger budget; blocks end where those of the former one did."""
+    former = plan.n_simulations
+    if n_simulations is None or n_simulations == former:
+        return plan
+    if isinstance(n_simulations, bool) or int(n_simulations) != n_simulations:
+        raise ParameterError(f"`n_simulations` must be a whole number, but got {n_simulations!r}.")
+    if n_simulations < former:
+        raise ParameterError(
+            f"`n_simulations` must be at least the budget of the run, {former}, but got "
+            f"{n_simulations}. What is simulated cannot be taken back; to stop earlier use `stop`."
+        )
+    milestones = (*plan.milestones, former)
+    return replace(plan, n_simulations=int(n_simulations), milestones=milestones)
+
+
+def _continued(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of a run that goes on: what it was begun with, and its new end."""
+    return {**then, **{key: now[key] for key in ("plan", "stop", "on_failure")}}
+
+
+def _existing(path: StoreLike, opened: Callable[[str | os.PathLike[str]], Store]) -> Store:
+    if isinstance(path, str | os.PathLike):
+        return opened(path)
+    if path.manifest is None:
+        raise StoreError(f"{path!r} holds no run.")
+    return path
+
+
+def _check(problem: Problem) -> None:
+    if not isinstance(problem, Problem):
+        raise ParameterError(f"`problem` must be an abctree.Problem, but got {problem!r}.")

@@ -1,0 +1,285 @@
+"""`smc`: population Monte Carlo ABC, the baseline that a tree has to beat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from abctree.algorithms.smc import (
+    KernelMixture,
+    SmcGame,
+    SmcRules,
+    accepted_of,
+    populations,
+    update_mixture,
+)
+from abctree.analysis.result import Result
+from abctree.data import Arms, Boxes, Plan, Progress, Round, Table
+from abctree.errors import ParameterError
+from abctree.methods.runner import Seeds
+from abctree.methods.settings import ScheduleLike
+from abctree.methods.watch import (
+    StopLike,
+    Watch,
+    checked_count,
+    checked_problem,
+    summary_size,
+)
+from abctree.parts.coordinates import coordinates
+from abctree.parts.executors import ExecutorLike, as_executor, running
+from abctree.parts.executors.policy import FailurePolicy, as_policy
+from abctree.parts.perturbations import Perturbation, as_perturbation
+from abctree.parts.schedules import as_schedule
+from abctree.problem import Problem
+from abctree.types import RNGLike
+
+#: A population that was cut short answers if its effective sample size is this share of N.
+_ANSWER = 0.5
+
+
+def smc(
+    problem: Problem,
+    *,
+    n_simulations: int,
+    n_particles: int | None = None,
+    rng: RNGLike = None,
+    kernel: str | Perturbation = "twice-covariance",
+    schedule: ScheduleLike = "median",
+    weights: Literal["population", "mixture"] = "population",
+    min_ess: float = 0.0,
+    space: Literal["theta", "cube"] | None = None,
+    n_pilot: int | None = None,
+    block: int | None = None,
+    max_rounds: int | None = None,
+    stop: StopLike = None,
+    executor: ExecutorLike | None = None,
+    on_failure: Literal["reject", "raise"] | FailurePolicy = "reject",
+    keep_summaries: bool | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    r"""Sample the ABC posterior by population Monte Carlo (Beaumont et al. 2009), as SMC-ABC.
+
+    The first population are prior draws closer than ε₁.  Each next one is proposed from the last:
+    a particle j with probability W_j and a Gaussian step, at a lower tolerance, until
+    `n_particles` draws are closer.  A draw weighs ``π(θ) / Σ_j W_j K(θ | θ_j)``.
+
+    Parameters
+    ----------
+    problem : Problem
+        Prior, simulator, observation, summary and distance.
+    n_simulations : int
+        T, the most simulations that are made, the pilot included.  All are made unless `stop`,
+        `max_rounds` or the end of the schedule comes first.
+    n_particles : int
+        N, accepted draws in a population.  Default T / 50, at least 20 and at most 1000.
+    rng : None, int, SeedSequence, BitGenerator or Generator
+        Source of all randomness, simulators included.  The same seed gives the same result.
+    kernel : str or Perturbation
+        Covariance of the steps: "twice-covariance" (default) of the particles, "componentwise"
+        (twice their variances, as first published), "silverman" (a kernel density estimate: steps
+        are smaller, ε falls faster, weights are less even), "local" (the spread of each particle's
+        nearest neighbours), or an object of `abctree.parts.perturbations`.
+    schedule : str, float, sequence of float or Schedule
+        "median" (default) of the accepted distances, or another of their quantiles by
+        ``abctree.Quantile(q)``; "adaptive", the tolerance at which the weighted draws keep half
+        their effective sample size; a factor such as 0.9; or a decreasing list of tolerances, at
+        whose end the run ends.
+    weights : {"population", "mixture"}
+        Who answers: the last population by its own weights, as published; or all populations by
+        the mixture of all their proposals, which `posterior` reads at any ε.  The mixture costs
+        O(T N) for each population.  It is a little biased, since proposals are centred at the
+        draws that they weigh; `Result.bias_alarm` compares.
+    min_ess : float
+        A population goes on until its effective sample size is at least this, too.
+    space : {"theta", "cube"}
+        Where steps are made: in the parameters' own units (default), or in the unit cube of the
+        prior's quantiles.  A `PriorTransform` has no density in θ, and takes the cube.
+    n_pilot : int
+        Prior draws from which ε₁ and the scale of the distance are taken; they belong to the first
+        population.  Default N, at least 100.
+    block : int
+        Simulations begun at once.  Default: about as many as are expected to be missing.
+    max_rounds : int
+        Most populations.
+    stop : StoppingRule, several, or dict
+        Reasons to end early, such as ``{"seconds": 60, "epsilon": 0.1}``; see `abctree.stopping`.
+    executor : int, str or Executor
+        Who runs the simulator, as for `abctree.abc_tree`.  It never changes the result.
+    on_failure : {"reject", "raise"} or FailurePolicy
+        As for `abctree.abc_tree`.
+    keep_summaries : bool
+        Whether the table keeps summaries, for regression adjustment.  Default: up to 64 numbers.
+    progress : callable
+        Called with a `Progress` after each population.
+
+    Returns
+    -------
+    Result
+        With the same reading methods as a result of `abctree.abc_tree`, but for `histogram`.  Its
+        rounds are the populations, and its table has a row for every simulation.  `posterior()`
+        gives the draws of population ``result.population`` at its tolerance: the last one that
+        reached N draws, or that was cut short with an effective sample size of at least N / 2.
+
+    Raises
+    ------
+    ParameterError
+        If a setting breaks its rule.
+    SimulatorError
+        If the simulator cannot be used: the first simulations have the wrong shape, or the whole
+        pilot fails, or any simulation with ``on_failure="raise"``.
+
+    Notes
+    -----
+    Points outside the support of the prior or the constraint are drawn again at no cost of
+    simulations; weights account for their share.  A whole number takes a rounded step, whose mass
+    is known exactly, a value of a list steps in the order of the list, and fixed parameters stay.
+    Time O(T N), on top of the simulator's.
+
+    References
+    ----------
+    Beaumont, Cornuet, Marin and Robert (2009), Biometrika 96.  Filippi, Barnes, Cornebise and
+    Stumpf (2013), Statistical Applications in Genetics and Molecular Biology 12.
+
+    Examples
+    --------
+    >>> import abctree
+    >>> def simulate(theta, rng):
+    ...     return theta[0] + rng.normal()
+    >>> problem = abctree.Problem({"mu": (-5.0, 5.0)}, simulate, observed=1.0)
+    >>> result = abctree.smc(problem, n_simulations=2000, n_particles=100, rng=1)
+    >>> result.n_simulations
+    2000
+    """
+    checked_problem(problem)
+    if weights not in ("population", "mixture"):
+        raise ParameterError(f'`weights` must be "population" or "mixture", but got {weights!r}.')
+    if not 0.0 <= min_ess < np.inf:
+        raise ParameterError(f"`min_ess` must be at least 0, but got {min_ess}. Try n_particles/2.")
+    plan = _plan(n_simulations, n_particles, n_pilot, block, max_rounds)
+    rules = SmcRules(
+        perturbation=as_perturbation(kernel),
+        schedule=as_schedule(schedule),
+        coordinates=coordinates(problem.prior, space),
+        min_ess=float(min_ess),
+    )
+    table = Table(
+        problem.d,
+        len(problem.names),
+        summary_size(problem, keep=keep_summaries),
+        capacity=plan.n_simulations,
+    )
+    with running(as_executor(executor)) as ready:
+        watch = Watch(
+            problem, table, ready, Seeds.of(rng), as_policy(on_failure), stop, plan.n_simulations
+        )
+        why = _run(watch, plan, rules, progress)
+    if weights == "mixture":
+        update_mixture(table, watch.rounds[-1].mixtures[0])
+    population = _answering(table, watch.rounds, plan.quota, min_ess)
+    return Result(
+        problem=watch.problem,
+        table=table,
+        rounds=tuple(watch.rounds),
+        plan=plan,
+        failures=watch.failures,
+        stopped_because=why,
+        seconds=watch.seconds,
+        root=watch.root,
+        default_weights=weights,
+        method="smc",
+        population=population,
+        default_epsilon=watch.rounds[population].epsilon if weights == "population" else None,
+    )
+
+
+def _plan(
+    n_simulations: int,
+    n_particles: int | None,
+    n_pilot: int | None,
+    block: int | None,
+    max_rounds: int | None,
+) -> Plan:
+    budget = checked_count("n_simulations", n_simulations)
+    default = min(1000, max(20, budget // 50))
+    particles = default if n_particles is None else checked_count("n_particles", n_particles)
+    pilot = max(100, particles) if n_pilot is None else checked_count("n_pilot", n_pilot)
+    return Plan(
+        n_simulations=budget,
+        n_pilot=min(budget, pilot),
+        quota=particles,
+        block=0 if block is None else checked_count("block", block),
+        n_folds=1,
+        defensive=0.0,
+        max_rounds=None if max_rounds is None else checked_count("max_rounds", max_rounds),
+    )
+
+
+def _run(
+    watch: Watch, plan: Plan, rules: SmcRules, progress: Callable[[Progress], None] | None
+) -> str:
+    """Populations until there is a reason to stop; the reason."""
+    n_prior = watch.pilot(plan.n_pilot, watch.table).n_drawn[0]
+    watch.rounds.append(_round_zero(watch, n_prior))
+    game = SmcGame(
+        watch.problem, watch.table, plan, rules, watch.simulate, watch.rng,
+        stop=lambda: watch.hurry() is not None,
+    )  # fmt: skip
+    for played in populations(game, n_prior):
+        watch.rounds.append(played)
+        rate = _acceptance_rate(watch.table, played)
+        now = watch.played(played.index, played.epsilon, rate, played.ess)
+        if progress is not None:
+            progress(now)
+        reason = "interrupted" if played.interrupted else watch.reason(watch.rules, now)
+        if reason is not None:
+            return reason
+    return _end(watch, plan)
+
+
+def _end(watch: Watch, plan: Plan) -> str:
+    """Why there are no more populations."""
+    if len(watch.table) >= plan.n_simulations:
+        return f"budget of {plan.n_simulations} simulations spent"
+    hurried = watch.hurry()
+    if hurried is not None:
+        return hurried
+    if plan.max_rounds is not None and watch.rounds[-1].index >= plan.max_rounds:
+        return f"{plan.max_rounds} rounds played"
+    return "the schedule has no lower tolerance"
+
+
+def _acceptance_rate(table: Table, played: Round) -> float:
+    """Of a population, the pilot included in the first."""
+    first = 0 if played.index == 1 else played.first
+    close = np.count_nonzero(table.distance[first : played.last] < played.epsilon)
+    return float(close / max(1, played.last - first))
+
+
+def _round_zero(watch: Watch, n_prior: int) -> Round:
+    problem, table = watch.problem, watch.table
+    return Round(
+        index=0,
+        epsilon=float("inf"),
+        partitions=(problem.measure(Boxes.whole(problem.d)),),
+        arms=(Arms(np.ones(1), np.ones(1)),),
+        mixtures=(KernelMixture(float(n_prior), (), problem),),
+        first=0,
+        last=len(table),
+        n_accepted=int(np.isfinite(table.distance).sum()),
+        ess=float(len(table)),
+        rng_state=dict(watch.rng.bit_generator.state),
+    )
+
+
+def _answering(table: Table, rounds: list[Round], particles: int, min_ess: float) -> int:
+    """The last population that is whole, or that the end of the run has cut short by little."""
+
+    def is_enough(played: Round) -> bool:
+        n = len(accepted_of(table, played.index, played.epsilon))
+        whole = n >= particles and played.ess >= min_ess
+        return whole or played.ess >= max(min_ess, _ANSWER * particles)
+
+    enough = [played.index for played in rounds[1:] if is_enough(played)]
+    return enough[-1] if enough else max(rounds[1:], key=lambda played: played.ess).index

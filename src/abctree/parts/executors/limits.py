@@ -1,0 +1,238 @@
+"""What a simulation may use in a worker: time, and threads of the linear algebra libraries.
+
+Time is limited in two ways.  An alarm interrupts code that returns to the interpreter now and then.
+For code that does not, a worker of `Processes` announces until when it means to be done with what
+it does, and is killed by its parent if it is not.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FrameType
+from typing import Any, Protocol
+
+import numpy as np
+
+from abctree.data import Failure, Simulations
+from abctree.errors import ParameterError
+from abctree.parts.executors.chunks import split
+from abctree.types import FloatArray, IntArray
+
+Work = Callable[[FloatArray, IntArray], Simulations]
+
+#: Seconds between the alarm and the moment at which a parent loses its patience.
+_GRACE = 1.0
+#: Seconds between two alarms, at least: a simulator may swallow the first.
+_AGAIN = 0.1
+#: Tracebacks kept of one block.
+_TRACEBACKS = 3
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
+)  # fmt: skip
+
+
+class Number(Protocol):
+    """A number in memory shared with the parent."""
+
+    value: float
+
+
+class OutOfTimeError(BaseException):
+    """The alarm rang.  Not an `Exception`: a simulator that catches those must not catch this."""
+
+
+class _Process:
+    """What is true of this process: a worker's parent watches, the alarm is set."""
+
+    deadline: Number | None = None
+    armed = False
+    n_threads: int | None = None
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Refuse what is not a time limit.
+
+    Raises
+    ------
+    ParameterError
+        If it is not a positive number of seconds, or None.
+    """
+    if timeout is not None and not 0.0 < timeout < float("inf"):
+        raise ParameterError(
+            f"`timeout` must be a positive number of seconds, or None, but got {timeout!r}."
+        )
+
+
+def check_enforceable() -> None:
+    """Refuse a time limit that nothing can enforce.
+
+    Raises
+    ------
+    ParameterError
+        If there is neither an alarm nor a watching parent.
+    """
+    if _Process.deadline is None and not _has_alarm():
+        raise ParameterError(
+            "`timeout` must run in the main thread of a process on a POSIX system, where an alarm "
+            "can interrupt a simulation, but this is another thread or system. "
+            "Use abctree.Processes(timeout=...), which can kill its workers."
+        )
+
+
+def simulate(
+    work: Work, theta: FloatArray, index: IntArray, unit: int, timeout: float | None
+) -> Simulations:
+    """``work(theta, index)``, but no simulation takes longer than `timeout` seconds.
+
+    One that would is a failure.  A unit of m rows that are simulated in one call has m times the
+    limit; if that is not enough its rows are simulated one by one, as when the call raises.
+    """
+    if timeout is None:
+        return work(theta, index)
+    check_enforceable()
+    parts = [_limited(work, theta[u], index[u], timeout) for u in split(index, 1, unit)]
+    return Simulations.join(parts)
+
+
+def _limited(work: Work, theta: FloatArray, index: IntArray, timeout: float) -> Simulations:
+    try:
+        with _alarm(timeout * len(index)):
+            return work(theta, index)
+    except OutOfTimeError:
+        if len(index) == 1:
+            trace = traceback.format_exc()
+            return failed(work, theta, index, f"TimeoutError: not done after {timeout:g} s", trace)
+    rows = [slice(i, i + 1) for i in range(len(index))]
+    return Simulations.join([_limited(work, theta[i], index[i], timeout) for i in rows])
+
+
+def failed(
+    work: Work, theta: FloatArray, index: IntArray, reason: str, trace: str = ""
+) -> Simulations:
+    """A simulation that was given up: theta (1, p), index (1,)."""
+    # The shape of a summary is the only thing about the work that an executor has to know.
+    shape = tuple(getattr(getattr(work, "problem", None), "shape", ()))
+    failure = Failure(int(index[0]), tuple(theta[0].tolist()), reason, trace)
+    return Simulations(np.full(1, np.inf), np.full((1, *shape), np.nan), (failure,))
+
+
+def joined(parts: list[Simulations]) -> Simulations:
+    """Chunks as one block.  Its failures do not tell how it was cut."""
+    whole = Simulations.join(parts)
+    if not whole.failures:
+        return whole
+    failures = sorted(whole.failures, key=lambda f: f.index)
+    traced = [f.index for f in failures if f.traceback][_TRACEBACKS:]
+    dropped = set(traced)
+    kept = (replace(f, traceback="") if f.index in dropped else f for f in failures)
+    return replace(whole, failures=tuple(kept))
+
+
+# The alarm -----------------------------------------------------------------------------------
+
+
+def _has_alarm() -> bool:
+    in_main = threading.current_thread() is threading.main_thread()
+    return in_main and hasattr(signal, "setitimer")
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """Raise `OutOfTimeError` in the body after so long."""
+    if not _has_alarm():
+        with _announced(seconds):
+            yield
+        return
+    before = signal.signal(signal.SIGALRM, _ring)
+    try:
+        with _announced(seconds):
+            _Process.armed = True
+            signal.setitimer(signal.ITIMER_REAL, seconds, max(seconds, _AGAIN))
+            try:
+                yield
+            finally:
+                _Process.armed = False  # an alarm from here on is silent
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if before is None else before)
+
+
+def _ring(_signal: int, _frame: FrameType | None) -> None:
+    if _Process.armed:
+        raise OutOfTimeError
+
+
+@contextmanager
+def _announced(seconds: float) -> Iterator[None]:
+    """Tell a watching parent until when the body means to be done."""
+    shared = _Process.deadline
+    if shared is None:
+        yield
+        return
+    shared.value = time.monotonic() + seconds + _GRACE
+    try:
+        yield
+    finally:
+        shared.value = 0.0
+
+
+def announce_to(deadline: Number) -> None:
+    """Let the parent watch this process: 0, or the time (monotonic) until which to wait."""
+    _Process.deadline = deadline
+
+
+def is_over(deadline: Number) -> bool:
+    """Whether a watched process is late."""
+    return 0.0 < deadline.value < time.monotonic()
+
+
+# Threads -------------------------------------------------------------------------------------
+
+
+def limit_threads(n: int | None) -> None:
+    """Let linear algebra in this process use n threads; None for what it likes."""
+    _Process.n_threads = n
+    os.environ.update(_thread_variables(n))  # for libraries that are loaded from now on
+    limit_loaded_libraries()
+
+
+@contextmanager
+def threads_of_children(n: int | None) -> Iterator[None]:
+    """Let processes that are started meanwhile load their libraries with n threads."""
+    variables = _thread_variables(n)
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _thread_variables(n: int | None) -> dict[str, str]:
+    return {} if n is None else dict.fromkeys(_THREAD_VARIABLES, str(n))
+
+
+def limit_loaded_libraries() -> None:
+    """The limit again, for libraries that were loaded since."""
+    if _Process.n_threads is not None and (pools := _threadpoolctl()) is not None:
+        pools.threadpool_limits(_Process.n_threads)
+
+
+def _threadpoolctl() -> Any:
+    try:
+        return importlib.import_module("threadpoolctl")
+    except ImportError:  # scikit-learn brings it, but need not for ever
+        return None

@@ -1,0 +1,271 @@
+"""Simulations in several threads or processes, or in a pool of the user's."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+from collections.abc import Callable
+from concurrent import futures
+from typing import Literal, cast
+
+from abctree.errors import AbctreeError, ParameterError
+from abctree.parts.executors.limits import Work
+from abctree.parts.executors.pooled import Pooled, check_count
+from abctree.parts.executors.workers import Workers
+
+StartMethod = Literal["spawn", "fork", "forkserver"]
+
+
+class Threads(Pooled):
+    """Runs simulations in threads of this process.
+
+    For simulators that release the interpreter's lock: compiled code, external programs, the
+    network.  They must be safe to call from several threads at a time.
+
+    Parameters
+    ----------
+    n_workers : int or None
+        Number of threads; None for the number of processors that this process may use.
+    chunk : int or None
+        Rows of a task; None: as many as take about 20 ms, but a task for every worker.  It never
+        changes a result.
+    timeout : None
+        Must be None: a thread cannot be stopped from outside.
+
+    Raises
+    ------
+    ParameterError
+        If an argument breaks its rule.
+    """
+
+    def __init__(
+        self,
+        n_workers: int | None = None,
+        *,
+        chunk: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        _refuse_timeout(timeout)
+        super().__init__(chunk=chunk, timeout=None)
+        self._n_workers = _count_workers(n_workers)
+
+    def __repr__(self) -> str:
+        return f"Threads({self.n_workers})"
+
+    @property
+    def n_workers(self) -> int:
+        """Number of threads."""
+        return self._n_workers
+
+    @property
+    def shares_memory(self) -> bool:
+        """Nothing is pickled."""
+        return True
+
+    def _open(self, work: Work) -> futures.Executor:  # noqa: ARG002
+        return futures.ThreadPoolExecutor(self.n_workers, thread_name_prefix="abctree")
+
+    def _shut(self, pool: futures.Executor) -> None:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Processes(Pooled):
+    """Runs simulations in processes of this machine.
+
+    A worker that dies (a crash in compiled code, ``os._exit``, too little memory, a signal) is
+    replaced, and what it was doing is done again, alone.  A simulation that loses three workers is
+    a failure, and the others are kept.
+
+    Parameters
+    ----------
+    n_workers : int or None
+        Number of processes; None for the number of processors that this one may use.
+    start_method : {"spawn", "fork", "forkserver"}
+        How they are started.  "spawn" works everywhere and takes a second or two; "fork" is
+        immediate, but not safe when this process has threads.
+    chunk : int or None
+        Rows of a task; None: as many as take about 20 ms, but a task for every worker.  It never
+        changes a result.
+    timeout : float or None
+        Most seconds for a simulation; one that takes longer is a failure.  Code that does not
+        return to the interpreter is ended with its worker, a second later.  Watching costs about
+        0.1 ms a simulation.
+    n_threads : int or None
+        Threads for linear algebra in each worker; None for what the libraries like, which is
+        usually one for every processor, in every worker.
+
+    Raises
+    ------
+    ParameterError
+        If an argument breaks its rule.
+
+    Notes
+    -----
+    Simulator, summary, distance, prior and constraint are pickled, by cloudpickle if it is
+    installed, and sent to each worker once.  A script that uses processes has its run under
+    ``if __name__ == "__main__":``, because workers import it.
+
+    Examples
+    --------
+    >>> import abctree
+    >>> executor = abctree.Processes(4, timeout=60.0)
+    >>> executor
+    Processes(4, start_method='spawn')
+    """
+
+    def __init__(
+        self,
+        n_workers: int | None = None,
+        start_method: StartMethod = "spawn",
+        *,
+        chunk: int | None = None,
+        timeout: float | None = None,
+        n_threads: int | None = 1,
+    ) -> None:
+        super().__init__(chunk=chunk, timeout=timeout)
+        known = multiprocessing.get_all_start_methods()
+        if start_method not in known:
+            raise ParameterError(
+                f"`start_method` must be one of {known} on this system, but got {start_method!r}."
+            )
+        if n_threads is not None:
+            check_count("n_threads", n_threads)
+        self._n_workers = _count_workers(n_workers)
+        self.start_method = start_method
+        self.n_threads = n_threads
+
+    def __repr__(self) -> str:
+        return f"Processes({self.n_workers}, start_method={self.start_method!r})"
+
+    @property
+    def n_workers(self) -> int:
+        """Number of processes."""
+        return self._n_workers
+
+    def _open(self, work: Work) -> futures.Executor:
+        context = multiprocessing.get_context(self.start_method)
+        if self.start_method == "forkserver":  # what is imported there need not be by each worker
+            context.set_forkserver_preload(["__main__", __name__, type(work).__module__])
+        return Workers(self.n_workers, context, self.n_threads, watch=self.timeout is not None)
+
+    def _shut(self, pool: futures.Executor) -> None:
+        cast("Workers", pool).stop()
+
+
+class Pool(Pooled):
+    """Runs simulations in any pool with the interface of `concurrent.futures.Executor`.
+
+    For loky, Dask (``client.get_executor()``), MPI (``mpi4py.futures.MPIPoolExecutor``), and the
+    pools of the standard library.
+
+    Parameters
+    ----------
+    executor : concurrent.futures.Executor or callable
+        The pool, which is left open; or a function that makes it, which is called when the pool is
+        first needed and again when it broke, and whose pools are shut down.
+    n_workers : int or None
+        Tasks that it runs at the same time; None to ask it, or, as Dask does not say, the number
+        of processors of this machine.  It only decides how large the tasks are.
+    chunk : int or None
+        Rows of a task; None: as many as take about 20 ms, but a task for every worker.  It never
+        changes a result.
+    timeout : float or None
+        Most seconds for a simulation, for pools that run tasks in the main thread of a POSIX
+        process.  Code that does not return to the interpreter is not interrupted; see `Processes`.
+
+    Raises
+    ------
+    ParameterError
+        If an argument breaks its rule.
+
+    Examples
+    --------
+    >>> import abctree
+    >>> from concurrent.futures import ProcessPoolExecutor
+    >>> executor = abctree.Pool(lambda: ProcessPoolExecutor(2))
+    """
+
+    def __init__(
+        self,
+        executor: futures.Executor | Callable[[], futures.Executor],
+        *,
+        n_workers: int | None = None,
+        chunk: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        super().__init__(chunk=chunk, timeout=timeout)
+        if not isinstance(executor, futures.Executor) and not callable(executor):
+            raise ParameterError(
+                "`executor` must be a concurrent.futures.Executor or a function that makes one, "
+                f"but got {executor!r}."
+            )
+        if n_workers is not None:
+            check_count("n_workers", n_workers)
+        self.executor = executor
+        self._n_workers = n_workers
+        if self.shares_memory:
+            _refuse_timeout(timeout)
+
+    def __repr__(self) -> str:
+        return f"Pool({self.executor!r})"
+
+    @property
+    def n_workers(self) -> int:
+        """Tasks that run at the same time, as far as is known."""
+        if self._n_workers is not None:
+            return self._n_workers
+        pool = self._pool or self.executor
+        for name in ("_max_workers", "num_workers"):  # the standard library and loky; MPI
+            if isinstance(n := getattr(pool, name, None), int) and n > 0:
+                return n
+        return _processors()
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether the pool is one of threads."""
+        pool = self.executor
+        is_threads = isinstance(pool, futures.ThreadPoolExecutor)
+        return is_threads and type(pool).__name__ != "InterpreterPoolExecutor"
+
+    def _open(self, work: Work) -> futures.Executor:  # noqa: ARG002
+        return self.executor if isinstance(self.executor, futures.Executor) else self.executor()
+
+    def _shut(self, pool: futures.Executor) -> None:
+        if not isinstance(self.executor, futures.Executor):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _reopen(self, work: Work, pool: futures.Executor) -> futures.Executor:
+        if not isinstance(self.executor, futures.Executor):
+            return super()._reopen(work, pool)
+        if type(pool).__module__.startswith("loky."):
+            loky = importlib.import_module("loky")
+            self.executor = cast("futures.Executor", loky.get_reusable_executor(self.n_workers))
+            return self.executor
+        raise AbctreeError(
+            f"A worker process died, and with it its pool, {type(pool).__name__}, which only you "
+            "can make again. Give abctree.Processes(n), or a function that makes the pool, as in "
+            f"abctree.Pool(lambda: {type(pool).__name__}(n))."
+        )
+
+
+def _refuse_timeout(timeout: float | None) -> None:
+    if timeout is not None:
+        raise ParameterError(
+            f"`timeout` must be None for threads, which cannot be stopped, but got {timeout!r}. "
+            "Use abctree.Processes(timeout=...)."
+        )
+
+
+def _count_workers(n: int | None) -> int:
+    if n is None:
+        return _processors()
+    check_count("n_workers", n)
+    return n
+
+
+def _processors() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

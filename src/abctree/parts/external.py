@@ -1,0 +1,342 @@
+"""`External`: a simulator that is a program of its own, run once for each simulation."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import select
+import shlex
+import shutil
+import signal
+import string
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from abctree.errors import ParameterError, SimulatorError
+from abctree.types import FloatArray
+
+#: Characters of a program's last words that go into the reason of a failure.
+_TAIL = 300
+#: Names that a template may use beside those of the parameters.
+_EXTRA = ("seed", "dir")
+_STDOUT = {"stdout-json": "json", "stdout-csv": "csv"}
+
+
+class ProgramError(SimulatorError):
+    """An external program failed, took too long, or wrote something that cannot be read."""
+
+
+@dataclass(frozen=True)
+class External:
+    r"""A simulator that runs a program: parameters in, numbers out.
+
+    Each simulation is one process, started without a shell in a fresh temporary directory that is
+    removed afterwards.  A program that ends with a non-zero exit code, takes too long, or writes
+    something unreadable is a failed simulation, with the last words of its standard error in the
+    reason.
+
+    Templates are format strings: ``{name}`` for a parameter, with all digits, or as a format
+    specification says (``{n:.0f}`` for a whole number); ``{seed}`` for the seed of the simulation;
+    ``{dir}`` for the temporary directory; ``{{`` and ``}}`` for braces.
+
+    Parameters
+    ----------
+    command : str or sequence of str
+        Program and arguments, each a template.  A text is split as a shell would, but no shell sees
+        it: a parameter never becomes two arguments, and nothing is expanded.
+    output : str or callable
+        "stdout-json", "stdout-csv" (numbers between commas or blanks, of shape (m,); several lines
+        make (r, m)), or a template of the path of the file that the program writes: .json, .npy, or
+        anything else as text like "stdout-csv".  A relative path is looked up where the program
+        runs.  Or a function ``(stdout, directory) -> data`` of the text and the temporary
+        directory.
+    files : dict, optional
+        Input files to write before the program starts: name in the temporary directory -> template.
+    env : dict, optional
+        Environment variables beside those of this process: name -> template.
+    stdin : str, optional
+        Template of what the program reads from its standard input; default nothing.
+    timeout : float, optional
+        Seconds after which the program, and every process that it has started in its process group,
+        is killed.
+    cwd : path, optional
+        Where the program runs; default the temporary directory.
+    seed_bits : int
+        Seeds are whole numbers in ``[0, 2**seed_bits)``, from 1 to 63; the default 31 fits the
+        smallest common integer type.
+    names : sequence of str, optional
+        Names of the columns of theta; an `abctree.Problem` fills them in.
+
+    Raises
+    ------
+    ParameterError
+        If an argument breaks its rule or the program is not found; later, from `Problem`, if a
+        template uses a name that is not a parameter.
+
+    Examples
+    --------
+    >>> import sys
+    >>> import abctree
+    >>> code = "import random, sys; random.seed(int(sys.argv[2])); print(float(sys.argv[1]) + 1)"
+    >>> model = External([sys.executable, "-c", code, "{mu}", "{seed}"], "stdout-csv", timeout=60)
+    >>> problem = abctree.Problem({"mu": (-5.0, 5.0)}, model, observed=[2.0])
+    >>> model.with_names(["mu"])(np.array([1.5]), np.random.default_rng(1))
+    array([2.5])
+    """
+
+    command: str | Sequence[str]
+    output: str | Callable[[str, Path], Any] = "stdout-json"
+    files: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    stdin: str | None = None
+    timeout: float | None = None
+    cwd: str | os.PathLike[str] | None = None
+    seed_bits: int = 31
+    names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "command", _split(self.command))
+        _check_numbers(self.timeout, self.seed_bits)
+        if self.cwd is not None and not Path(self.cwd).is_dir():
+            raise ParameterError(f"`cwd` must be a directory, but got {os.fspath(self.cwd)!r}.")
+        for name in self.files:
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                raise ParameterError(
+                    f"`files` must be named relative to the temporary directory, but got {name!r}."
+                )
+        self._check_fields()
+
+    def with_names(self, names: Sequence[str]) -> External:
+        """The same program with the names of the columns of theta; those it has are kept."""
+        return self if self.names is not None else replace(self, names=tuple(names))
+
+    def __call__(self, theta: FloatArray, rng: np.random.Generator) -> Any:
+        """Run the program at theta (p,): what it wrote, as read by `output`."""
+        with tempfile.TemporaryDirectory(prefix="abctree-", ignore_cleanup_errors=True) as folder:
+            values = self._values(theta, int(rng.integers(2**self.seed_bits)), folder)
+            for name, template in self.files.items():
+                path = Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(template.format_map(values), encoding="utf-8")
+            stdout = self._run(values, folder)
+            return self._read(stdout, values, Path(folder))
+
+    def _values(self, theta: FloatArray, seed: int, folder: str) -> dict[str, Any]:
+        if self.names is None or len(self.names) != len(theta):
+            raise ParameterError(
+                f"`names` must name the {len(theta)} columns of theta, but got {self.names}."
+            )
+        parameters = zip(self.names, theta.tolist(), strict=True)
+        return {**{n: _Number(v) for n, v in parameters}, "seed": seed, "dir": folder}
+
+    def _run(self, values: Mapping[str, Any], folder: str) -> str:
+        """The standard output of the program."""
+        words = [word.format_map(values) for word in self.command]
+        extra = {name: template.format_map(values) for name, template in self.env.items()}
+        text = "" if self.stdin is None else self.stdin.format_map(values)
+        # Files, not pipes: a process that outlives the program cannot keep us waiting.
+        with _scratch(folder) as (source, stdout, stderr):
+            source.write(text.encode())
+            source.seek(0)
+            code = _run_to_the_end(
+                words,
+                self.timeout,
+                stdin=source,
+                stdout=stdout,
+                stderr=stderr,
+                cwd=self.cwd or folder,
+                env={**os.environ, **extra},
+            )
+            if code is None:
+                raise ProgramError(f"no end after {self.timeout:g} s; killed{_last_words(stderr)}")
+            if code != 0:
+                raise ProgramError(f"{_ended(code)}{_last_words(stderr)}")
+            stdout.seek(0)
+            return stdout.read().decode("utf-8", "replace")
+
+    def _read(self, stdout: str, values: Mapping[str, Any], folder: Path) -> Any:
+        if callable(self.output):
+            return self.output(stdout, folder)
+        if self.output in _STDOUT:
+            return _parsed(stdout, _STDOUT[self.output], "its standard output")
+        path = Path(self.cwd or folder, self.output.format_map(values))
+        if not path.is_file():
+            raise ProgramError(f"it wrote no file {path.name}")
+        if path.suffix == ".npy":
+            return np.load(path, allow_pickle=False)
+        kind = "json" if path.suffix == ".json" else "csv"
+        return _parsed(path.read_text(encoding="utf-8"), kind, path.name)
+
+    def _check_fields(self) -> None:
+        """Every field of every template must be known, as far as the names are."""
+        templates = {
+            "command": list(self.command),
+            "files": list(self.files.values()),
+            "env": list(self.env.values()),
+            "stdin": [] if self.stdin is None else [self.stdin],
+            "output": [] if callable(self.output) else [self.output],
+        }
+        known = None if self.names is None else (*self.names, *_EXTRA)
+        for argument, texts in templates.items():
+            for name in (name for text in texts for name in _fields(text, argument)):
+                if known is not None and name not in known:
+                    raise ParameterError(
+                        f"`{argument}` must use the names {', '.join(known)} only, "
+                        f"but got {{{name}}}. Write {{{{ and }}}} for braces."
+                    )
+
+
+class _Number(float):
+    """A parameter in a template: all of its digits, unless the template says otherwise."""
+
+    def __format__(self, spec: str) -> str:
+        return super().__format__(spec) if spec else float.__repr__(self)
+
+
+def _split(command: str | Sequence[str]) -> tuple[str, ...]:
+    words = shlex.split(command) if isinstance(command, str) else list(command)
+    if not words or not all(isinstance(word, str) for word in words):
+        raise ParameterError(
+            f"`command` must be a program and its arguments, but got {command!r}. "
+            'For example "./model --a {a} --seed {seed}".'
+        )
+    if "{" in words[0]:
+        return tuple(words)
+    program = shutil.which(words[0])
+    if program is None:
+        raise ParameterError(
+            f"`command` must begin with a program, but {words[0]!r} is not found, or not "
+            f"executable, from {Path.cwd()}."
+        )
+    # The program runs elsewhere: a path relative to here would not be found there.
+    return (os.path.abspath(program) if os.sep in words[0] else words[0], *words[1:])
+
+
+def _check_numbers(timeout: float | None, seed_bits: int) -> None:
+    if timeout is not None and not timeout > 0.0:
+        raise ParameterError(f"`timeout` must be a positive number of seconds, but got {timeout}.")
+    if not 1 <= seed_bits <= 63:
+        raise ParameterError(f"`seed_bits` must be from 1 to 63, but got {seed_bits}.")
+
+
+def _fields(template: str, argument: str) -> Iterator[str]:
+    """Names that a template uses.  Attributes and items of them are refused."""
+    try:
+        parts = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise ParameterError(
+            f"`{argument}` must be a template, but {template!r} is not ({error}). "
+            "Write {{ and }} for braces."
+        ) from None
+    for _, name, spec, conversion in parts:
+        if name is None:
+            continue
+        if not name.isidentifier() or conversion or "{" in (spec or ""):
+            raise ParameterError(
+                f"`{argument}` must use plain names such as {{a}} or {{a:.3f}}, "
+                f"but got {{{name}}} in {template!r}. Write {{{{ and }}}} for braces."
+            )
+        yield name
+
+
+# Processes --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _scratch(folder: str) -> Iterator[tuple[IO[bytes], IO[bytes], IO[bytes]]]:
+    """Nameless files for standard input, output and error."""
+    with contextlib.ExitStack() as stack:
+        new = (stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in range(3))
+        source, stdout, stderr = new
+        yield source, stdout, stderr
+
+
+def _run_to_the_end(words: Sequence[str], timeout: float | None, **how: Any) -> int | None:
+    """The exit code, or None if the time was up; no process of the group is left then."""
+    process = subprocess.Popen(words, start_new_session=True, **how)  # noqa: S603 - no shell
+    try:
+        if _has_ended(process, timeout):
+            return process.wait()
+    except BaseException:
+        _kill(process)
+        raise
+    _kill(process)
+    return None
+
+
+def _has_ended(process: subprocess.Popen[bytes], timeout: float | None) -> bool:
+    if timeout is None:
+        process.wait()
+        return True
+    try:
+        # `Popen.wait` looks every 50 ms, which is long for a short program.
+        handle = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout)
+        return process.returncode is not None
+    try:
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        return bool(poll.poll(1000.0 * timeout))
+    finally:
+        os.close(handle)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that has not been waited for, with its group."""
+    if process.returncode is None:
+        if hasattr(os, "killpg"):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # its own group: see start_new_session
+        else:  # pragma: no cover
+            process.kill()
+        process.wait()
+
+
+def _ended(code: int) -> str:
+    if code > 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def _last_words(stderr: IO[bytes]) -> str:
+    size = stderr.seek(0, io.SEEK_END)
+    stderr.seek(max(0, size - 4 * _TAIL))
+    tail = stderr.read().decode("utf-8", "replace").strip()
+    return f": {tail[-_TAIL:]}" if tail else ", without a word on standard error"
+
+
+# Reading ----------------------------------------------------------------------------------------
+
+
+def _parsed(text: str, kind: str, where: str) -> Any:
+    """JSON, or numbers between commas or blanks."""
+    try:
+        return json.loads(text) if kind == "json" else _numbers(text)
+    except (ValueError, RecursionError) as error:
+        start = " ".join(text[:_TAIL].split())[:60]
+        raise ProgramError(
+            f"{where} cannot be read as {kind} ({error}); it begins {start!r}"
+        ) from None
+
+
+def _numbers(text: str) -> FloatArray:
+    lines = [line.replace(",", " ").split() for line in text.splitlines()]
+    rows = [[float(word) for word in words] for words in lines if words]
+    if not rows:
+        raise ValueError("there is nothing")
+    if len({len(row) for row in rows}) > 1:
+        raise ValueError("its lines have different numbers of columns")
+    return np.array(rows[0] if len(rows) == 1 else rows)

@@ -1,0 +1,103 @@
+"""A block of answers as bytes and back: arrays and JSON, nothing that could run.
+
+Layout: eight bytes of magic, the length of the header as a 32-bit integer, the header in JSON, and
+the arrays one after the other as little-endian float64.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import zlib
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from abctree.data import Failure, Simulations
+from abctree.types import FloatArray
+
+_MAGIC = b"abctree\x01"
+_LENGTH = struct.Struct("<I")
+_ARRAYS = ("distance", "summary")
+_FLOAT = np.dtype("<f8")
+
+
+class UnreadableBlockError(ValueError):
+    """The bytes are not a block."""
+
+
+@dataclass(frozen=True, eq=False)
+class PackedBlock:
+    """What one block holds."""
+
+    first: int  #: number of its first simulation
+    check: int  #: CRC32 of its parameters, see `checksum`
+    seconds: float  #: spent on the run when it was written
+    simulations: Simulations
+
+
+def checksum(theta: FloatArray) -> int:
+    """CRC32 of parameters (n, p), of their bits and of their shape."""
+    rows = np.ascontiguousarray(theta, dtype=_FLOAT)
+    return zlib.crc32(rows.tobytes(), zlib.crc32(repr(rows.shape).encode()))
+
+
+def pack(block: PackedBlock) -> bytes:
+    """The block as bytes; every float keeps its bits."""
+    simulations = block.simulations
+    arrays = [np.ascontiguousarray(getattr(simulations, name), dtype=_FLOAT) for name in _ARRAYS]
+    header = {
+        "first": block.first,
+        "check": block.check,
+        "seconds": block.seconds,
+        "shapes": [array.shape for array in arrays],
+        "failures": [asdict(failure) for failure in simulations.failures],
+    }
+    text = json.dumps(header).encode()
+    return b"".join([_MAGIC, _LENGTH.pack(len(text)), text, *(a.tobytes() for a in arrays)])
+
+
+def unpack(data: bytes) -> PackedBlock:
+    """The block that `pack` made these bytes of.
+
+    Raises
+    ------
+    UnreadableBlockError
+        If they are anything else.
+    """
+    try:
+        return _unpack(data)
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UnreadableBlockError(f"{type(error).__name__}: {error}") from error
+
+
+def _unpack(data: bytes) -> PackedBlock:
+    if data[: len(_MAGIC)] != _MAGIC:
+        raise UnreadableBlockError("these are not the bytes of a block")
+    begin = len(_MAGIC) + _LENGTH.size
+    (length,) = _LENGTH.unpack(data[len(_MAGIC) : begin])
+    header = json.loads(data[begin : begin + length])
+    distance, summary = _arrays(data[begin + length :], header["shapes"])
+    if distance.ndim != 1 or len(summary) != len(distance):
+        raise UnreadableBlockError("the arrays do not fit together")
+    simulations = Simulations(distance, summary, tuple(map(_failure, header["failures"])))
+    return PackedBlock(
+        int(header["first"]), int(header["check"]), float(header["seconds"]), simulations
+    )
+
+
+def _arrays(data: bytes, shapes: list[list[int]]) -> tuple[FloatArray, FloatArray]:
+    sizes = [math.prod(shape) for shape in shapes]
+    if any(s < 0 for shape in shapes for s in shape) or sum(sizes) * _FLOAT.itemsize != len(data):
+        raise UnreadableBlockError("the arrays do not have the size that the header says")
+    flat = np.frombuffer(data, dtype=_FLOAT).astype(np.float64)  # a copy: it can be written to
+    distance, summary = np.split(flat, [sizes[0]])
+    return distance.reshape(shapes[0]), summary.reshape(shapes[1])
+
+
+def _failure(said: dict[str, Any]) -> Failure:
+    # A field that this version does not know is left out, one that is missing has its default.
+    known = {f.name: said[f.name] for f in fields(Failure) if f.name in said}
+    return Failure(**{**known, "theta": tuple(known["theta"])})

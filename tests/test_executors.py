@@ -1,0 +1,823 @@
+"""Executors: the same table from every one, whatever happens to its workers."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import types
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+import abctree
+from abctree.data import Failure, Simulations
+from abctree.errors import AbctreeError, ParameterError, SimulatorError
+from abctree.parts.executors import as_executor, parcel, running
+from abctree.parts.executors.chunks import Pace, split
+from abctree.parts.executors.workers import WorkerDiedError, Workers
+from abctree.problem import Discrepancy
+from tests.conftest import z_score
+
+# Newer Pythons warn of forks beside threads; NumPy has some.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+FORK = multiprocessing.get_context("fork")
+#: Parameters above this are the bad ones: about 3 % of the prior.
+BAD = 4.7
+
+
+def plain(theta, rng):
+    return theta + rng.normal(size=1)
+
+
+def many(theta, rng):
+    return theta + rng.normal(size=theta.shape)
+
+
+def raises(theta, rng):
+    if np.any(theta > BAD):
+        raise ValueError("too high")
+    return theta + rng.normal(size=theta.shape)
+
+
+def exits(theta, rng):
+    if np.any(theta > BAD):
+        os._exit(3)
+    return theta + rng.normal(size=theta.shape)
+
+
+def hangs(theta, rng):
+    if np.any(theta > BAD):
+        try:
+            time.sleep(1000.0)
+        except Exception:  # noqa: BLE001 - as careless simulators do
+            return theta
+    return theta + rng.normal(size=theta.shape)
+
+
+def never_returns(theta, rng):
+    if theta[0] > BAD:
+        sum(range(10**15))  # a loop in C
+    return theta + rng.normal(size=1)
+
+
+def naps(theta, rng):
+    time.sleep(0.002)
+    return theta + rng.normal(size=1)
+
+
+@dataclass(frozen=True)
+class DiesAtFirst:
+    """Kills its worker at a bad parameter, as often as said; then it is sound."""
+
+    folder: str
+    times: int
+    each: bool = True  #: so often for each bad parameter, or in all
+
+    def __call__(self, theta, rng):
+        if theta[0] > BAD:
+            flag = Path(self.folder, f"{theta[0]}" if self.each else "all")
+            n = len(flag.read_text()) if flag.exists() else 0
+            flag.write_text("x" * (n + 1))
+            if n < self.times:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return theta + rng.normal(size=1)
+
+
+@dataclass
+class Logs:
+    """Notes in a file whenever it is unpickled."""
+
+    path: str
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        with Path(self.path).open("a") as log:
+            log.write("loaded\n")
+
+    def __call__(self, theta, rng):
+        return theta + rng.normal(size=1)
+
+
+def problem(simulator=plain, **kwargs):
+    prior = kwargs.pop("prior", {"a": (-5.0, 5.0)})
+    if "prior_transform" in kwargs:
+        prior = None
+    return abctree.Problem(prior, simulator, observed=[0.5], **kwargs)
+
+
+def vectorized(simulator):
+    return problem(simulator, vectorized=True, batch_size=10)
+
+
+def play(executor, p=None, n=600, rng=1, **kwargs):
+    return abctree.abc_tree(p or problem(), n_simulations=n, rng=rng, executor=executor, **kwargs)
+
+
+def same(a, b):
+    for name in ("theta", "distance", "proposal", "arm", "round", "fold"):
+        np.testing.assert_array_equal(getattr(a.table, name), getattr(b.table, name), name)
+
+
+def same_failures(a, b):
+    assert [(f.index, f.theta) for f in a.failures.first] == [
+        (f.index, f.theta) for f in b.failures.first
+    ]
+    assert a.failures.count == b.failures.count > 0
+
+
+@pytest.fixture(scope="module")
+def spawned():
+    """Two spawned workers, for all tests that need no others."""
+    with abctree.Processes(2, "spawn", timeout=30.0) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def truth():
+    """What `Serial` says of the well-behaved simulator."""
+    return play(abctree.Serial())
+
+
+def forked(n=2, **kwargs):
+    return abctree.Processes(n, "fork", **kwargs)
+
+
+# The same table from all ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "executor",
+    [
+        abctree.Threads(1),
+        abctree.Threads(2, chunk=7),
+        forked(1),
+        forked(2, chunk=1),
+        forked(2, chunk=7),
+        forked(2, chunk=64),
+        forked(4),
+        "threads",
+    ],
+    ids=repr,
+)
+def test_executors_give_the_table_of_serial(executor, truth):
+    same(play(executor), truth)
+
+
+def test_executors_give_the_table_of_serial_when_spawned(spawned, truth):
+    same(play(spawned), truth)
+    same(play(spawned, lookahead=2), play(None, lookahead=2))
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_executors_give_the_table_of_serial_with_other_numbers_of_spawned_workers(n, truth):
+    same(play(abctree.Processes(n, "spawn", chunk=64)), truth)
+
+
+@pytest.mark.parametrize("simulator", [many, raises])
+def test_executors_never_cut_a_unit(simulator):
+    p = vectorized(simulator)
+    whole = play(None, p)
+    for executor in (abctree.Threads(2, chunk=1), forked(2, chunk=7)):
+        same(play(executor, p), whole)
+
+
+def test_an_executor_that_cuts_units_would_be_noticed():
+    class Cuts:
+        def submit(self, work, theta, index, unit):
+            return abctree.Threads(2, chunk=1).submit(work, theta, index, 1)
+
+    p = vectorized(many)
+    assert (play(Cuts(), p).table.distance != play(None, p).table.distance).any()
+
+
+@given(
+    first=st.integers(0, 50), n=st.integers(1, 80), chunk=st.integers(1, 90), unit=st.integers(1, 9)
+)
+def test_split_covers_all_rows_and_cuts_no_unit(first, n, chunk, unit):
+    index = first + np.arange(n)
+    slices = split(index, chunk, unit)
+    assert np.array_equal(np.concatenate([index[s] for s in slices]), index)
+    for a, b in pairwise(slices):
+        assert index[a.stop - 1] // unit != index[b.start] // unit
+        assert chunk <= a.stop - a.start < chunk + unit
+
+
+# How large the tasks are ---------------------------------------------------------------------
+
+
+def test_pace_begins_small_and_grows_to_tasks_of_the_wanted_length():
+    pace = Pace()
+    assert pace.rows(5, 2) <= 3
+    assert pace.rows(10_000, 2) <= 16
+    for seconds in (1e-5, 1e-3):
+        for _ in range(30):
+            pace.note(10, 10 * seconds)
+        n = pace.rows(100_000, 2)
+        assert 0.005 <= n * seconds <= 0.025
+
+
+def test_pace_leaves_something_to_do_for_every_worker():
+    pace = Pace()
+    pace.note(1000, 1e-3)
+    for n in (1, 7, 64, 1000):
+        for workers in (1, 2, 4):
+            assert len(split(np.arange(n), pace.rows(n, workers), 1)) >= min(n, workers)
+
+
+def test_pace_makes_tasks_of_one_row_when_a_simulation_is_long():
+    pace = Pace()
+    pace.note(1000, 1e-3)
+    pace.note(1, 10.0)
+    assert pace.rows(1000, 2) == 1
+
+
+# Workers that die ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chunk", [1, 64])
+def test_processes_lose_nothing_when_a_worker_is_killed_on_the_way(chunk, tmp_path):
+    result = play(forked(chunk=chunk), problem(DiesAtFirst(str(tmp_path), 1)), n=200)
+    assert any(tmp_path.iterdir())
+    assert not result.failures
+    same(result, play(None, n=200))
+
+
+def test_processes_lose_nothing_when_spawned_workers_are_killed(tmp_path, spawned):
+    work = Discrepancy(problem(DiesAtFirst(str(tmp_path), 1)), 1)
+    theta, index = np.array([[0.0], [4.9], [1.0], [2.0]]), np.arange(4)
+    result = spawned.submit(work, theta, index, 1)()
+    assert len(list(tmp_path.iterdir())) == 1
+    assert not result.failures
+    np.testing.assert_array_equal(result.distance, Discrepancy(problem(), 1)(theta, index).distance)
+
+
+def test_processes_lose_nothing_when_someone_kills_workers_at_random_moments():
+    executor = forked(timeout=10.0)
+    killed = []
+
+    def kill(rng=np.random.default_rng(0)):  # noqa: B008
+        while len(killed) < 8:
+            time.sleep(rng.uniform(0.02, 0.1))
+            children = multiprocessing.active_children()
+            if children:
+                child = children[int(rng.integers(len(children)))]
+                child.kill()
+                killed.append(child.pid)
+
+    killer = threading.Thread(target=kill)
+    with executor:
+        executor.submit(Discrepancy(problem(), 1), np.zeros((4, 1)), np.arange(4), 1)()
+        killer.start()
+        result = play(executor, problem(naps), n=600, lookahead=1)
+        killer.join()
+    assert not result.failures
+    same(result, play(None, lookahead=1))
+
+
+def test_processes_give_a_simulation_three_lives(tmp_path):
+    for times, failed in ((2, False), (3, True)):
+        folder = tmp_path / str(times)
+        folder.mkdir()
+        result = play(forked(chunk=1), problem(DiesAtFirst(str(folder), times)), n=150)
+        assert {len(f.read_text()) for f in folder.iterdir()} == {3}
+        assert bool(result.failures) == failed
+
+
+def test_os_exit_fails_the_simulations_that_call_it_and_no_other():
+    dead, raised = play(forked(), problem(exits), n=300), play(None, problem(raises), n=300)
+    same(dead, raised)
+    same_failures(dead, raised)
+    assert dead.failures.first[0].reason == (
+        "WorkerDiedError: the worker process exited with code 3"
+    )
+
+
+def test_os_exit_in_a_vectorised_simulator_is_as_if_it_had_raised():
+    dead = play(forked(), vectorized(exits), n=300)
+    raised = play(None, vectorized(raises), n=300)
+    same(dead, raised)
+    same_failures(dead, raised)
+
+
+def test_a_simulator_that_always_exits_ends_the_run_with_the_reason():
+    with pytest.raises(SimulatorError, match="exited with code 3"):
+        play(forked(), problem(exits, prior={"a": (BAD, 5.0)}), n=40, n_pilot=10)
+
+
+def test_workers_that_cannot_start_are_an_error_that_says_what_to_do(monkeypatch):
+    def broken(*_):
+        os._exit(1)
+
+    monkeypatch.setattr("abctree.parts.executors.workers._serve", broken)
+    with pytest.raises(AbctreeError, match=r"__main__"):
+        play(forked())
+
+
+def test_workers_lose_one_task_with_one_process():
+    workers = Workers(2, FORK, None, watch=False)
+    bad, good = workers.submit(os._exit, 7), workers.submit(os.getpid)
+    assert good.result(10) != os.getpid()
+    with pytest.raises(WorkerDiedError, match="code 7"):
+        bad.result(10)
+    assert workers.submit(divmod, 7, 2).result(10) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        workers.submit(divmod, 7, 0).result(10)
+    workers.shutdown()
+    with pytest.raises(RuntimeError):
+        workers.submit(os.getpid)
+
+
+def test_workers_do_not_outlive_a_killed_parent():
+    script = """
+        import os, signal, time
+        import numpy as np
+        import abctree
+        from abctree.problem import Discrepancy
+
+        def sleepy(theta, rng):
+            if theta[0] > 0:
+                os.write(1, f"{os.getpid()}\\n".encode())  # at one stroke
+                time.sleep(1000)
+            return theta
+
+        work = Discrepancy(abctree.Problem({"a": (-1., 1.)}, sleepy, [0.]), 1)
+        executor = abctree.Processes(2, "fork", chunk=1)
+        executor.submit(work, np.ones((2, 1)), np.arange(2), 1)
+        time.sleep(1000)
+        """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        try:
+            pids = [int(parent.stdout.readline()) for _ in range(2)]
+            assert all(is_running(pid) for pid in pids)
+        finally:
+            parent.kill()
+    until = time.monotonic() + 10.0
+    while any(is_running(pid) for pid in pids):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def is_running(pid):
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+# Simulations that take too long --------------------------------------------------------------
+
+
+def test_a_timeout_fails_the_simulations_that_hang_and_no_other():
+    raised = play(None, problem(raises), n=300)
+    for executor in (abctree.Serial(timeout=0.1), forked(timeout=0.1)):
+        result = play(executor, problem(hangs), n=300)
+        same(result, raised)
+        same_failures(result, raised)
+        first = result.failures.first[0]
+        assert first.reason == "TimeoutError: not done after 0.1 s"
+        assert "time.sleep(1000.0)" in first.traceback
+
+
+def test_a_timeout_ends_code_that_does_not_return_to_the_interpreter():
+    p, q = (problem(s, prior={"a": (3.0, 5.0)}) for s in (never_returns, raises))
+    index = np.arange(6)
+    theta = np.array([[3.1], [4.9], [3.2], [3.3], [4.8], [3.4]])
+    with forked(timeout=0.2, chunk=6) as executor:
+        result = executor.submit(Discrepancy(p, 1), theta, index, 1)()
+    expected = Discrepancy(q, 1)(theta, index)
+    np.testing.assert_array_equal(result.distance, expected.distance)
+    assert [f.index for f in result.failures] == [1, 4]
+    assert all(f.reason.startswith("TimeoutError: ") for f in result.failures)
+
+
+def test_a_timeout_is_kept_by_pools_of_the_standard_library():
+    executor = abctree.Pool(lambda: ProcessPoolExecutor(2, FORK), timeout=0.1)
+    same(play(executor, problem(hangs), n=200), play(None, problem(raises), n=200))
+
+
+def test_a_timeout_of_a_vectorised_call_is_one_for_each_row():
+    slow = play(abctree.Serial(timeout=0.02), vectorized(hangs), n=300)
+    same(slow, play(None, vectorized(raises), n=300))
+
+
+def test_a_timeout_limits_the_distance_too():
+    def distance(simulated, observed):
+        time.sleep(1000.0 if simulated[0] > 4.0 else 0.0)
+        return abs(simulated[0] - observed[0])
+
+    result = play(abctree.Serial(timeout=0.05), problem(distance=distance), n=120)
+    assert result.failures.count == np.isinf(result.table.distance).sum() > 0
+    assert set(result.failures.reasons) == {"TimeoutError: not done after 0.05 s"}
+
+
+def test_a_timeout_leaves_the_alarm_as_it_was():
+    def handler(*_):
+        raise AssertionError
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        play(abctree.Serial(timeout=0.1), problem(hangs), n=120)
+        assert signal.getsignal(signal.SIGALRM) is handler
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_timeout_that_cannot_be_kept_is_refused():
+    with pytest.raises(ParameterError, match=r"threads, which cannot be stopped.*Processes"):
+        abctree.Threads(2, timeout=1.0)
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(ParameterError, match="cannot be stopped"):
+            abctree.Pool(pool, timeout=1.0)
+        elsewhere = pool.submit(play, abctree.Serial(timeout=1.0))
+        with pytest.raises(ParameterError, match="main thread"):
+            elsewhere.result()
+    for bad in (0.0, -1.0, float("nan"), float("inf")):
+        for kind in (abctree.Serial, abctree.Processes):
+            with pytest.raises(ParameterError, match="`timeout` must be a positive number"):
+                kind(timeout=bad)
+
+
+# What is sent to workers ---------------------------------------------------------------------
+
+
+class Locked:
+    """A simulator that nothing can pickle."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def __call__(self, theta, rng):
+        return theta
+
+
+UNPICKLABLE = {
+    "simulator": {"simulator": lambda theta, rng: theta},
+    "summary": {"summary": lambda data: data},
+    "distance": {"distance": lambda a, b: abs(a[0] - b[0])},
+    "constraint": {"constraint": lambda columns: columns["a"] > -4.0},
+    "prior": {"prior_transform": lambda cube: 10.0 * cube - 5.0, "names": ["a"]},
+}
+
+
+@pytest.mark.parametrize("part", UNPICKLABLE)
+def test_what_cannot_be_pickled_is_named_before_anything_is_spent(part, monkeypatch):
+    monkeypatch.setattr(parcel, "_cloudpickle", lambda: None)
+    executor = forked()
+    table = []
+    with pytest.raises(ParameterError) as caught:
+        play(executor, problem(**UNPICKLABLE[part]), progress=table.append)
+    message = str(caught.value)
+    assert message.startswith(f"`{part}")
+    assert "lambda" in message
+    assert message.endswith("or install cloudpickle (pip install cloudpickle).")
+    assert executor._pool is None
+
+
+@pytest.mark.parametrize("part", UNPICKLABLE)
+def test_cloudpickle_sends_what_pickle_cannot(part):
+    pytest.importorskip("cloudpickle")
+    same(
+        play(forked(1), problem(**UNPICKLABLE[part]), n=100),
+        play(None, problem(**UNPICKLABLE[part]), n=100),
+    )
+
+
+def test_what_nothing_can_pickle_is_named_to_the_innermost_part():
+    with pytest.raises(ParameterError, match=r"^`simulator\.lock` must be picklable"):
+        play(forked(), problem(Locked()))
+    lock = threading.Lock()
+
+    def closure(theta, rng):
+        with lock:
+            return theta
+
+    pytest.importorskip("cloudpickle")
+    with pytest.raises(ParameterError, match=r"^`simulator\.lock` must be picklable"):
+        play(forked(), problem(closure))
+
+
+def test_what_workers_cannot_import_is_an_error_that_says_so(spawned):
+    module = types.ModuleType("made_up_module")
+    exec("def simulate(theta, rng):\n    return theta", module.__dict__)
+    sys.modules["made_up_module"] = module
+    try:
+        with pytest.raises(ParameterError, match=r"made_up_module.*module that workers can import"):
+            play(spawned, problem(module.simulate))
+    finally:
+        del sys.modules["made_up_module"]
+
+
+def test_the_problem_is_sent_to_each_worker_once(tmp_path):
+    log = tmp_path / "log"
+    play(forked(2, chunk=5), problem(Logs(str(log))), n=400)
+    assert 1 <= len(log.read_text().split()) <= 2
+
+
+def test_threads_need_no_pickling():
+    p = problem(Locked())
+    same(play(abctree.Threads(2), p), play(None, p))
+    with ThreadPoolExecutor(2) as pool:
+        same(play(pool, p), play(None, p))
+
+
+def test_failures_come_back_with_their_tracebacks(spawned):
+    expected = play(None, problem(raises)).failures.first
+    for executor in (abctree.Threads(2, chunk=7), forked(chunk=1), spawned):
+        failures = play(executor, problem(raises)).failures.first
+        assert [(f.index, f.theta, f.reason, bool(f.traceback)) for f in failures] == [
+            (f.index, f.theta, f.reason, bool(f.traceback)) for f in expected
+        ]
+        assert 'raise ValueError("too high")' in failures[0].traceback
+
+
+class Refuses(Exception):
+    """Cannot be unpickled: its constructor takes two arguments."""
+
+    def __init__(self, a, b):
+        super().__init__(f"{a} {b}")
+
+
+def refuse(theta, index):
+    raise Refuses(1, 2)
+
+
+def test_an_exception_that_cannot_travel_is_told_in_words():
+    with forked(1) as executor, pytest.raises(RuntimeError, match="Refuses: 1 2"):
+        executor.submit(refuse, np.zeros((2, 1)), np.arange(2), 1)()
+
+
+def threads_of_libraries(theta, rng):
+    import threadpoolctl
+
+    numbers = [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
+    return np.array([max(numbers, default=1), int(os.environ["OMP_NUM_THREADS"])])
+
+
+def test_processes_limit_the_threads_of_linear_algebra(spawned):
+    before = dict(os.environ)
+    p = abctree.Problem({"a": (0.0, 1.0)}, threads_of_libraries, [0.0, 0.0])
+    for executor, n in ((spawned, 1), (forked(1, n_threads=2), 2)):
+        with running(executor):
+            done = executor.submit(Discrepancy(p, 1), np.zeros((3, 1)), np.arange(3), 1)()
+        assert (done.summary[:, 1] == n).all()
+        assert (done.summary[:, 0] <= n).all()
+    assert dict(os.environ) == before
+
+
+# Other people's pools ------------------------------------------------------------------------
+
+
+def test_pool_rebuilds_what_a_function_makes(tmp_path):
+    executor = abctree.Pool(lambda: ProcessPoolExecutor(2, FORK))
+    dead, raised = play(executor, problem(exits), n=300), play(None, problem(raises), n=300)
+    same(dead, raised)
+    same_failures(dead, raised)
+    result = play(executor, problem(DiesAtFirst(str(tmp_path), 1)), n=300, lookahead=2)
+    assert not result.failures
+    same(result, play(None, n=300, lookahead=2))
+
+
+def test_pool_cannot_rebuild_what_it_was_given_and_says_what_to_do():
+    with ProcessPoolExecutor(2, FORK) as pool:
+        same(play(pool, n=100), play(None, n=100))
+        with pytest.raises(AbctreeError, match=r"abctree\.Pool\(lambda: ProcessPoolExecutor"):
+            play(pool, problem(exits, prior={"a": (BAD, 5.0)}), n=100)
+
+
+def test_pool_of_loky_survives_a_killed_worker(tmp_path):
+    loky = pytest.importorskip("loky")
+    executor = loky.get_reusable_executor(2)
+    same(play(executor, n=300), play(None, n=300))
+    theta = np.array([[0.0], [4.9], [1.0], [2.0]])
+    work = Discrepancy(problem(DiesAtFirst(str(tmp_path), 1)), 1)
+    result = abctree.Pool(executor, chunk=1).submit(work, theta, np.arange(4), 1)()
+    assert not result.failures
+    np.testing.assert_array_equal(
+        result.distance, Discrepancy(problem(), 1)(theta, np.arange(4)).distance
+    )
+    loky.get_reusable_executor(2).shutdown(kill_workers=True)
+
+
+class KilledWorker(Exception):
+    """As Dask calls it when a task has lost several workers."""
+
+
+class LikeDask(Executor):
+    """A pool that tries again by itself, and goes on when that is in vain."""
+
+    def __init__(self):
+        self._pool = ThreadPoolExecutor(2)
+
+    def submit(self, fn, /, *args, **kwargs):
+        return self._pool.submit(self._run, fn, args)
+
+    def _run(self, fn, args):
+        if (args[0] > BAD).any():
+            raise KilledWorker
+        return fn(*args)
+
+
+def test_pool_takes_dask_at_its_word_when_it_gives_a_task_up():
+    dead, raised = play(LikeDask()), play(None, problem(raises))
+    same(dead, raised)
+    same_failures(dead, raised)
+
+
+# Beginning and end ---------------------------------------------------------------------------
+
+
+def test_a_run_shuts_down_what_it_opened_and_leaves_what_it_was_lent():
+    children = set(multiprocessing.active_children())
+    executor = forked()
+    play(executor, n=60)
+    assert set(multiprocessing.active_children()) == children
+    with executor:
+        play(executor, n=60)
+        kept = set(multiprocessing.active_children()) - children
+        play(executor, n=60)
+        assert set(multiprocessing.active_children()) - children == kept
+        assert len(kept) == 2
+    assert set(multiprocessing.active_children()) == children
+
+
+def test_a_pool_that_is_forgotten_ends_its_workers():
+    children = set(multiprocessing.active_children())
+    executor = forked()
+    executor.submit(Discrepancy(problem(), 1), np.zeros((4, 1)), np.arange(4), 1)()
+    del executor
+    gc.collect()
+    assert set(multiprocessing.active_children()) == children
+
+
+def test_running_closes_executors_that_are_no_context_managers():
+    class Closes(abctree.Serial):
+        closed = 0
+
+        def close(self):
+            type(self).closed += 1
+
+    play(Closes(), n=60)
+    assert Closes.closed == 1
+    with running(abctree.Serial()) as executor:
+        assert executor == abctree.Serial()
+
+
+def test_a_block_that_is_thrown_away_takes_its_tasks_back():
+    def sleepy(theta, index):
+        time.sleep(0.05)
+        return Simulations(np.zeros(len(index)), np.zeros(len(index)))
+
+    with abctree.Threads(1, chunk=1) as executor:
+        executor.submit(sleepy, np.zeros((100, 1)), np.arange(100), 1)
+        began = time.monotonic()
+        executor.submit(sleepy, np.zeros((1, 1)), np.arange(1), 1)()
+        assert time.monotonic() - began < 2.5
+
+
+def test_ctrl_c_ends_with_a_partial_result_and_no_workers():
+    children = set(multiprocessing.active_children())
+    interrupt = threading.Timer(0.8, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    began = time.monotonic()
+    result = play(forked(), problem(naps), n=100_000, n_pilot=20, block=50)
+    assert time.monotonic() - began < 20.0
+    assert result.stopped_because == "interrupted"
+    assert 0 < result.n_simulations < 100_000
+    assert set(multiprocessing.active_children()) == children
+    interrupt.join()
+
+
+def test_ctrl_c_does_not_reach_the_workers(truth):
+    with forked() as executor:
+        executor.submit(Discrepancy(problem(), 1), np.zeros((4, 1)), np.arange(4), 1)()
+        workers = {child.pid for child in multiprocessing.active_children()}
+        for pid in workers:
+            os.kill(pid, signal.SIGINT)
+        same(play(executor), truth)
+        assert {child.pid for child in multiprocessing.active_children()} >= workers
+
+
+# What a user may say -------------------------------------------------------------------------
+
+
+def test_as_executor_takes_numbers_names_and_pools():
+    for spec in (None, 0, 1, "serial"):
+        assert as_executor(spec) == abctree.Serial()
+    assert as_executor(3).n_workers == 3
+    assert as_executor(3).start_method == "spawn"
+    assert isinstance(as_executor("threads"), abctree.Threads)
+    assert isinstance(as_executor("processes"), abctree.Processes)
+    assert as_executor("processes").n_workers == len(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(5) as pool:
+        assert isinstance(as_executor(pool), abctree.Pool)
+        assert as_executor(pool).n_workers == 5
+    own = abctree.Serial(3)
+    assert as_executor(own) is own
+
+
+@pytest.mark.parametrize("spec", [-1, True, 1.5, "dask", object()])
+def test_as_executor_refuses_the_rest(spec):
+    with pytest.raises(ParameterError, match="`executor` must be None, a number"):
+        as_executor(spec)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: abctree.Threads(0),
+        lambda: abctree.Processes(-2),
+        lambda: abctree.Processes(True),
+        lambda: abctree.Processes(2, "fork", chunk=0),
+        lambda: abctree.Processes(2, "fork", n_threads=0),
+        lambda: abctree.Pool(ThreadPoolExecutor, n_workers=0),
+        lambda: abctree.Processes(2, "teleport"),
+        lambda: abctree.Pool(3),
+    ],
+)
+def test_executors_refuse_bad_arguments(make):
+    with pytest.raises(ParameterError, match=r"^`\w+` must "):
+        make()
+
+
+# A slow half ---------------------------------------------------------------------------------
+
+
+def half_is_slow(theta, rng):
+    """Fifty times slower for half of the parameter space."""
+    time.sleep(1e-2 if theta[0] > 0.0 else 2e-4)
+    return theta + rng.normal(size=1)
+
+
+class KeepsTheFirst:
+    """The twin: gives up the half of a block that comes back last."""
+
+    def submit(self, work, theta, index, unit):
+        late = np.argsort(theta[:, 0] > 0.0, kind="stable")[len(index) // 2 :]
+        done = work(theta, index)
+        done.distance[late] = np.inf
+        failures = tuple(Failure(int(index[i]), tuple(theta[i]), "late") for i in late)
+        return lambda: Simulations(done.distance, done.summary, failures)
+
+
+def evidence_and_mean(executor, seeds, simulator):
+    p = abctree.Problem({"a": (-5.0, 5.0)}, simulator, observed=[0.0])
+    runs = [
+        play(executor, p, n=500, rng=seed, n_pilot=100, block=40, lookahead=2, schedule=[2.0, 1.0])
+        for seed in seeds
+    ]
+    return [r.evidence(1.0).estimate for r in runs], [
+        r.posterior(epsilon=1.0).mean()[0] for r in runs
+    ]
+
+
+def test_a_simulator_that_is_slow_for_half_of_the_parameters_biases_nothing():
+    grid = np.linspace(-5.0, 5.0, 20_001)
+    exact = np.mean(norm.cdf(1.0 - grid) - norm.cdf(-1.0 - grid))
+    evidence, mean = evidence_and_mean(abctree.Threads(16), range(10), half_is_slow)
+    assert abs(z_score(evidence, exact)) < 4.0
+    assert abs(z_score(mean, 0.0)) < 4.0
+    evidence, mean = evidence_and_mean(KeepsTheFirst(), range(10), plain)
+    assert z_score(evidence, exact) < -6.0
+    assert z_score(mean, 0.0) < -6.0
+
+
+# At length -----------------------------------------------------------------------------------
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("chunk", [1, 7, 64])
+@pytest.mark.parametrize("preset", [None, "published"])
+def test_tables_are_equal_with_workers_killed_on_the_way(method, n, chunk, preset, tmp_path):
+    p = problem(DiesAtFirst(str(tmp_path), 2, each=False))
+    executor = abctree.Processes(n, method, chunk=chunk)
+    result = play(executor, p, n=120, preset=preset)
+    assert not result.failures
+    assert any(tmp_path.iterdir())
+    same(result, play(None, n=120, preset=preset))
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("n_dead", [0.01, 0.1])
+def test_many_deaths_end_in_as_many_failures(n_dead):
+    p, q = (problem(s, prior={"a": (BAD - 1.0 / n_dead, BAD + 1.0)}) for s in (exits, raises))
+    dead, raised = play(forked(3), p, n=1500), play(None, q, n=1500)
+    same(dead, raised)
+    assert dead.failures.count == raised.failures.count > 0

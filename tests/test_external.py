@@ -1,0 +1,360 @@
+"""`External`: programs as simulators, and everything that programs do wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import stat
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import abctree
+from abctree.parts.executors import Threads
+from abctree.parts.external import ProgramError
+
+PYTHON = sys.executable
+PRIOR = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path, monkeypatch):
+    """Temporary directories are made here, and none is left."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert list(folder.iterdir()) == []
+
+
+def python(code, *arguments, **kwargs):
+    """A simulator in Python, without the site packages: it starts in 15 ms."""
+    return abctree.External(
+        [PYTHON, "-S", "-E", "-c", code.replace("{", "{{").replace("}", "}}"), *arguments],
+        **{"names": ("a", "b"), "timeout": 60, **kwargs},
+    )
+
+
+def script(tmp_path, text):
+    path = tmp_path / "model.sh"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def call(model, theta=(1.5, -2.0), seed=0):
+    return model(np.array(theta), np.random.default_rng(seed))
+
+
+ECHO = "import json, sys; print(json.dumps([float(x) for x in sys.argv[1:]]))"
+
+
+# Ways in ----------------------------------------------------------------------------------------
+
+
+def test_parameters_come_as_arguments_with_all_digits():
+    theta = [1 / 3, -1e-300]
+    assert call(python(ECHO, "{a}", "{b}"), theta) == theta
+
+
+def test_format_specifications_are_the_users():
+    code = "import json, sys; print(json.dumps(sys.argv[1:]))"
+    model = python(code, "--n={a:.0f}", "{b:+.2e}", "{{a}}", "{a}{b}")
+    assert call(model, [3.0, 0.125]) == ["--n=3", "+1.25e-01", "{a}", "3.00.125"]
+
+
+def test_a_command_in_one_line_sees_no_shell(tmp_path):
+    path = script(tmp_path, f'printf "%s\\n" "$#" "$1" "$2" > {tmp_path}/seen; echo 1,2')
+    model = abctree.External(
+        f"'{path}' --x='{{a}} $HOME' '; touch {tmp_path}/bad'", "stdout-csv", names=("a", "b")
+    )
+    np.testing.assert_array_equal(call(model), [1.0, 2.0])
+    assert (tmp_path / "seen").read_text().splitlines() == [
+        "2", "--x=1.5 $HOME", f"; touch {tmp_path}/bad",
+    ]  # fmt: skip
+    assert not (tmp_path / "bad").exists()
+
+
+def test_parameters_come_by_environment_input_file_and_standard_input():
+    code = (
+        "import json, os, sys\n"
+        "one = float(os.environ['MODEL_A'])\n"
+        "two = json.load(open('in/model.json'))['b']\n"
+        "three = float(sys.stdin.read())\n"
+        "print(json.dumps([one, two, three, 'PATH' in os.environ, os.path.exists(sys.argv[1])]))"
+    )
+    model = python(
+        code,
+        "{dir}/in/model.json",
+        env={"MODEL_A": "{a}"},
+        files={"in/model.json": '{{"b": {b}}}'},
+        stdin="{a:.3f}",
+    )
+    assert call(model) == [1.5, -2.0, 1.5, True, True]
+
+
+def test_each_simulation_has_a_seed_of_its_own():
+    code = "import json, sys; print(json.dumps(int(sys.argv[1])))"
+    model = python(code, "{seed}")
+    seeds = [call(model, seed=s) for s in (0, 0, 1)]
+    assert seeds[0] == seeds[1] != seeds[2]
+    assert all(0 <= s < 2**31 for s in seeds)
+    large = [call(python(code, "{seed}", seed_bits=63), seed=s) for s in range(3)]
+    assert max(large) >= 2**33
+    assert all(call(python(code, "{seed}", seed_bits=1), seed=s) < 2 for s in range(4))
+
+
+# Ways out ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1.5", [1.5]),
+        ("1, 2,3", [1.0, 2.0, 3.0]),
+        ("1 2\n3 4\n\n", [[1.0, 2.0], [3.0, 4.0]]),
+        ("1\n2\n", [[1.0], [2.0]]),
+        ("nan inf", [np.nan, np.inf]),
+    ],
+)
+def test_csv_is_read_as_numbers(text, expected):
+    out = call(python(f"print({text!r})", output="stdout-csv"))
+    assert out.shape == np.shape(expected)
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_json_is_read_as_it_is():
+    value = {"mean": 1.5, "counts": [1, 2]}
+    assert call(python(f"print({json.dumps(value)!r})")) == value
+
+
+@pytest.mark.parametrize("cwd", [False, True])
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("out.json", "open('out.json', 'w').write('[1, 2]')"),
+        ("out.txt", "open('out.txt', 'w').write('1 2')"),
+        ("x_{seed}.csv", "import sys; open(f'x_{sys.argv[1]}.csv', 'w').write('1,2')"),
+    ],
+)
+def test_output_is_read_from_a_file(tmp_path, name, write, cwd):
+    model = python(write, "{seed}", output=name, cwd=tmp_path if cwd else None)
+    np.testing.assert_array_equal(call(model), [1, 2])
+
+
+def test_npy_files_are_read_but_never_unpickled(tmp_path):
+    np.save(tmp_path / "sound.npy", [1.0, 2.0])
+    evil = np.array([{"a": 1}], dtype=object)
+    np.save(tmp_path / "evil.npy", evil, allow_pickle=True)
+    copy = "import shutil, sys; shutil.copy(sys.argv[1], sys.argv[2])"
+    sound = python(copy, str(tmp_path / "sound.npy"), "{dir}/x.npy", output="{dir}/x.npy")
+    np.testing.assert_array_equal(call(sound), [1.0, 2.0])
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        call(python(copy, str(tmp_path / "evil.npy"), "{dir}/x.npy", output="{dir}/x.npy"))
+
+
+def first_word(stdout, folder):
+    return [float(stdout.split()[0]), float((folder / "second").read_text())]
+
+
+def test_output_may_be_a_function_of_text_and_directory():
+    code = "print('3.5 is the answer'); open('second', 'w').write('4')"
+    assert call(python(code, output=first_word)) == [3.5, 4.0]
+
+
+# What goes wrong --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "kwargs", "says"),
+    [
+        ("import sys; sys.exit('no convergence at step 7')", {}, "exit code 1: no convergence"),
+        ("raise SystemExit(3)", {}, "exit code 3, without a word on standard error"),
+        ("import os; os.abort()", {}, "killed by SIGABRT"),
+        ("import os; os.kill(os.getpid(), 9)", {}, "killed by SIGKILL"),
+        ("print('Welcome to Model 1.0')", {}, "cannot be read as json.*'Welcome to Model 1.0'"),
+        ("", {}, "cannot be read as json"),
+        ("", {"output": "stdout-csv"}, "there is nothing"),
+        ("print('1 2\\n3')", {"output": "stdout-csv"}, "different numbers of columns"),
+        ("print('1 two')", {"output": "stdout-csv"}, "could not convert"),
+        ("print('[' * 100000)", {}, "cannot be read as json"),
+        ("", {"output": "out.json"}, "it wrote no file out.json"),
+        ("import os; os.mkdir('out.json')", {"output": "out.json"}, "wrote no file"),
+        ("import sys; sys.stdout.buffer.write(b'\\xff\\xfe')", {}, "cannot be read as json"),
+    ],
+)
+def test_a_program_that_fails_says_why(code, kwargs, says):
+    with pytest.raises(ProgramError, match=says):
+        call(python(code, **kwargs))
+
+
+def test_only_the_last_words_of_a_talkative_program_are_kept():
+    code = "import sys; sys.stderr.write('chatter ' * 100000 + 'singular matrix'); sys.exit(2)"
+    with pytest.raises(ProgramError, match=r"exit code 2: .*singular matrix$") as caught:
+        call(python(code))
+    assert len(str(caught.value)) < 400
+
+
+def test_a_program_that_cannot_be_started_is_a_failure(tmp_path):
+    path = script(tmp_path, "echo 1")
+    model = abctree.External([str(path)], names=("a", "b"))
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        call(model)
+
+
+def alive(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks processes up in /proc")
+@pytest.mark.parametrize("pidfd", [True, False])
+def test_a_program_that_hangs_is_killed_with_its_children(tmp_path, monkeypatch, pidfd):
+    if not pidfd:
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
+    code = (
+        "import signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen(['sleep', '60'])\n"
+        "open(sys.argv[1], 'w').write(str(child.pid))\n"
+        "sys.stderr.write('iterating'); sys.stderr.flush()\n"
+        "time.sleep(60)"
+    )
+    model = python(code, str(tmp_path / "pid"), timeout=1.0)
+    began = time.monotonic()
+    with pytest.raises(ProgramError, match="no end after 1 s; killed: iterating"):
+        call(model)
+    assert time.monotonic() - began < 20
+    child = int((tmp_path / "pid").read_text())
+    deadline = time.monotonic() + 10
+    while alive(child) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not alive(child)
+
+
+@pytest.mark.parametrize("pidfd", [True, False])
+def test_a_time_limit_does_not_hold_up_a_program_that_ends(monkeypatch, pidfd):
+    if not pidfd:
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
+    assert call(python(ECHO, "{a}", timeout=50.0)) == [1.5]
+    assert call(python(ECHO, "{a}", timeout=None)) == [1.5]
+
+
+def test_a_process_left_behind_cannot_keep_the_run_waiting():
+    code = (
+        "import subprocess, sys\n"
+        "subprocess.Popen(['sleep', '3'])\n"  # it holds standard output open
+        "print('[1, 2]')"
+    )
+    began = time.monotonic()
+    assert call(python(code)) == [1, 2]
+    assert time.monotonic() - began < 2.5
+
+
+def test_an_interruption_kills_the_program_and_goes_on(tmp_path, monkeypatch):
+    import abctree.parts.external as module
+
+    def interrupted(process, timeout):
+        started.append(process)
+        raise KeyboardInterrupt
+
+    started = []
+    monkeypatch.setattr(module, "_has_ended", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        call(python("import time; time.sleep(60)"))
+    assert started[0].returncode == -9
+
+
+# In a run ---------------------------------------------------------------------------------------
+
+SHELL = """
+[ "$1" = "${1#-}" ] || { echo "a is negative" >&2; exit 4; }
+echo "$1 $2"
+"""
+
+
+def test_a_run_learns_the_names_and_counts_the_failures(tmp_path):
+    path = script(tmp_path, SHELL)
+    model = abctree.External(f"{path} {{a}} {{b}} {{seed}}", "stdout-csv", timeout=60)
+    problem = abctree.Problem(PRIOR, model, [1.0, -1.0])
+    run = abctree.abc_tree(problem, n_simulations=120, rng=0)
+    negative = run.table.theta[:, 0] < 0.0
+    np.testing.assert_array_equal(np.isinf(run.table.distance), negative)
+    np.testing.assert_array_equal(run.table.summary[~negative], run.table.theta[~negative])
+    assert run.failures.reasons == {"ProgramError: exit code 4: a is negative": negative.sum()}
+    with pytest.raises(ProgramError, match="a is negative"):
+        run.failures.reproduce(run.problem)
+    again = abctree.abc_tree(problem, n_simulations=120, rng=0, executor=Threads(2))
+    np.testing.assert_array_equal(run.table.distance, again.table.distance)
+
+
+def test_check_finds_a_program_that_ignores_its_seed(tmp_path):
+    path = script(tmp_path, 'echo "$1 $2"')
+    model = abctree.External(f"{path} {{a}} {{b}}", "stdout-csv")
+    report = abctree.Problem(PRIOR, model, [1.0, -1.0]).check(rng=0)
+    assert any("same answer for two seeds" in w for w in report.warnings)
+
+
+def test_external_survives_pickling():
+    model = python(ECHO, "{a}", "{b}", env={"X": "{a}"}, files={"in": "{b}"}, output="stdout-json")
+    again = pickle.loads(pickle.dumps(model))
+    assert again == model
+    assert call(again) == [1.5, -2.0]
+
+
+def test_a_program_in_this_directory_is_found_from_the_temporary_one(tmp_path, monkeypatch):
+    script(tmp_path, "echo 1 2; pwd >&2")
+    monkeypatch.chdir(tmp_path)
+    model = abctree.External("./model.sh", "stdout-csv", names=("a", "b"))
+    monkeypatch.chdir("/")
+    np.testing.assert_array_equal(call(model), [1.0, 2.0])
+
+
+# Mistakes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "says"),
+    [
+        ({"command": "no-such-program {a}"}, "'no-such-program' is not found"),
+        ({"command": ""}, "`command` must be a program"),
+        ({"command": ["sh", 3]}, "`command` must be a program"),
+        ({"command": "sh {a.real}"}, "plain names"),
+        ({"command": "sh {a!r}"}, "plain names"),
+        ({"command": "sh {0}"}, "plain names"),
+        ({"command": "sh {a:{b}}"}, "plain names"),
+        ({"command": "sh {a"}, "`command` must be a template"),
+        ({"command": "sh {c}"}, "names a, b, seed, dir only, but got {c}"),
+        ({"command": "sh", "env": {"X": "{c}"}}, "`env` must use"),
+        ({"command": "sh", "files": {"x": '{"a": 1}'}}, "`files` must use plain names"),
+        ({"command": "sh", "files": {"../x": ""}}, "relative to the temporary"),
+        ({"command": "sh", "files": {"/x": ""}}, "relative to the temporary"),
+        ({"command": "sh", "stdin": "{c}"}, "`stdin` must use"),
+        ({"command": "sh", "output": "{c}"}, "`output` must use"),
+        ({"command": "sh", "timeout": 0}, "timeout"),
+        ({"command": "sh", "seed_bits": 64}, "seed_bits"),
+        ({"command": "sh", "cwd": "/no/such/place"}, "`cwd` must be a directory"),
+    ],
+)
+def test_external_names_the_argument_that_breaks_its_rule(kwargs, says):
+    with pytest.raises(abctree.ParameterError, match=says):
+        abctree.External(**{"names": ("a", "b"), **kwargs})
+
+
+def test_names_are_checked_when_the_problem_gives_them():
+    model = abctree.External("sh {c}")
+    with pytest.raises(abctree.ParameterError, match="names a, b, seed, dir only"):
+        abctree.Problem(PRIOR, model, [1.0, -1.0])
+    kept = abctree.External("sh {c}", names=("c", "d"))
+    assert abctree.Problem(PRIOR, kept, [1.0, -1.0]).model.simulator is kept
+    with pytest.raises(abctree.ParameterError, match="`names` must name the 2 columns"):
+        call(model)

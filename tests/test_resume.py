@@ -1,0 +1,821 @@
+"""Runs that are killed, interrupted, stopped or extended, and resumed: equal in every number."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import signal
+import sqlite3
+import sys
+import tempfile
+import time
+import warnings
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import abctree
+from abctree.methods.manifest import Recipe, manifest_of, recipe_of
+from abctree.methods.run_folder import play
+from abctree.methods.runner import Seeds
+from abctree.methods.settings import resolve
+from abctree.parts.stores import SqliteStore
+from abctree.parts.stores.packing import pack, unpack
+
+
+@pytest.fixture
+def tmp_path(tmp_path):
+    """A folder in memory where there is one: most tests are not about the disk."""
+    if not Path("/dev/shm").is_dir():
+        yield tmp_path
+    else:
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            yield Path(folder)
+
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="forks")
+
+DEFAULT: dict = {}
+PUBLISHED = {"preset": "published", "block": 20, "quota": 60, "n_pilot": 50}
+SETTINGS = pytest.mark.parametrize("kwargs", [DEFAULT, PUBLISHED], ids=["default", "published"])
+N = 400
+
+
+def simulate(theta, rng):
+    y = theta + rng.normal(size=2)
+    if y[0] > 5.5:
+        raise ValueError(f"too far: {y[0]:.1f}")
+    return y
+
+
+def slow(theta, rng):
+    time.sleep(0.0005)
+    return simulate(theta, rng)
+
+
+def rows(theta, rng):
+    return theta + rng.normal(size=theta.shape)
+
+
+def problem(simulator=simulate, observed=(1.0, -1.0), prior=None, **kwargs):
+    prior = prior or {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
+    return abctree.Problem(prior, simulator, observed, **kwargs)
+
+
+# Equality in every number -----------------------------------------------------------------------
+
+
+def numbers(thing):
+    """All numbers that hang on an object, as bytes."""
+    if isinstance(thing, np.ndarray):
+        return str(thing.dtype), thing.shape, thing.tobytes()
+    if dataclasses.is_dataclass(thing):
+        named = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing)}
+        return {name: numbers(value) for name, value in named.items()}
+    if isinstance(thing, dict):
+        return {name: numbers(value) for name, value in thing.items()}
+    if isinstance(thing, tuple | list):
+        return [numbers(value) for value in thing]
+    if isinstance(thing, float):
+        return thing.hex()
+    return thing
+
+
+COLUMNS = (
+    "cube", "theta", "summary", "distance", "proposal", "prior_weight", "denominator", "arm",
+    "round", "fold",
+)  # fmt: skip
+
+
+def everything(result):
+    """Table, rounds, failures, evidence and posterior."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+        draws = result.posterior()
+        evidence = result.evidence()
+    return {
+        **{column: numbers(getattr(result.table, column)) for column in COLUMNS},
+        "rounds": numbers(result.rounds),
+        "failures": numbers([(f.index, f.theta, f.reason) for f in result.failures.first]),
+        "tracebacks": [f.traceback for f in result.failures.first],
+        "reasons": dict(result.failures.reasons),
+        "theta": numbers(draws.theta),
+        "weight": numbers(draws.log_weight),
+        "evidence": (evidence.estimate.hex(), evidence.standard_error.hex()),
+        "why": result.stopped_because,
+    }
+
+
+def differences(first, second):
+    one, two = everything(first), everything(second)
+    return [name for name in one if one[name] != two[name]]
+
+
+def run(folder=None, simulator=simulate, n=N, **kwargs):
+    return abctree.abc_tree(problem(simulator), n_simulations=n, rng=1, store=folder, **kwargs)
+
+
+def recorded(folder):
+    """Simulations in a folder; -1 if there is no run in it."""
+    if not (folder / "run.sqlite").exists():
+        return -1
+    with SqliteStore.read(folder) as store:
+        return store.n_simulations
+
+
+@SETTINGS
+def test_run_with_a_store_is_the_run_without(tmp_path, kwargs):
+    plain = run(**kwargs)
+    assert plain.failures.count > 0
+    assert differences(run(tmp_path / "x", **kwargs), plain) == []
+    assert recorded(tmp_path / "x") == N
+
+
+@SETTINGS
+def test_equality_sees_one_bit_of_one_distance(tmp_path, kwargs):
+    """The twin of all tests here: answers that differ in a bit make another run."""
+    plain = run(tmp_path / "x", **kwargs)
+    db = sqlite3.connect(tmp_path / "x" / "run.sqlite", isolation_level=None)
+    first, data = db.execute("SELECT first, data FROM blocks ORDER BY first DESC").fetchone()
+    block = unpack(data)
+    block.simulations.distance[-1] = np.nextafter(block.simulations.distance[-1], 0.0)
+    data = pack(block)
+    put = "UPDATE blocks SET data = ?, crc = ? WHERE first = ?"
+    db.execute(put, (data, zlib.crc32(data), first))
+    db.close()
+    assert "distance" in differences(abctree.load(tmp_path / "x", problem()), plain)
+
+
+# Killed -----------------------------------------------------------------------------------------
+
+
+def in_child(work):
+    """A forked process that does `work`; its number."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside idle threads
+        child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return child
+
+
+def begin_or_go_on(folder, **kwargs):
+    if recorded(folder) >= 0:
+        return abctree.resume(folder, problem(slow))
+    return run(folder, slow, **kwargs)
+
+
+def killed_after(seconds, folder, **kwargs):
+    """Begin a run in another process, or go on with it, and kill it; simulations recorded."""
+    child = in_child(lambda: begin_or_go_on(folder, **kwargs))
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return recorded(folder)
+
+
+def killed_and_resumed(folder, n_times, seed, kwargs):
+    """Moments of death that were inside a run, after checking all of the resumed runs."""
+    whole = run(simulator=slow, **kwargs)  # compiles
+    began = time.monotonic()
+    run(folder / "whole", slow, **kwargs)
+    length = time.monotonic() - began
+    rng = np.random.default_rng(seed)
+    moments = []
+    for i in range(n_times):
+        waits = rng.uniform(0.0, length, size=1 + i % 2)  # sometimes the resumed run is killed, too
+        moments += [killed_after(wait, folder / f"{i}", **kwargs) for wait in waits.tolist()]
+        assert differences(begin_or_go_on(folder / f"{i}", **kwargs), whole) == []
+        assert differences(abctree.load(folder / f"{i}", problem(slow)), whole) == []
+    return [n for n in moments if 0 < n < N]
+
+
+@posix
+@SETTINGS
+def test_killed_run_is_resumed_to_the_same_numbers(tmp_path_factory, kwargs):
+    inside = killed_and_resumed(tmp_path_factory.mktemp("killed"), 5, 0, kwargs)
+    assert len(inside) >= 2, inside
+
+
+@posix
+@pytest.mark.heavy
+@SETTINGS
+def test_run_killed_fifty_times_is_resumed_to_the_same_numbers(tmp_path_factory, kwargs):
+    inside = killed_and_resumed(tmp_path_factory.mktemp("killed"), 50, 1, kwargs)
+    assert len(set(inside)) >= 10, inside
+
+
+class Deadly:
+    """A connection at which the process dies, before or after the n-th statement of a kind."""
+
+    def __init__(self, connection, kind, n, *, after):
+        self._connection = connection
+        self._kind, self._n, self._after = kind, n, after
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    def execute(self, sql, *values):
+        self._n -= sql.startswith(self._kind)
+        if self._n == 0 and not self._after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        done = self._connection.execute(sql, *values)
+        if self._n == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+
+@posix
+@pytest.mark.parametrize("journal", ["WAL", "DELETE"])
+@pytest.mark.parametrize(
+    ("kind", "after", "kept"),
+    [("INSERT", False, 0), ("INSERT", True, 0), ("COMMIT", False, 0), ("COMMIT", True, 1)],
+)
+@pytest.mark.filterwarnings("ignore:SQLite cannot keep:abctree.AbctreeWarning")
+def test_run_killed_inside_a_commit_is_resumed(tmp_path, monkeypatch, kind, after, kept, journal):
+    from abctree.parts.stores import sqlite
+
+    def journal_mode(db):
+        return db.execute(f"PRAGMA journal_mode = {journal}").fetchone()[0]
+
+    monkeypatch.setattr(sqlite, "_journal_mode", journal_mode)
+    folder = tmp_path / "x"
+    connect = sqlite._connect
+
+    def work():
+        def deadly(file, options):
+            # Statements of the making of the file do not count.
+            real = connect(file, options)
+            return Deadly(real, kind, 4, after=after) if options == "mode=rw" else real
+
+        sqlite._connect = deadly
+        run(folder)
+
+    _, status = os.waitpid(in_child(work), 0)
+    assert os.WIFSIGNALED(status)
+    # The first block is the pilot's look at 5 simulations, the second the rest of the pilot.
+    loaded_or_resumed = abctree.load(folder, problem())
+    assert len(loaded_or_resumed.table) == recorded(folder) == 100 + 20 * (1 + kept)
+    assert differences(abctree.resume(folder, problem()), run()) == []
+
+
+@posix
+def test_log_cut_anywhere_in_its_last_commits_is_an_earlier_moment_of_the_run(tmp_path):
+    """A commit that the disk has only half of never happened."""
+    whole = run()
+
+    def work():
+        def die(progress):
+            if progress.round == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        run(tmp_path / "x", progress=die)
+
+    os.waitpid(in_child(work), 0)
+    log = (tmp_path / "x" / "run.sqlite-wal").read_bytes()
+    full = recorded(tmp_path / "x")
+    ends = set()
+    for size in range(len(log), len(log) // 2, -len(log) // 30):
+        (tmp_path / "x" / "run.sqlite-wal").write_bytes(log[:size])
+        (tmp_path / "x" / "run.sqlite-shm").unlink(missing_ok=True)
+        shutil.copytree(tmp_path / "x", tmp_path / "y")
+        ends.add(recorded(tmp_path / "y"))
+        assert differences(abctree.resume(tmp_path / "y", problem()), whole) == []
+        shutil.rmtree(tmp_path / "y")
+    assert full in ends
+    assert len(ends) > 2
+
+
+# Interrupted at every step ----------------------------------------------------------------------
+
+
+class PowerCutError(Exception):
+    pass
+
+
+class Cut:
+    """An executor that fails at its n-th block, when it is begun or when it is waited for."""
+
+    def __init__(self, n, *, at_submit):
+        self.n, self.at_submit = n, at_submit
+
+    def submit(self, work, theta, index, unit):
+        self.n -= 1
+        if self.n == 0 and self.at_submit:
+            raise PowerCutError
+        here = self.n
+
+        def wait():
+            if here == 0:
+                raise PowerCutError
+            return work(theta, index)
+
+        return wait
+
+
+@pytest.mark.parametrize("at_submit", [False, True])
+@pytest.mark.parametrize(
+    "kwargs",
+    [DEFAULT, PUBLISHED, {"lookahead": 2}, {"keep_summaries": False, "distance": "mad"},
+     {"partitioner": "dyadic", "vectorized": True}],
+    ids=["default", "published", "lookahead", "unkept", "vectorized"],
+)  # fmt: skip
+def test_run_interrupted_at_every_block_is_resumed_to_the_same_numbers(tmp_path, kwargs, at_submit):
+    settings = dict(kwargs)
+    vectorized = settings.pop("vectorized", False)
+    p = problem(
+        rows if vectorized else simulate,
+        distance=settings.pop("distance", "euclidean"),
+        vectorized=vectorized,
+        batch_size=7,
+    )
+    settings = {"n_pilot": 40, **settings}
+    whole = abctree.abc_tree(p, n_simulations=240, rng=1, **settings)
+    n_blocks = 0
+    while True:
+        n_blocks += 1
+        folder = tmp_path / str(n_blocks)
+        cut = Cut(n_blocks, at_submit=at_submit)
+        try:
+            abctree.abc_tree(p, n_simulations=240, rng=1, store=folder, executor=cut, **settings)
+            break
+        except PowerCutError:
+            executor = abctree.Serial(chunk=1 + n_blocks % 3)
+            resumed = abctree.resume(folder, p, executor=executor)
+            # A call of the simulator keeps a few tracebacks: small chunks keep more.
+            assert set(differences(resumed, whole)) <= {"tracebacks"}
+    assert n_blocks > 10
+
+
+def test_run_with_workers_is_resumed_without(tmp_path):
+    whole = run(lookahead=2)
+    first = run(tmp_path / "x", lookahead=2, executor="threads", stop={"rounds": 2})
+    assert 100 < len(first.table) < N
+    resumed = abctree.resume(tmp_path / "x", problem(), stop=())
+    assert set(differences(resumed, whole)) <= {"tracebacks"}
+
+
+def test_run_whose_first_look_fails_leaves_the_folder_for_the_next(tmp_path):
+    def wrong(theta, rng):
+        return np.zeros(3)
+
+    with pytest.raises(abctree.SimulatorError, match="shape"):
+        run(tmp_path / "x", wrong)
+    assert differences(run(tmp_path / "x"), run()) == []
+
+
+def test_run_interrupted_by_the_user_goes_on(tmp_path):
+    class Impatient(Cut):
+        def submit(self, work, theta, index, unit):
+            wait = super().submit(work, theta, index, unit)
+
+            def interrupted():
+                try:
+                    return wait()
+                except PowerCutError:
+                    raise KeyboardInterrupt from None
+
+            return interrupted
+
+    first = run(tmp_path / "x", executor=Impatient(9, at_submit=False))
+    assert first.stopped_because == "interrupted"
+    loaded = abctree.load(tmp_path / "x", problem())
+    assert set(differences(loaded, first)) <= {"rounds"}  # its last round says it was interrupted
+    assert loaded.stopped_because == "interrupted"
+    assert differences(abctree.resume(tmp_path / "x", problem()), run()) == []
+
+
+# Stopped and extended ---------------------------------------------------------------------------
+
+
+def test_run_stopped_by_the_clock_goes_on(tmp_path):
+    whole = run(simulator=slow)
+    first = run(tmp_path / "x", slow, stop={"seconds": 0.1})
+    assert "seconds" in first.stopped_because
+    assert 50 < len(first.table) < N
+    loaded = abctree.load(tmp_path / "x", problem(slow))
+    assert differences(loaded, first) == []
+    # The clock begins anew, and not before what is recorded has been read.
+    more = abctree.resume(tmp_path / "x", problem(slow), stop={"seconds": 1e-9})
+    assert len(more.table) == len(first.table)
+    assert "seconds" in more.stopped_because
+    assert more.seconds > first.seconds
+    assert differences(abctree.resume(tmp_path / "x", problem(slow), stop=()), whole) == []
+
+
+def test_resumed_run_has_the_stopping_rules_of_its_beginning(tmp_path):
+    stopped = run(tmp_path / "x", stop={"rounds": 2})
+    again = abctree.resume(tmp_path / "x", problem())
+    assert again.stopped_because == "2 rounds played"
+    assert differences(again, stopped) == []
+    assert differences(abctree.resume(tmp_path / "x", problem(), stop=()), run()) == []
+    # The rules of the last call are those of the next.
+    assert differences(abctree.resume(tmp_path / "x", problem()), run()) == []
+
+
+def with_milestones(n, milestones, first, **kwargs):
+    """A run that knows from the beginning where it will be extended."""
+    p = problem()
+    given = {name: value for name, value in kwargs.items() if name != "preset"}
+    settings = resolve(p.d, first, given, kwargs.get("preset"))
+    plan = dataclasses.replace(settings.plan, n_simulations=n, milestones=milestones)
+    settings = dataclasses.replace(settings, plan=plan)
+    return play(p, Recipe(settings, Seeds.of(1), 2), abctree.Serial(), None, None)
+
+
+@SETTINGS
+def test_extended_run_is_the_longer_run_with_its_milestones(tmp_path, kwargs):
+    first = run(tmp_path / "x", n=305, **kwargs)
+    abctree.resume(tmp_path / "x", problem(), n_simulations=412)
+    last = abctree.resume(tmp_path / "x", problem(), n_simulations=500)
+    assert last.plan.milestones == (305, 412)
+    assert len(last.table) == 500
+    assert "500" in last.stopped_because
+    assert numbers(last.table.theta[:305]) == numbers(first.table.theta)
+    assert differences(last, with_milestones(500, (305, 412), 305, **kwargs)) == []
+    assert differences(abctree.load(tmp_path / "x", problem()), last) == []
+    # The twin: a block that does not end where the first run did makes another run.
+    assert "theta" in differences(last, with_milestones(500, (), 305, **kwargs))
+
+
+def test_run_killed_while_it_was_extended_knows_its_budget(tmp_path):
+    run(tmp_path / "x")
+    with pytest.raises(PowerCutError):
+        abctree.resume(
+            tmp_path / "x", problem(), n_simulations=600, executor=Cut(3, at_submit=False)
+        )
+    loaded = abctree.load(tmp_path / "x", problem())
+    assert loaded.stopped_because == "unfinished: 440 of 600 simulations made"
+    last = abctree.resume(tmp_path / "x", problem())
+    assert differences(last, with_milestones(600, (N,), N)) == []
+
+
+@pytest.mark.parametrize("n", [N - 1, 0, -5, True, 1e3 + 0.5])
+def test_resume_refuses_a_budget_that_is_smaller_or_none(tmp_path, n):
+    run(tmp_path / "x")
+    with pytest.raises(abctree.ParameterError, match="`n_simulations` must be"):
+        abctree.resume(tmp_path / "x", problem(), n_simulations=n)
+    assert recorded(tmp_path / "x") == N
+
+
+def test_resume_of_a_finished_run_writes_nothing(tmp_path):
+    first = run(tmp_path / "x")
+    before = (tmp_path / "x" / "run.sqlite").read_bytes()
+    again = abctree.resume(tmp_path / "x", problem(), executor=Cut(1, at_submit=True))
+    assert differences(again, first) == []
+    assert (tmp_path / "x" / "run.sqlite").read_bytes() == before
+
+
+# Failures ---------------------------------------------------------------------------------------
+
+
+def test_run_that_ended_by_a_failure_goes_on_if_failures_are_rejected(tmp_path):
+    with pytest.raises(abctree.SimulatorError, match="too far"):
+        run(tmp_path / "x", on_failure="raise")
+    n = recorded(tmp_path / "x")
+    with pytest.raises(abctree.SimulatorError, match="too far"):
+        abctree.resume(tmp_path / "x", problem(), executor=Cut(1, at_submit=True))
+    assert recorded(tmp_path / "x") == n > 5  # the failure is on record: nothing was simulated
+    last = abctree.resume(tmp_path / "x", problem(), on_failure="reject")
+    assert differences(last, run()) == []
+
+
+# Loaded -----------------------------------------------------------------------------------------
+
+
+def never(theta, rng):
+    raise AssertionError
+
+
+@SETTINGS
+def test_load_never_simulates_and_has_all_methods(tmp_path, kwargs):
+    first = run(tmp_path / "x", **kwargs)
+    with pytest.warns(abctree.AbctreeWarning, match="simulator has changed"):
+        loaded = abctree.load(tmp_path / "x", problem(never))
+    assert differences(loaded, first) == []
+    assert loaded.seconds == first.seconds
+    assert loaded.plan == first.plan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+        assert str(loaded.summary()) == str(first.summary())
+        assert loaded.histogram().mean().tolist() == first.histogram().mean().tolist()
+
+
+def test_load_reads_a_run_that_is_being_made(tmp_path):
+    seen = []
+
+    def look(progress):
+        loaded = abctree.load(tmp_path / "x", problem())
+        assert len(loaded.table) == progress.n_simulations
+        seen.append(loaded.stopped_because)
+        with pytest.raises(abctree.StoreError, match="in use by this process"):
+            abctree.resume(tmp_path / "x", problem())
+
+    first = run(tmp_path / "x", progress=look)
+    assert len(seen) == len(first.rounds) - 1
+    assert all(why.startswith("unfinished") for why in seen[:-1])
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_load_needs_the_whole_pilot(tmp_path, n):
+    with pytest.raises(PowerCutError):
+        run(tmp_path / "x", executor=Cut(n + 1, at_submit=True))
+    if n < 2:
+        with pytest.raises(abctree.StoreError, match="of the pilot"):
+            abctree.load(tmp_path / "x", problem())
+    else:
+        loaded = abctree.load(tmp_path / "x", problem())
+        assert len(loaded.table) == loaded.plan.n_pilot
+        assert len(loaded.rounds) == 1
+
+
+# What is not in the folder ----------------------------------------------------------------------
+
+
+class Halves:
+    """A partitioner of a user's own."""
+
+    def partition(self, cube, distance, epsilon, current, rng):
+        return abctree.Grid(2).partition(cube, distance, epsilon, current, rng)
+
+
+class Thirds(Halves):
+    def partition(self, cube, distance, epsilon, current, rng):
+        return abctree.Grid(3).partition(cube, distance, epsilon, current, rng)
+
+
+class Half:
+    """A utility of a user's own."""
+
+    def optimal_proposal(self, eta, prior_mass):
+        q = prior_mass * np.sqrt(eta)
+        return q / q.sum() if q.sum() > 0 else prior_mass
+
+
+class SimilarHalf(Half):
+    pass
+
+
+class Enough:
+    def reason(self, progress):
+        return "enough" if progress.round == 2 else None
+
+
+@pytest.mark.parametrize(
+    ("keyword", "part"),
+    [("partitioner", Halves()), ("utility", Half()), ("stop", Enough())],
+)
+def test_part_of_the_users_own_must_be_given_again(tmp_path, keyword, part):
+    first = run(tmp_path / "x", **{keyword: part})
+    with pytest.raises(abctree.ParameterError, match=f"`{keyword}` must be given again"):
+        abctree.resume(tmp_path / "x", problem())
+    again = abctree.resume(tmp_path / "x", problem(), **{keyword: part})
+    assert differences(again, first) == []
+    if keyword != "stop":
+        with pytest.raises(abctree.ParameterError, match=f"`{keyword}` must be given again"):
+            abctree.load(tmp_path / "x", problem())
+        loaded = abctree.load(tmp_path / "x", problem(), **{keyword: part})
+        assert differences(loaded, first) == []
+
+
+def test_part_that_has_changed_is_spoken_of(tmp_path):
+    first = run(tmp_path / "x", utility=Half())
+    with pytest.warns(abctree.AbctreeWarning, match="utility has changed") as caught:
+        again = abctree.resume(tmp_path / "x", problem(), utility=SimilarHalf())
+    assert "test_resume.Half" in str(caught[0].message)
+    assert differences(again, first) == []
+
+
+def test_part_that_changes_what_is_simulated_is_refused(tmp_path):
+    run(tmp_path / "x", partitioner=Halves())
+    before = (tmp_path / "x" / "run.sqlite").read_bytes()
+    with (
+        pytest.warns(abctree.AbctreeWarning, match="partitioner has changed"),
+        pytest.raises(abctree.StoreError, match="holds another run"),
+    ):
+        abctree.resume(tmp_path / "x", problem(), partitioner=Thirds(), n_simulations=900)
+    assert (tmp_path / "x" / "run.sqlite").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "words"),
+    [
+        ({"partitioner": "cart"}, "`partitioner` must be that of the run, SoftTree"),
+        ({"utility": abctree.EffectiveSampleSize(0.6)}, "`utility` must be that of the run"),
+        ({"quota": 10}, "`quota` must be one of"),
+        ({"rng": 3}, "`rng` must be one of"),
+    ],
+)
+def test_resume_refuses_other_settings(tmp_path, kwargs, words):
+    run(tmp_path / "x")
+    with pytest.raises(abctree.ParameterError, match=words):
+        abctree.resume(tmp_path / "x", problem(), **kwargs)
+    same = {"partitioner": "soft", "utility": abctree.EffectiveSampleSize(0.5)}
+    assert differences(abctree.resume(tmp_path / "x", problem(), **same), run()) == []
+
+
+@pytest.mark.parametrize("method", [abctree.resume, abctree.load])
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (problem(prior={"a": (-5.0, 5.0), "b": (-5.0, 4.0)}), "prior of the run"),
+        (problem(prior={"a": (-5.0, 5.0), "c": (-5.0, 5.0)}), "parameters of the run"),
+        (problem(observed=(1.0, -1.0 + 1e-15)), "observation of the run"),
+        (problem(rows, vectorized=True), "way of calling the simulator"),
+        (problem(distance="mad"), "distance of the run"),
+        (None, "abctree.Problem"),
+    ],
+    ids=["prior", "names", "observed", "vectorized", "distance", "none"],
+)
+def test_problem_of_another_run_is_refused(tmp_path, method, other, words):
+    run(tmp_path / "x")
+    with pytest.raises(abctree.ParameterError, match=words):
+        method(tmp_path / "x", other)
+
+
+def test_code_that_has_changed_is_spoken_of(tmp_path):
+    def other(theta, rng):
+        return simulate(theta, rng)
+
+    first = run(tmp_path / "x")
+    with pytest.warns(abctree.AbctreeWarning, match="simulator has changed") as caught:
+        again = abctree.resume(tmp_path / "x", problem(other))
+    assert "test_resume.simulate" in str(caught[0].message)
+    assert differences(again, first) == []
+    changed = problem(distance="manhattan", summary=np.abs, constraint=lambda t: t["a"] < 9.0)
+    with pytest.raises(abctree.ParameterError, match="observation"):
+        abctree.load(tmp_path / "x", changed)
+    changed = problem(distance="manhattan", constraint=lambda t: t["a"] < 9.0)
+    with pytest.warns(abctree.AbctreeWarning) as caught:
+        abctree.load(tmp_path / "x", changed)
+    assert ["constraint" in str(w.message) for w in caught] == [True, False]
+
+
+def test_run_of_another_version_of_abctree_is_spoken_of(tmp_path, monkeypatch):
+    first = run(tmp_path / "x")
+    monkeypatch.setattr(abctree, "__version__", "9.9")
+    with pytest.warns(abctree.AbctreeWarning, match=r"begun with abctree .* with 9\.9"):
+        again = abctree.resume(tmp_path / "x", problem())
+    assert differences(again, first) == []
+
+
+def test_abc_tree_refuses_a_folder_that_holds_a_run(tmp_path):
+    run(tmp_path / "x")
+    before = (tmp_path / "x" / "run.sqlite").read_bytes()
+    with pytest.raises(abctree.ParameterError, match=r"abctree\.resume"):
+        run(tmp_path / "x")
+    assert (tmp_path / "x" / "run.sqlite").read_bytes() == before
+
+
+def test_folder_that_is_damaged_or_foreign_is_not_touched(tmp_path):
+    def count(theta, rng):
+        calls.append(theta)
+        return simulate(theta, rng)
+
+    calls: list = []
+    run(tmp_path / "x", count)
+    whole = (tmp_path / "x" / "run.sqlite").read_bytes()
+    n_calls = len(calls)
+    for data in (b"text", whole[:-4096], whole[:3000], whole.replace(b"manifest", b"manifold")):
+        (tmp_path / "x" / "run.sqlite").write_bytes(data)
+        for method in (abctree.load, abctree.resume):
+            with pytest.raises(abctree.StoreError, match=r"Nothing was changed|cannot be read"):
+                method(tmp_path / "x", problem(count))
+        with pytest.raises(abctree.StoreError):
+            run(tmp_path / "x", count)
+        assert (tmp_path / "x" / "run.sqlite").read_bytes() == data
+    assert len(calls) == n_calls
+
+
+# The manifest -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {},
+        {"preset": "published"},
+        {"partitioner": abctree.Cart(max_leaves=30, prune=True), "utility": "omega2"},
+        {"partitioner": abctree.Grid((3, 2)), "schedule": [3.0, 0.1], "policy": abctree.Thompson()},
+        {"partitioner": abctree.Dyadic(n_splits=np.int64(4)), "schedule": np.float64(0.8)},
+        {"beliefs": abctree.GlobalRate(), "window": "rolling", "max_rounds": 3},
+    ],
+)  # fmt: skip
+def test_manifest_makes_the_same_recipe_again(kwargs):
+    import json
+
+    p = problem()
+    given = {name: value for name, value in kwargs.items() if name != "preset"}
+    recipe = Recipe(
+        resolve(2, 1000, given, kwargs.get("preset")),
+        Seeds.of(7),
+        2,
+        (abctree.stopping.Seconds(3.0), abctree.stopping.TargetESS(10.0)),
+    )
+    manifest = json.loads(json.dumps(manifest_of(recipe, p)))
+    again = recipe_of(manifest, p, {})
+    assert again == recipe
+    assert manifest_of(again, p) == manifest == manifest_of(recipe, p)
+
+
+def test_manifest_of_another_method_or_with_unknown_parts_is_refused():
+    p = problem()
+    recipe = Recipe(resolve(2, 1000, {}, None), Seeds.of(7), 2)
+    for change in (
+        {"method": "later_method"},
+        {"parts": {}},
+        {"plan": {"later_setting": 1}},
+        {"seeds": 3},
+        {"problem": []},
+    ):
+        with pytest.raises(abctree.StoreError, match=r"abctree|read"):
+            recipe_of({**manifest_of(recipe, p), **change}, p, {})
+    manifest = manifest_of(recipe, p)
+    manifest["parts"]["partitioner"] = {"part": "Popen", "fields": {"args": "true"}}
+    with pytest.raises(abctree.StoreError, match="does not have"):
+        recipe_of(manifest, p, {})
+
+
+# Stores of a user's own -------------------------------------------------------------------------
+
+
+class Notebook:
+    """A store in memory: what the protocol asks for, and no more."""
+
+    def __init__(self):
+        self.manifest = self.ending = None
+        self.n_simulations, self.seconds, self.blocks = 0, 0.0, {}
+
+    def find(self, first):
+        return self.blocks.get(first)
+
+    def begin(self, manifest):
+        self.manifest = manifest
+
+    def append(self, first, check, simulations):
+        assert first == self.n_simulations
+        self.blocks[first] = check, simulations
+        self.n_simulations += len(simulations.distance)
+        self.ending = None
+
+    def conclude(self, ending):
+        self.ending = ending
+
+    def close(self):
+        pass
+
+
+def test_store_of_the_users_own_is_a_store():
+    store = Notebook()
+    with pytest.raises(abctree.StoreError, match="holds no run"):
+        abctree.resume(store, problem())
+    with pytest.raises(PowerCutError):
+        run(store, executor=Cut(9, at_submit=False))
+    with pytest.raises(abctree.ParameterError, match=r"abctree\.resume"):
+        run(store)
+    assert differences(abctree.resume(store, problem()), run()) == []
+    assert differences(abctree.load(store, problem()), run()) == []
+
+
+# Fingerprints -----------------------------------------------------------------------------------
+
+
+def test_fingerprint_changes_with_code_and_constants_but_not_with_use():
+    from functools import partial
+
+    from abctree.methods.fingerprint import fingerprint, named
+
+    def scaled(by, calls=None):
+        count = 0
+
+        def function(theta, rng):
+            nonlocal count
+            count += 1
+            return theta * by
+
+        return function
+
+    f = scaled(2.0)
+    before = fingerprint(f)
+    f(1.0, None)
+    assert fingerprint(f) == before == fingerprint(scaled(2.0))
+    assert fingerprint(scaled(3.0)) != before
+    assert fingerprint(scaled(np.array([2.0]))) != fingerprint(scaled(np.array([3.0])))
+    assert fingerprint(partial(f, by=1)) != fingerprint(partial(f, by=2))
+    first, second = (lambda t: t), (lambda t: -t)
+    assert fingerprint(first) != fingerprint(second)
+    assert fingerprint(np.abs) != fingerprint(np.exp)
+    assert fingerprint(abctree.Cart(max_leaves=3)) != fingerprint(abctree.Cart(max_leaves=4))
+    assert fingerprint(Halves()) == fingerprint(Halves()) != fingerprint(Thirds())
+    assert named(partial(f, by=1)) == named(f)
+    made = {}
+    exec("def g(x):\n    return x in {'a', 'b', 'c'}", made)  # no source text
+    other = {}
+    exec("def g(x):\n    return x in {'a', 'b', 'd'}", other)
+    assert fingerprint(made["g"]) != fingerprint(other["g"])
