@@ -371,4 +371,3 @@ def _blocks(n: int, width: int) -> list[slice]:
     """Slices of n rows, each of a size that a matrix of this width allows."""
     rows = max(1, _BLOCK // max(1, width))
     return [slice(start, min(n, start + rows)) for start in range(0, n, rows)]
-
