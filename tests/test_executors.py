@@ -273,8 +273,8 @@ def test_processes_lose_nothing_when_someone_kills_workers_at_random_moments():
     killed = []
 
     def kill(rng=np.random.default_rng(0)):  # noqa: B008
-        while len(killed) < 8:
-            time.sleep(rng.uniform(0.02, 0.1))
+        while len(killed) < 6:
+            time.sleep(rng.uniform(0.05, 0.2))
             children = multiprocessing.active_children()
             if children:
                 child = children[int(rng.integers(len(children)))]

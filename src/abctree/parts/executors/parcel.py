@@ -70,6 +70,11 @@ def unpack(token: str, payload: bytes | None) -> Work | None:
     return _works[token]
 
 
+def remember(token: str, payload: bytes) -> None:
+    """In a worker: unpack the work for what comes."""
+    unpack(token, payload)
+
+
 def _loads(payload: bytes) -> Work:
     try:
         work: Work = pickle.loads(payload)  # noqa: S301 - made by `pack` in the parent process

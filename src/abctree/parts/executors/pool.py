@@ -11,6 +11,7 @@ from typing import Literal, cast
 
 from abctree.errors import AbctreeError, ParameterError
 from abctree.parts.executors.limits import Work
+from abctree.parts.executors.parcel import Parcel, remember
 from abctree.parts.executors.pooled import Pooled, check_count
 from abctree.parts.executors.workers import Workers
 
@@ -74,8 +75,8 @@ class Processes(Pooled):
     """Runs simulations in processes of this machine.
 
     A worker that dies (a crash in compiled code, ``os._exit``, too little memory, a signal) is
-    replaced, and what it was doing is done again, alone.  A simulation that loses three workers is
-    a failure, and the others are kept.
+    replaced, and what it was doing is done again, each simulation alone.  One that loses three
+    workers alone is a failure, and the others are kept.
 
     Parameters
     ----------
@@ -148,6 +149,10 @@ class Processes(Pooled):
         if self.start_method == "forkserver":  # what is imported there need not be by each worker
             context.set_forkserver_preload(["__main__", __name__, type(work).__module__])
         return Workers(self.n_workers, context, self.n_threads, watch=self.timeout is not None)
+
+    def _send(self, parcel: Parcel) -> bool:
+        cast("Workers", self._pool).prepare(remember, parcel.token, parcel.payload)
+        return True
 
     def _shut(self, pool: futures.Executor) -> None:
         cast("Workers", pool).stop()

@@ -26,7 +26,7 @@ from abctree.parts.executors.parcel import Parcel, pack, unpack
 from abctree.parts.executors.workers import OverdueError, WorkerDiedError
 from abctree.types import FloatArray, IntArray
 
-#: Workers that a simulation may lose before it is given up; others may have killed some of them.
+#: Workers that a simulation may lose alone before it is given up; others may have killed some.
 _LIVES = 3
 #: Simulations, and the seconds they took; None from a worker that does not know the work yet.
 Answer = tuple[Simulations, float] | None
@@ -57,7 +57,8 @@ class Pooled(ABC):
         self._pace = Pace()
         self._work: Work | None = None
         self._parcel = Parcel("", b"")
-        self._unsent = 0  # workers that were not sent the parcel yet, as far as we know
+        self._is_sent = False  # whether the pool was told of the parcel
+        self._unsent = 0  # tasks that take it with them: it may be news to their workers
         self._depth = 0
 
     # What a kind of pool has to say ---------------------------------------------------------
@@ -79,6 +80,10 @@ class Pooled(ABC):
     @abstractmethod
     def _shut(self, pool: futures.Executor) -> None:
         """End a pool; nobody waits for what it does."""
+
+    def _send(self, parcel: Parcel) -> bool:  # noqa: ARG002
+        """Have every worker unpack a parcel before its next task, if the pool can do that."""
+        return False
 
     def _reopen(self, work: Work, pool: futures.Executor) -> futures.Executor:
         """A pool in the place of one that broke."""
@@ -106,13 +111,17 @@ class Pooled(ABC):
         self, work: Work, theta: FloatArray, index: IntArray, unit: int, *, whole: bool
     ) -> tuple[futures.Executor, futures.Future[Answer]]:
         """One task, and the pool that it went to; `whole` sends the work with it in any case."""
-        task = self._task(work, whole=whole)
+        if not self.shares_memory:
+            self._pack(work)  # an error here comes before there is a pool
         if self._pool is None:
             self._pool = self._open(work)
+            self._is_sent = False
         try:
+            task = self._task(work, whole=whole)
             future = self._pool.submit(task, theta, index, unit, self.timeout)
         except futures.BrokenExecutor:  # it broke while it had nothing to do
             self._mend(work, self._pool)
+            task = self._task(work, whole=whole)
             future = self._pool.submit(task, theta, index, unit, self.timeout)
         return self._pool, future
 
@@ -121,7 +130,7 @@ class Pooled(ABC):
         if self._pool is broken:
             self._pool = None
             self._pool = self._reopen(work, broken)
-            self._unsent = self.n_workers
+            self._is_sent = False
 
     def _is_current(self, pool: futures.Executor) -> bool:
         """Whether this pool was not replaced meanwhile."""
@@ -152,14 +161,20 @@ class Pooled(ABC):
         if self._depth == 0:
             self.close()
 
+    def _pack(self, work: Work) -> None:
+        """Have the work as a parcel."""
+        if self._work is None or not _is_same(work, self._work):
+            self._parcel = pack(work)
+            self._work = work
+            self._is_sent = False
+
     def _task(self, work: Work, *, whole: bool) -> Callable[..., Answer]:
         """What a worker is asked to do with some rows."""
         if self.shares_memory:
             return partial(simulate_here, work)
-        if self._work is None or not _is_same(work, self._work):
-            self._parcel = pack(work)
-            self._work = work
-            self._unsent = self.n_workers
+        if not self._is_sent:
+            self._is_sent = True
+            self._unsent = 0 if self._send(self._parcel) else self.n_workers
         if not whole and self._unsent > 0:
             self._unsent -= 1
             whole = True
@@ -193,7 +208,7 @@ class Piece(NamedTuple):
 
     first: int
     last: int
-    deaths: int = 0  #: workers that died with these rows
+    deaths: int = 0  #: workers that died with this unit alone
 
 
 class Block:
@@ -299,15 +314,14 @@ class Block:
     def _after_death(self, piece: Piece, error: Exception) -> list[Piece]:
         """What to do again when a worker died with a piece.
 
-        Units are done apart, so that one cannot take the others with it.  A unit that keeps losing
-        its worker is done row by row, as one that raises.  A row that does is a failure.
+        Units are done apart, so that one cannot take the others with it.  A unit that alone keeps
+        losing its worker is done row by row, as one that raises.  A row that does is a failure.
         """
         index = self._index[piece.first : piece.last]
-        deaths = piece.deaths + 1
         units = split(index, 1, self._unit)
         if len(units) > 1:
-            first = piece.first
-            return [Piece(first + u.start, first + u.stop, deaths) for u in units]
+            return [Piece(piece.first + unit.start, piece.first + unit.stop) for unit in units]
+        deaths = piece.deaths + 1
         if deaths < _LIVES and not _is_final(error):
             return [piece._replace(deaths=deaths)]
         if len(index) > 1:

@@ -75,6 +75,7 @@ class Workers(futures.Executor):
         # All at once: they boot together, and a fork comes before there are threads.
         self._idle = [self._start() for _ in range(n)]
         self._all = set(self._idle)
+        self._first: Call | None = None
         self._is_over = False
         # One thread for each worker: it sends a task, waits for the answer, and takes the next.
         self._threads = futures.ThreadPoolExecutor(n, thread_name_prefix="abctree-worker")
@@ -84,6 +85,13 @@ class Workers(futures.Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> futures.Future[Any]:
         """Run ``fn(*args, **kwargs)`` in a worker, after all that was submitted before."""
         return self._threads.submit(self._remotely, (fn, args, kwargs))
+
+    def prepare(self, fn: Callable[..., Any], /, *args: Any) -> None:
+        """Have each worker, also one that is yet to come, call ``fn(*args)`` before its next task.
+
+        A worker that dies of this is not held against the task.
+        """
+        self._first = (fn, args, {})
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
         """End the workers once they are done."""
@@ -128,12 +136,15 @@ class Workers(futures.Executor):
                 worker.kill()
                 raise futures.CancelledError
             try:
-                return worker.started()
+                return worker.prepared(self._first)
             except WorkerDiedError as error:
                 self._all.discard(worker)
                 how = error
                 if not error.was_killed:
                     break
+            except BaseException:
+                self._idle.append(worker)
+                raise
         raise AbctreeError(
             f"Worker processes could not be started: {how}. See what they printed; in a script the "
             'run must stand under `if __name__ == "__main__":`, because workers import the script.'
@@ -149,6 +160,7 @@ class Worker:
         self._deadline = RawValue("d", 0.0)
         self._tick = _TICK if watch else _ALIVE_TICK
         self._is_started = False
+        self._prepared_by: Call | None = None
         self.is_lost = False
         # A process that is forked meanwhile would keep the worker's end of the pipe open for ever.
         with Worker.starting, _no_interrupts(), limits.threads_of_children(n_threads):
@@ -161,8 +173,8 @@ class Worker:
             self._process.start()
             far.close()
 
-    def started(self) -> Worker:
-        """The worker itself, once it can take calls.
+    def prepared(self, first: Call | None) -> Worker:
+        """The worker itself, once it has started and done a first call.
 
         Raises
         ------
@@ -172,6 +184,9 @@ class Worker:
         if not self._is_started:
             self._receive()
             self._is_started = True
+        if first is not None and first is not self._prepared_by:
+            self.answer(first)
+            self._prepared_by = first
         return self
 
     def answer(self, call: Call) -> Any:
