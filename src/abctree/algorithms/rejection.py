@@ -72,12 +72,15 @@ class PriorDraws:
         self._last = last
         self._cube = np.empty((0, problem.d))
         self._theta = np.empty((0, len(problem.names)))
-        self._cost = 1.0  #: points drawn for each that was allowed, in the segment at hand
+        self._size = self._cost = 0  #: draws of the segment at hand, and points drawn for them
+        self._before = 0  #: points drawn for earlier segments
 
     def take(self, n: int) -> tuple[FloatArray, FloatArray, float]:
-        """The next n draws (n, d) and (n, p), and points drawn for them, refused ones included."""
+        """The next n draws (n, d) and (n, p), and the points drawn so far, refused ones included.
+
+        Of a segment that has been used in part, the points are counted in proportion.
+        """
         cubes, thetas = [], []
-        n_drawn = 0.0
         while n > 0:
             if not len(self._cube):
                 self._draw()
@@ -85,24 +88,26 @@ class PriorDraws:
             cubes.append(self._cube[:m])
             thetas.append(self._theta[:m])
             self._cube, self._theta = self._cube[m:], self._theta[m:]
-            n_drawn += self._cost * m
             n -= m
+        used = self._size - len(self._cube)
+        n_drawn = self._before + self._cost * used / max(self._size, 1)
         if len(cubes) == 1:
             return cubes[0], thetas[0], n_drawn
         return np.concatenate(cubes), np.concatenate(thetas), n_drawn
 
     def _draw(self) -> None:
         # Segments are numbered by the draw that they begin with.
-        n = min(_SEGMENT, self._last - self._next)
+        self._before += self._cost
+        n = self._size = min(_SEGMENT, self._last - self._next)
         rng = streams.generator(self._root, self._next)
         self._next += n
         if self._problem.constraint is None:
             self._cube = np.maximum(rng.random((n, self._problem.d)), np.finfo(float).tiny)
             self._theta = self._problem.prior.from_cube(self._cube)
-            self._cost = 1.0
+            self._cost = n
             return
         drawn = draw_points(self._problem, self._whole, np.ones(1), n, rng)
-        self._cube, self._theta, self._cost = drawn.cube, drawn.theta, drawn.n_drawn / n
+        self._cube, self._theta, self._cost = drawn.cube, drawn.theta, drawn.n_drawn
 
 
 class Closest:
@@ -216,7 +221,7 @@ def rejection(
     Yields
     ------
     n, n_drawn
-        Simulations in a chunk that has been taken in, and prior points drawn for them.
+        Simulations that have been taken in, and prior points drawn for them, refused ones included.
     """
     pending: deque[tuple[IntArray, FloatArray, FloatArray, float, Callable[[], Simulations]]]
     pending = deque()
@@ -232,4 +237,4 @@ def rejection(
         done = wait()
         rows = Rows(index, cube, theta, done.distance, done.summary)
         closest.add(rows.with_columns(n_columns))
-        yield len(index), n_drawn
+        yield int(index[-1]) + 1 - first, n_drawn

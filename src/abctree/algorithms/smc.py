@@ -47,11 +47,26 @@ class Proposal:
 
     density: KernelDensity
     coordinates: Coordinates
+    rows: IntArray  #: (N,) of the table, where its particles are
 
     def log_ratio(self, theta: FloatArray, cube: FloatArray) -> FloatArray:
         """Log-density relative to the uniform law of the cube: (n, p), (n, d) -> (n,)."""
         z = self.coordinates.of(theta, cube)
         return np.asarray(self.density.log_density(z) - self.coordinates.theta(z)[1])
+
+    def ratio_without_oneself(self, table: Table) -> FloatArray:
+        """The density relative to the cube at all rows of the table: (n,).
+
+        At a particle it is that of the other particles: a kernel that is centred at a draw says
+        nothing of where such draws come from, and would make its weight too small.
+        """
+        ratio = np.exp(self.log_ratio(table.theta, table.cube))
+        own = table.theta[self.rows], table.cube[self.rows]
+        log_base = self.coordinates.theta(self.coordinates.of(*own))[1]
+        itself = self.density.weight * np.exp(self.density.log_peak - log_base)
+        others = np.maximum(ratio[self.rows] - itself, 0.0)
+        ratio[self.rows] = others / np.maximum(1.0 - self.density.weight, 1e-300)
+        return ratio
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +82,17 @@ class KernelMixture(Mixture):
 
     def __call__(self, cube: FloatArray) -> FloatArray:
         """M at points of the cube: (n, d) -> (n,), O(N) for each population."""
-        return self.at(self.problem.prior.from_cube(cube), cube)
-
-    def at(self, theta: FloatArray, cube: FloatArray) -> FloatArray:
-        """M at points that are known in both forms."""
+        theta = self.problem.prior.from_cube(cube)
         total = np.full(len(cube), self.n_prior)
         for n_drawn, proposal in self.proposals:
             total += n_drawn * np.exp(proposal.log_ratio(theta, cube))
+        return total
+
+    def at_rows(self, table: Table) -> FloatArray:
+        """M at the run's own draws (n,), each without the kernels that are centred at itself."""
+        total = np.full(len(table), self.n_prior)
+        for n_drawn, proposal in self.proposals:
+            total += n_drawn * proposal.ratio_without_oneself(table)
         return total
 
 
@@ -164,7 +183,7 @@ def populations(game: SmcGame, n_prior: int) -> Iterator[Round]:
         if played.interrupted or spent or most or game.stop() or not len(accepted):
             return
         weight = weights(table)[accepted]
-        proposal = _learn(game, accepted, weight)
+        proposal = _learn(game, accepted, weight, proposal)
         epsilon = game.rules.schedule.next(epsilon, table.distance[accepted], weight)
 
 
@@ -286,7 +305,8 @@ def _allowed(
     """Rows of the first n points that are allowed, and how many had to be looked at."""
     rows = np.flatnonzero(log_base > -np.inf)
     rows = rows[problem.feasible(theta[rows])]
-    rows = rows[problem.prior_weight(coordinates.cube(z[rows], theta[rows])) > 0.0]
+    if hasattr(problem.prior, "cube_density"):
+        rows = rows[problem.prior_weight(coordinates.cube(z[rows], theta[rows])) > 0.0]
     use = rows[:n]
     return np.asarray(use), int(use[-1]) + 1 if 0 < n == len(use) else len(z)
 
@@ -355,21 +375,26 @@ def _round(
     )
 
 
-def _learn(game: SmcGame, accepted: IntArray, weight: FloatArray) -> Proposal:
+def _learn(
+    game: SmcGame, accepted: IntArray, weight: FloatArray, last: Proposal | None
+) -> Proposal:
     """The proposal of the next population from the accepted draws of this one."""
-    chart = game.rules.coordinates
-    table = game.table
+    chart, table = game.rules.coordinates, game.table
     z = chart.of(table.theta[accepted], table.cube[accepted])
-    # Where all particles agree: the scale of the first prior draws.
-    pilot = chart.of(table.theta[: game.plan.n_pilot], table.cube[: game.plan.n_pilot])
-    scale = pilot.std(axis=0)
-    scale = np.where(scale > 0.0, scale, np.maximum(np.abs(pilot[0]), 1.0))
+    # Where all particles agree: the scale of the population before, at first of the prior draws.
+    scale = _pilot_scale(game) if last is None else last.density.scale
     density = KernelDensity.of(z, weight, game.rules.perturbation, chart.is_lattice, scale)
-    return Proposal(density, chart)
+    return Proposal(density, chart, accepted)
+
+
+def _pilot_scale(game: SmcGame) -> FloatArray:
+    pilot = slice(game.plan.n_pilot)
+    z = game.rules.coordinates.of(game.table.theta[pilot], game.table.cube[pilot])
+    scale = z.std(axis=0)
+    return np.where(scale > 0.0, scale, np.maximum(np.abs(z[0]), 1.0))
 
 
 def update_mixture(table: Table, mixture: Mixture) -> None:
     """Write M of all rows into the table, for weights by the mixture of all populations."""
     if isinstance(mixture, KernelMixture):
-        # From theta itself: near the ends of the cube it has more digits.
-        table.set_denominator(mixture.at(table.theta, table.cube))
+        table.set_denominator(mixture.at_rows(table))

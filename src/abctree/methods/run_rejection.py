@@ -158,7 +158,7 @@ def _stream(
             pilot.simulations.summary,
         ).with_columns(n_columns)
     )
-    n_drawn = float(pilot.n_drawn[0])
+    n_pilot_drawn = n_drawn = float(pilot.n_drawn[0])
     seed = int(watch.rng.integers(2**64, dtype=np.uint64))
     chunk = plan.block or int(min(_CHUNK, 1 + _SECONDS * plan.n_pilot / max(watch.seconds, 1e-9)))
     draws = PriorDraws(watch.problem, seed, plan.n_pilot, plan.n_simulations)
@@ -167,8 +167,8 @@ def _stream(
         chunk=chunk, unit=watch.problem.unit, lookahead=plan.lookahead, n_columns=n_columns,
     )  # fmt: skip
     try:
-        for _, cost in chunks:
-            n_drawn += cost
+        for _, more in chunks:
+            n_drawn = n_pilot_drawn + more
             reason = _told(watch, closest, progress)
             if reason is not None and watch.n_simulations < plan.n_simulations:
                 return reason, n_drawn

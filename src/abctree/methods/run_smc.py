@@ -89,8 +89,8 @@ def smc(
     weights : {"population", "mixture"}
         Who answers: the last population by its own weights, as published; or all populations by
         the mixture of all their proposals, which `posterior` reads at any ε.  The mixture costs
-        O(T N) for each population.  It is a little biased, since proposals are centred at the
-        draws that they weigh; `Result.bias_alarm` compares.
+        O(T N) for each population.  Each draw is weighted without the kernels that are centred at
+        itself: with them the evidence comes out up to a fifth too small.
     min_ess : float
         A population goes on until its effective sample size is at least this, too.
     space : {"theta", "cube"}

@@ -22,6 +22,10 @@ from abctree.types import BoolArray, FloatArray
 _BLOCK = 2**15
 #: Least standard deviation of the step of a whole number: three in ten steps move it.
 _LATTICE_STEP = 0.5
+#: Whole distances up to which masses are looked up.
+_TABLE = 1000.0
+#: With less than this in other hands, one particle has all the weight.
+_ALONE = 1e-12
 #: Logarithm of a share that counts for nothing; smaller ones would be slow, subnormal numbers.
 _NOTHING = -600.0
 _LOG_ROOT_TWO_PI = 0.5 * float(np.log(2.0 * np.pi))
@@ -163,7 +167,7 @@ def weighted_covariance(z: FloatArray, weight: FloatArray) -> FloatArray:
     """
     room = 1.0 - float(weight @ weight)
     k = z.shape[1]
-    if room <= 1e-12:
+    if room <= _ALONE:
         return np.zeros((k, k))
     centred = z - weight @ z
     covariance = np.asarray((centred * weight[:, None]).T @ centred) / room
@@ -215,13 +219,13 @@ class KernelDensity:
         """
         w = weight / weight.sum()
         center = w @ particle
-        spread = _spread(particle - center, w)
-        # A thousandth: particles that agree to the last digit must not be stuck for ever.
-        scale = np.where(spread > 0.0, spread, 1e-3 * scale)
+        alone = 1.0 - float(w @ w) <= _ALONE
+        alike = (np.ptp(particle, axis=0) == 0.0) | alone
+        scale = np.where(alike, scale, _spread(particle - center, w))
         standard = (particle - center) / scale
         covariance = np.asarray(rule.covariance(standard, w), dtype=np.float64)
         k = particle.shape[1]
-        covariance = covariance.reshape(-1, k, k)
+        covariance = covariance.reshape(-1, k, k) + np.diag(1.0 * (alike & ~is_lattice))
         return cls(particle, w, center, scale, _not_flat(covariance), is_lattice)
 
     @property
@@ -254,6 +258,13 @@ class KernelDensity:
         for rows in _blocks(len(z), len(self.particle)):
             answer[rows] = self._log_density(z[rows])
         return answer
+
+    @cached_property
+    def log_peak(self) -> FloatArray:
+        """(N,) Log-density of each particle's own kernel at the particle."""
+        lattice = np.log(_mass(np.zeros(1), self._lattice_sd)).sum(axis=1)
+        peak = lattice - self._log_norm
+        return np.asarray(np.broadcast_to(peak, (len(self.particle),)))
 
     def _log_density(self, z: FloatArray) -> FloatArray:
         exponent = self._smooth_exponent(z)
@@ -321,9 +332,11 @@ class KernelDensity:
 
 def _spread(centred: FloatArray, weight: FloatArray) -> FloatArray:
     """(k,) Weighted standard deviations, in units in which no square under- or overflows."""
+    room = 1.0 - float(weight @ weight)
     unit = np.abs(centred).max(axis=0)
     unit = np.where(unit > 0.0, unit, 1.0)
-    return np.asarray(unit * np.sqrt(weight @ (centred / unit) ** 2))
+    spread = unit * np.sqrt(weight @ (centred / unit) ** 2 / max(room, _ALONE))
+    return np.asarray(spread)
 
 
 def _not_flat(covariance: FloatArray) -> FloatArray:
@@ -337,6 +350,13 @@ def _not_flat(covariance: FloatArray) -> FloatArray:
 
 def _rounded_normal(away: FloatArray, sd: FloatArray) -> FloatArray:
     """Mass of a rounded normal step: whole distances (n, N) >= 0, sd (1 or N,) -> (n, N)."""
+    furthest = float(away.max(initial=0.0))
+    if sd.size > 1 or furthest >= _TABLE:
+        return _mass(away, sd)
+    return np.asarray(_mass(np.arange(furthest + 1.0), sd)[away.astype(np.intp)])
+
+
+def _mass(away: FloatArray, sd: FloatArray) -> FloatArray:
     # In the lower tail, where Φ has all its digits.
     return np.asarray(special.ndtr((0.5 - away) / sd) - special.ndtr((-0.5 - away) / sd))
 
