@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.c2st import c2st
 
 import abctree
 from abctree import metrics
-from benchmarks.c2st import c2st
 
 PRIOR = np.array([0.5, 0.3, 0.2])
 ETA = np.array([0.2, 0.4, 0.0])
-# p = (.1, .12, 0) / .22
 P = np.array([0.1, 0.12, 0.0]) / 0.22
 
 
@@ -96,7 +95,7 @@ def test_c2st_is_a_half_for_one_law_and_fires_on_a_shift_or_a_scale():
     reference = rng.normal([0.0, 5.0], [1.0, 1e3], size=(400, 2))
     same = rng.normal([0.0, 5.0], [1.0, 1e3], size=(400, 2))
     assert c2st(same, reference, max_iter=60) == pytest.approx(0.5, abs=0.09)
-    assert c2st(same + [1.5, 0.0], reference, max_iter=60) > 0.7
+    assert c2st([*same, 1.5, 0.0], reference, max_iter=60) > 0.7
     assert c2st(same * [4.0, 1.0], reference, max_iter=60) > 0.65
 
 
