@@ -391,7 +391,7 @@ def _pilot_scale(game: SmcGame) -> FloatArray:
     pilot = slice(game.plan.n_pilot)
     z = game.rules.coordinates.of(game.table.theta[pilot], game.table.cube[pilot])
     scale = z.std(axis=0)
-    return np.where(scale > 0.0, scale, np.maximum(np.abs(z[0]), 1.0))
+    return np.asarray(np.where(scale > 0.0, scale, np.maximum(np.abs(z[0]), 1.0)))
 
 
 def update_mixture(table: Table, mixture: Mixture) -> None:
