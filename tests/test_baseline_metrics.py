@@ -95,7 +95,7 @@ def test_c2st_is_a_half_for_one_law_and_fires_on_a_shift_or_a_scale():
     reference = rng.normal([0.0, 5.0], [1.0, 1e3], size=(400, 2))
     same = rng.normal([0.0, 5.0], [1.0, 1e3], size=(400, 2))
     assert c2st(same, reference, max_iter=60) == pytest.approx(0.5, abs=0.09)
-    assert c2st([*same, 1.5, 0.0], reference, max_iter=60) > 0.7
+    assert c2st(same + np.array([1.5, 0.0]), reference, max_iter=60) > 0.7
     assert c2st(same * [4.0, 1.0], reference, max_iter=60) > 0.65
 
 
