@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ import numpy as np
 import abctree
 from abctree import problems
 from abctree.problems import truth
-from benchmarks.yardsticks import FIRST_SEED, Row, honest_gain, markdown, run
+from benchmarks.yardsticks import FIRST_SEED, Row, honest_gain, run
 
 METHODS: dict[str, Any] = {
     "soft (default)": abctree.SoftTree(),
@@ -77,12 +78,15 @@ class Yardstick:
             settings["beliefs"] = abctree.GlobalRate()
         timed = Timed(partitioner)
         result, seconds = run(self.problem, n, seed, partitioner=timed, **settings)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", abctree.AbctreeWarning)
+            below, default = result.posterior(epsilon=self.epsilon), result.posterior()
         return {
             "boxes": float(np.mean([len(p) for p in result.partitions])),
-            "ESS": result.posterior(epsilon=self.epsilon).ess,
+            "ESS": below.ess,
             "h": honest_gain(result, self.draws),
             "Z err %": 100.0 * (result.evidence(self.epsilon).estimate / self.evidence - 1.0),
-            "TV20": self.tv20(result.posterior()),
+            "TV20": self.tv20(default),
             "seconds": seconds,
             "cutting": timed.seconds,
         }
@@ -101,6 +105,25 @@ def gains(d: int, n: int, seeds: int, labels: list[str]) -> list[dict[str, Any]]
         for row in line["rows"]:
             row["h / CART's"] = row["h"] / float(cart)
     return lines
+
+
+def gain_markdown(lines: list[dict[str, Any]]) -> str:
+    """Mean ± standard error over seeds; seconds without."""
+    columns = ["boxes", "ESS", "h", "h / CART's", "Z err %", "TV20", "seconds", "cutting"]
+    out = ["| partitioner | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    for line in lines:
+        values = {c: np.array([row[c] for row in line["rows"]]) for c in columns}
+        cells = [f"{values[c].mean():.2g}" for c in columns[-2:]]
+        cells = [_cell(values[c]) for c in columns[:-2]] + cells
+        out.append(f"| {line['method']} | " + " | ".join(cells) + " |")
+    return "\n".join(out) + "\n"
+
+
+def _cell(values: np.ndarray) -> str:
+    """Mean ± error, to the first digit of the error or the second if that is a one."""
+    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+    decimals = max(0, -int(np.floor(np.log10(error / 1.95)))) if error > 0.0 else 0
+    return f"{values.mean():.{decimals}f} ± {error:.{decimals}f}"
 
 
 # The cost of a partition --------------------------------------------------------------------------
@@ -171,7 +194,8 @@ def main() -> None:
     for name, d in (("P0", 2), ("P1", 5)):
         if name in wanted:
             done[name] = gains(d, args.budget, args.seeds, labels)
-            print(markdown(name, done[name]), flush=True)
+            print(f"### {name}, T = {args.budget:g}, {args.seeds} seeds\n")
+            print(gain_markdown(done[name]), flush=True)
     if args.json is not None:
         args.json.parent.mkdir(parents=True, exist_ok=True)
         args.json.write_text(json.dumps(done, indent=1) + "\n")
