@@ -35,8 +35,8 @@ METHODS: dict[str, Any] = {
     "dyadic": abctree.Dyadic(),
     "BART": abctree.Bart(),
     "BART, warm start": abctree.Bart(n_warm_start=10, n_burn_in=100),
-    "dynamic tree": abctree.DynamicTree(),
-    "5 dynamic trees": abctree.DynamicTree(n_trees=5),
+    "dynamic tree": abctree.DynamicTree(n_trees=1),
+    "5 dynamic trees": abctree.DynamicTree(),
     "grid": None,  # as many cells as are affordable: 20² or 4⁵
 }
 EPSILON = {2: 1.0, 5: 2.0}

@@ -31,8 +31,8 @@ def partitioners(burn_in: int) -> dict[str, Any]:
         "CART, pruned by cross-validation": abctree.Cart(prune=True),
         f"BART, 5 trees, {burn_in} burn-in": abctree.Bart(n_trees=5, n_burn_in=burn_in),
         "dyadic, 10 cuts a round": abctree.Dyadic(n_splits=10),
-        "dynamic tree": abctree.DynamicTree(),
-        "five dynamic trees, refined": abctree.DynamicTree(n_trees=5),
+        "dynamic tree": abctree.DynamicTree(n_trees=1),
+        "five dynamic trees, refined": abctree.DynamicTree(),
         "soft tree (the default)": abctree.SoftTree(),
         "grid, 20 x 20": abctree.Grid(20),
     }

@@ -339,12 +339,3 @@ def test_corners_that_are_not_the_cuts_would_be_noticed():
     broken = Inflated(Bart(**QUICK))
     mean, error = mean_and_error(relative_errors(2, 8, 10_000, partitioner=broken))
     assert (np.abs(mean) > 3.5 * error + 0.005).any(), (mean, error)
-
-
-@needs_stochtree
-@pytest.mark.heavy
-def test_posterior_and_evidence_are_within_one_percent_over_twenty_seeds():
-    bart = Bart(n_warm_start=10, n_burn_in=100, max_rows=5000)
-    mean, error = mean_and_error(relative_errors(2, 20, 50_000, partitioner=bart))
-    assert (np.abs(mean) < 0.01 + 2 * error).all(), (mean, error)
-    assert (error < 0.01).all()

@@ -203,6 +203,8 @@ def test_rejection_keeps_all_by_default_and_less_of_very_many(monkeypatch):
     assert len(many.table) == 120
     assert len(posterior(many)) < 120  # the default effective sample size, not all that is kept
     assert many.failures.count == result.failures.count
+    assert "share of failures" in str(result.summary())
+    assert "share of failures" not in str(many.summary())  # its table does not hold them
 
 
 def test_rejection_needs_no_memory_for_what_it_drops():

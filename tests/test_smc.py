@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
 from itertools import pairwise
 from itertools import product as cartesian
@@ -167,6 +168,7 @@ def mixed_problem(prior=MIXED):
     )
 
 
+@functools.cache
 def mixed_truth(epsilon):
     """Evidence, P(n <= 2), P(k = 5) and E a, by quadrature over a and b and sums over n and k."""
     a = np.linspace(0.0, 4.0, 401)

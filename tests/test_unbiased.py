@@ -57,6 +57,25 @@ def test_posterior_and_evidence_are_within_one_percent_over_forty_seeds(d, utili
     assert (error < 0.005).all()  # else the bound above says nothing
 
 
+@pytest.mark.heavy
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("partitioner", ["dyadic", "dynamic", "one dynamic tree", "bart"])
+def test_the_same_holds_for_the_other_partitions(d, partitioner):
+    mean, error = mean_and_error(relative_errors(d, 40, 100_000, partitioner=chosen(partitioner)))
+    assert (np.abs(mean) < 0.01).all(), (mean, error)
+    assert (error < 0.005).all()
+
+
+def chosen(name):
+    if name == "one dynamic tree":
+        return abctree.DynamicTree(n_trees=1)
+    if name == "bart":
+        pytest.importorskip("stochtree")
+        # A thousand steps of the chain take a minute a run; its draws are as right after fewer.
+        return abctree.Bart(n_warm_start=10, n_burn_in=50, max_rows=2000)
+    return name
+
+
 @pytest.mark.parametrize("utility", UTILITIES)
 def test_posterior_and_evidence_agree_with_the_closed_form(utility):
     mean, error = mean_and_error(relative_errors(2, 12, 20_000, utility=utility))

@@ -135,8 +135,9 @@ class Failures:
         return np.where(made > 0, failed / np.maximum(made, 1), np.nan)
 
     def text(self) -> list[str]:
-        """Lines for a summary: shares by round and by box; none without failures."""
-        if not self.count:
+        """Lines for a summary: shares by round and by box; none if the table does not know."""
+        # Without failures, or where the table holds the closest simulations only.
+        if not self.count or self.count > np.count_nonzero(self._failed):
             return []
         shares = [f"{share:.0%}" for share in self.by_round.tolist()]
         if len(shares) > 8:

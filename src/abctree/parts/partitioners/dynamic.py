@@ -36,9 +36,9 @@ class DynamicTree:
     n_particles : int
         N, particles in all, >= `n_trees`.
     n_trees : int
-        The paper's one tree, or the common refinement of so many, >= 1, each from a filter of its
-        own with N / `n_trees` of the particles.  A single tree is as coarse as the data allow;
-        five serve a run better at the same cost, and sixty boxes become two hundred.
+        The common refinement of so many trees, >= 1, each from a filter of its own with
+        N / `n_trees` of the particles; 1 is the paper's.  A single tree is as coarse as the data
+        allow; five serve a run better at the same cost (docs/explanation/partitions.md).
     max_boxes : int
         Most boxes, >= 1.
     min_rows : int
@@ -69,7 +69,7 @@ class DynamicTree:
     """
 
     n_particles: int = 50
-    n_trees: int = 1
+    n_trees: int = 5
     max_boxes: int = 1000
     min_rows: int = 10
     split_prior: tuple[float, float] = (0.95, 2.0)
