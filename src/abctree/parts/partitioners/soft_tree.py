@@ -23,8 +23,8 @@ class SoftTree:
     Parameters
     ----------
     min_rows : int or None
-        Least rows on each side of a cut; None is n / 80, but at least 10, and at most 50 in one
-        or two dimensions and 10 in more.
+        Least rows on each side of a cut; None is n / 80, but at least 10, and at most 100 in one
+        or two dimensions and 20 in more.
     boxes_per_root : float
         The tree has at most this many times √n boxes from n rows.
     n_bins : int
@@ -61,7 +61,7 @@ class SoftTree:
         n, d = cube.shape
         label = labels(distance, epsilon, self.reach)
         most = max(1, int(self.boxes_per_root * np.sqrt(n)))
-        least = self.min_rows or max(10, min(n // 80, 50 if d <= 2 else 10))
+        least = self.min_rows or max(10, min(n // 80, 100 if d <= 2 else 20))
         feature, threshold, left, right, box, _ = compiled.grow_soft_tree(
             np.ascontiguousarray(cube), label, most, least, self.n_bins
         )
