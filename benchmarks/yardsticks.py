@@ -337,6 +337,15 @@ def brief(done: list[dict[str, Any]]) -> str:
     return "\n".join(out) + "\n"
 
 
+def report(done: list[dict[str, Any]]) -> None:
+    """Print a table for each problem, and one of all."""
+    names = list(dict.fromkeys(line["problem"] for line in done))
+    for name in names:
+        print(markdown(name, [line for line in done if line["problem"] == name]), flush=True)
+    if len(names) > 1:
+        print("### In brief, T = 1e5\n\n" + brief(done))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10)
@@ -345,17 +354,18 @@ def main() -> None:
     parser.add_argument("--reference", type=Path, help="folder with the reference .npz files")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--from-json", type=Path, help="print the tables of stored numbers")
     args = parser.parse_args()
+    if args.from_json is not None:
+        report(json.loads(args.from_json.read_text())["tables"])
+        return
     names = args.only or ["P0", "P1", "P3", "Ex1"]
     if args.reference is not None and not args.only:
         names += ["Lotka-Volterra", "Heston"]
     done: list[dict[str, Any]] = []
     for name in names:
-        lines = list(tables([name], args.reference, args.seeds, args.workers, args.methods))
-        done += lines
-        print(markdown(name, lines), flush=True)
-    if len(names) > 1:
-        print("### In brief, T = 1e5\n\n" + brief(done))
+        done += tables([name], args.reference, args.seeds, args.workers, args.methods)
+    report(done)
     if args.json is not None:
         about = {
             "seeds": [FIRST_SEED, FIRST_SEED + args.seeds - 1],

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
-import importlib
+import dataclasses
+import importlib.util
+import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -18,8 +21,13 @@ from click.testing import CliRunner
 import abctree
 from abctree.analysis.posterior import Posterior
 from abctree.data import Progress
-from abctree.edges import cli, demo
-from abctree.edges.cli import answer, commands, watch
+from abctree.edges import cli, demo, export, plots
+from abctree.edges.cli import answer, methods, options, settings, shared, watch
+from abctree.methods import method
+from abctree.parts import partitioners
+from abctree.parts.perturbations import as_perturbation
+from abctree.parts.policies import as_policy
+from abctree.parts.utilities import as_utility
 from abctree.problems import hare_lynx, hare_lynx_data, hare_lynx_series
 
 STORED = {"run.json", "run.sqlite", "run.lock"}
@@ -267,7 +275,7 @@ def test_run_prints_json_that_says_what_was_asked(plain):
 
 
 def test_run_rewrites_one_line_on_a_terminal(plain, monkeypatch):
-    monkeypatch.setattr(commands, "watcher", watch.Line)
+    monkeypatch.setattr(shared, "watcher", watch.Line)
     monkeypatch.setattr(watch, "_REFRESH", 0.0)
     done = call("run", "cli_model:ready", "-n", 1000, "--rng", 1)
     assert "1000 simulations in" in done.stdout, "watching must not stop the run"
@@ -455,7 +463,7 @@ def test_resume_and_run_are_the_same_with_workers(plain):
 
 def test_run_on_a_terminal_leaves_a_folder_that_the_library_resumes(plain, monkeypatch):
     cli_model = model(plain)
-    monkeypatch.setattr(commands, "watcher", watch.Line)
+    monkeypatch.setattr(shared, "watcher", watch.Line)
     seconds = ("--seconds", 1000)
     done = call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a", *seconds)
     assert done.exit_code == 0, done.output
@@ -535,6 +543,57 @@ def test_plot_draws_into_the_folder_named(here):
     assert not (here / "a/progress.png").exists()
 
 
+FAILING = """
+import abctree
+
+def simulate(theta, rng):
+    return None if theta[0] > 3.0 else theta + rng.normal(size=2)
+
+problem = abctree.Problem({"a": (-5.0, 5.0), "b": (-5.0, 5.0)}, simulate, [1.0, 1.0])
+"""
+
+
+def test_plot_draws_failures_if_there_are_any(here):
+    pytest.importorskip("matplotlib.figure")
+    (here / "failing_model.py").write_text(FAILING)
+    call("run", "failing_model:problem", "-n", 400, "--rng", 1, "--out", "a")
+    assert "failures.png" in call("plot", "a").stderr
+    assert (here / "a/failures.png").read_bytes().startswith(PNG)
+    assert "failures" in call("plot", "--help").stdout
+    # Like all that is drawn of a run, they go when it goes on.
+    call("resume", "a", "-n", 500, "--quiet")
+    assert not (here / "a/failures.png").exists()
+
+
+def test_folders_of_other_methods_are_read_and_go_on(plain):
+    pytest.importorskip("matplotlib.figure")
+    ready = model(plain).ready
+    abctree.smc(ready, n_simulations=300, n_particles=20, rng=1, store="smc")
+    abctree.rejection(ready, n_simulations=300, keep=30, rng=1, store="rejection")
+    abctree.map_tree(ready, n_simulations=300, rng=1, store="mode")
+    named = ("--problem", "cli_model:ready")
+    for name in ("smc", "rejection", "mode"):
+        assert "300 simulations" in call("summary", name, *named).stdout
+        assert call("plot", name, *named, "--to", "drawn").exit_code == 0
+        done = call("resume", name, *named, "-n", 400, "--json", "--quiet")
+        assert json.loads(done.stdout)["n_simulations"] == 400
+        assert "400 simulations" in call("summary", name).stdout, "the problem is remembered now"
+    assert json.loads((plain / "mode/run.json").read_text())["method"] == "map_tree"
+    refused = call("summary", "mode", "--ess", 50)
+    assert (refused.exit_code, "Use --epsilon" in refused.stderr) == (2, True)
+    assert call("export", "mode", "--format", "arviz", "--to", "x.nc").exit_code == 2
+
+
+def test_plot_of_a_run_that_ended_in_its_pilot(here):
+    pytest.importorskip("matplotlib.figure")
+    done = call("run", "gauss", "-n", 2_000_000, "--rng", 1, "--seconds", 1e-6, "--out", "a")
+    assert done.exit_code == 0, done.output
+    summary = json.loads(call("summary", "a", "--json").stdout)
+    assert summary["stopped_because"] == "1e-06 seconds passed"
+    assert summary["n_simulations"] < 40_000, "the pilot alone has so many"
+    assert call("plot", "a").exit_code == 0
+
+
 def test_export_writes_what_the_run_found(plain):
     call("run", "cli_model:ready", "-n", 600, "--rng", 3, "--out", "a")
     assert call("export", "a", "--format", "csv", "--to", "draws.csv").exit_code == 0
@@ -556,6 +615,239 @@ def test_export_for_arviz_says_what_is_missing(plain, monkeypatch):
     done = call("export", "a", "--format", "arviz", "--to", "x.nc")
     assert done.exit_code == 1
     assert "pip install arviz" in done.stderr
+
+
+# Other methods ----------------------------------------------------------------------------------
+
+#: Options of each method that change its result, and the same in Python.
+METHODS = {
+    "map-tree": (
+        ("--policy", "thompson", "--schedule", "0.8", "--defensive", 0.2),
+        {"policy": "thompson", "schedule": 0.8, "defensive": 0.2},
+    ),
+    "smc": (
+        ("--n-particles", 30, "--kernel", "componentwise", "--schedule", "2,1,0.5", "--block", 20),
+        {"n_particles": 30, "kernel": "componentwise", "schedule": [2.0, 1.0, 0.5], "block": 20},
+    ),
+    "rejection": (("--keep", 40, "--lookahead", 0), {"keep": 40, "lookahead": 0}),
+}
+
+
+def written(directory, whole="all.csv"):
+    """All simulations of a run, as text."""
+    done = call("export", directory, "--format", "csv", "--all", "--force", "--to", whole)
+    assert done.exit_code == 0, done.output
+    return Path(whole).read_text()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_run_of_a_method_is_the_same_as_calling_the_library(plain, method):
+    options, settings = METHODS[method]
+    common = ("cli_model:ready", "-n", 900, "--rng", 7, "--method", method, "--quiet")
+    done = call("run", *common, *options, "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["method"] == method.replace("-", "_")
+    assert said["settings"] == {"n_simulations": 900, **settings}
+    function = getattr(abctree, said["method"])
+    expected = function(model(plain).ready, n_simulations=900, rng=7, **settings)
+    export.to_csv(getattr(expected, "run", expected), "python.csv")
+    assert written(f"ready-{method}-output") == (plain / "python.csv").read_text()
+    call("run", *common, "--out", "b")
+    assert written("b") != (plain / "python.csv").read_text(), "settings must matter"
+
+
+def test_every_method_takes_from_a_file_what_its_function_takes():
+    for name, face in methods.METHODS.items():
+        takes = inspect.signature(getattr(abctree, name.replace("-", "_"))).parameters
+        assert set(takes) == {*face.settings, *face.objects, *methods.OURS}
+        assert not set(face.settings) - set(settings.SETTINGS)
+    assert set(methods.METHODS) == {name.replace("_", "-") for name in method.METHODS}
+
+
+def test_options_offer_the_names_that_the_library_knows():
+    readers = {
+        "partitioner": partitioners.as_partitioner,
+        "utility": as_utility,
+        "policy": as_policy,
+        "kernel": as_perturbation,
+    }
+    for name, read in readers.items():
+        for choice in settings.SETTINGS[name].type.choices:
+            if choice != "bart" or importlib.util.find_spec("stochtree"):
+                read(choice)
+        with pytest.raises(abctree.AbctreeError, match=f"`{name}` must be") as caught:
+            read("unheard of")
+        listed = set(re.findall(r"'([\w-]+)'", str(caught.value))) - {"unheard of"}
+        assert listed <= set(settings.SETTINGS[name].type.choices)
+
+
+@pytest.mark.parametrize(
+    ("method", "option", "said"),
+    [
+        ("smc", ("--utility", "ess"), "--utility is not a setting of smc, which has --n-particles"),
+        ("rejection", ("--quota", 9), "rejection, which has --keep, --chunk, --lookahead."),
+        ("map-tree", ("--utility", "ess"), "not a setting of map-tree, which has --policy"),
+        ("map-tree", ("--ess", 50), "--ess reads a posterior, and this is a run of map-tree."),
+        ("abc-tree", ("--keep", 9), "--keep is not a setting of abc-tree, which has --utility"),
+        ("smc", ("--schedule", "2,low"), "'2,low' is no list of numbers"),
+        ("nuts", (), "'nuts' is not one of 'abc-tree', 'map-tree', 'smc', 'rejection'"),
+    ],
+)
+def test_run_says_what_a_method_does_not_have(plain, method, option, said):
+    done = call("run", "cli_model:ready", "--method", method, *option)
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.split())
+    assert not list(plain.glob("*-output"))
+
+
+@pytest.mark.parametrize("method", ["map-tree", "smc", "rejection"])
+def test_run_finds_wrong_settings_of_a_method_before_it_replaces(plain, method):
+    common = ("run", "cli_model:ready", "-n", 300, "--method", method, "--out", "a")
+    call(*common, "--rng", 1)
+    before = (plain / "a/summary.json").read_bytes()
+    (plain / "bad.toml").write_text("[settings]\non_failure = 'shrug'\n")
+    bad = call(*common, "--config", "bad.toml")
+    assert (bad.exit_code, "`on_failure` must" in bad.stderr) == (1, True)
+    assert (plain / "a/summary.json").read_bytes() == before
+    assert call(*common, "--rng", 2).exit_code == 0
+    assert (plain / "a/summary.json").read_bytes() != before
+
+
+def test_run_of_a_method_does_not_replace_that_of_another(plain):
+    call("run", "gauss", "-n", 200, "--out", "a")
+    other = ("run", "gauss", "-n", 200, "--method", "smc", "--out", "a")
+    refused = call(*other)
+    assert (refused.exit_code, "of a run of gauss" in refused.stderr) == (2, True)
+    assert call(*other, "--force").exit_code == 0
+    back = call("run", "gauss", "-n", 200, "--out", "a")
+    assert (back.exit_code, "of a smc run of gauss" in back.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("method", ["abc-tree", "map-tree", "smc", "rejection"])
+def test_pictures_of_a_method_are_those_that_make_sense(here, method):
+    pytest.importorskip("matplotlib.figure")
+    done = call("run", "gauss", "-n", 600, "--rng", 1, "--method", method, "--out", "a")
+    assert done.exit_code == 0, done.output
+    assert call("plot", "a", "--to", "b").exit_code == 0
+    expected = {
+        "abc-tree": {"posterior.png", "partition.png", "progress.png"},
+        "map-tree": {"mode.png", "partition.png", "progress.png"},
+        "smc": {"posterior.png", "progress.png"},
+        "rejection": {"posterior.png"},
+    }
+    assert {path.name for path in (here / "b").iterdir()} == expected[method]
+
+
+def test_failures_are_drawn_unless_only_the_closest_are_kept(plain):
+    pytest.importorskip("matplotlib.figure")
+    (plain / "failing_model.py").write_text(FAILING)
+    common = ("run", "failing_model:problem", "-n", 300, "--rng", 1, "--method", "rejection")
+    for keep, drawn in (((), True), (("--keep", 50), False)):
+        assert call(*common, *keep, "--out", "a", "--force").exit_code == 0
+        done = call("plot", "a", "--to", "b")
+        assert done.exit_code == 0, done.output
+        assert ("failures.png" in done.stderr) == drawn
+
+
+def test_map_tree_prints_and_exports_its_mode(plain):
+    common = ("run", "gauss", "-n", 3000, "--rng", 1, "--method", "map-tree", "--out", "a")
+    done = call(*common)
+    assert done.exit_code == 0, done.output
+    mode = abctree.load("a", abctree.problems.gauss())
+    assert done.stdout == (plain / "a/summary.txt").read_text()
+    head, rest = str(mode.summary()).split("\n", 1)
+    assert rest.rstrip() == done.stdout.split("\n", 1)[1].rstrip()
+    assert "3000 simulations" in head
+    said = json.loads(call("summary", "a", "--json").stdout)
+    assert list(said["theta"].values()) == mode.theta.tolist()
+    assert said["n_accepted"] == mode.mode.n_accepted
+    with (plain / "a/mode.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(mode.candidates)
+    assert [float(rows[0][name]) for name in mode.names] == mode.theta.tolist()
+    assert [float(rows[0][f"se_{name}"]) for name in mode.names] == mode.std.tolist()
+    assert float(rows[0]["density"]) == 1.0
+    assert call("export", "a", "--format", "npz", "--to", "run.npz").exit_code == 0
+    with np.load(plain / "run.npz", allow_pickle=False) as found:
+        np.testing.assert_array_equal(found["mode"], mode.theta)
+        np.testing.assert_array_equal(found["mode_covariance"], mode.covariance)
+        np.testing.assert_array_equal(found["mode_kernel"], mode.estimates["kernel"])
+        assert found["candidate"].shape == (len(mode.candidates), 2)
+        np.testing.assert_array_equal(found["theta"], mode.table.theta)
+    assert len(written("a").splitlines()) == 3001
+    at = json.loads(call("summary", "a", "--json", "--epsilon", 1.5).stdout)
+    assert (at["epsilon"], said["epsilon"] != 1.5) == (1.5, True)
+    assert at["theta"] != said["theta"]
+
+
+def test_map_tree_where_nothing_is_accepted_exits_with_one(here):
+    common = ("gauss", "-n", 300, "--rng", 1, "--method", "map-tree")
+    done = call("run", *common, "--epsilon", 1e-12, "--out", "a")
+    assert done.exit_code == 1, done.output
+    assert "Nothing was accepted below epsilon 1e-12" in done.stderr
+    summary = json.loads((here / "a/summary.json").read_text())
+    assert summary["theta"] == {"theta1": None, "theta2": None}
+    assert len((here / "a/mode.csv").read_text().splitlines()) == 1
+    for name in ("mode.png", "partition.png"):
+        assert (here / "a" / name).read_bytes().startswith(PNG)
+
+
+def test_mode_picture_has_its_ellipse_where_an_error_is_known():
+    pytest.importorskip("matplotlib.figure")
+    result = abctree.map_tree(abctree.problems.gauss(), n_simulations=3000, rng=1)
+    (label,) = {"90%"} & {line.get_label() for line in plots.mode(result).axes[2].lines}
+    for level, expected in ((0.5, 1.386), (0.9, 4.605)):  # quantiles of chi-squared, 2 degrees
+        figure = plots.mode(result, level)
+        (drawn,) = [line for line in figure.axes[2].lines if line.get_label() == f"{level:.0%}"]
+        away = drawn.get_xydata() - result.theta
+        square = np.sum(away * np.linalg.solve(result.covariance, away.T).T, axis=1)
+        np.testing.assert_allclose(square, expected, rtol=1e-3)
+        inside = result.theta + 0.99 * away, result.theta + 1.01 * away
+        assert [result.contains(points[7], level) for points in inside] == [True, False]
+    assert f"± {result.std[0]:.2g}" in figure.axes[0].get_title()
+    unknown = dataclasses.replace(result, mode=dataclasses.replace(result.mode, covariance=None))
+    lines = plots.mode(unknown).axes[2].lines
+    assert label not in {line.get_label() for line in lines}
+    with pytest.raises(abctree.ParameterError, match="`level` must"):
+        plots.mode(result, 90)
+
+
+# Memory -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("2G", 2e9), ("500M", 5e8), ("2GiB", 2**31), ("1.5gb", 1.5e9), ("3e8", 3e8), ("7 kib", 7168)],
+)
+def test_memory_is_read_with_units(text, size):
+    assert options.as_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["much", "2X", "-1G", "0", "", "1.2.3G", "nan", "2GG"])
+def test_memory_that_is_no_size_is_wrong_usage(plain, text):
+    done = call("run", "cli_model:ready", "--workers", 2, "--memory", text)
+    assert (done.exit_code, "is no size, such as" in done.stderr) == (2, True)
+
+
+def test_memory_is_that_of_the_worker_processes(plain, monkeypatch):
+    assert shared.executor_of(3, None) == 3
+    assert shared.executor_of(3, 2e9).n_workers == 3
+    assert shared.executor_of("processes", 2e9).memory == 2e9
+    alone = call("run", "cli_model:ready", "--memory", "2G")
+    assert (alone.exit_code, "Add --workers K" in alone.stderr) == (2, True)
+    assert not list(plain.glob("*-output"))
+
+
+def test_run_with_little_memory_gives_the_same_draws(plain):
+    if sys.platform != "linux":
+        pytest.skip("a limit of memory needs Linux")
+    call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a")
+    limited = ("--workers", 2, "--memory", "1G")
+    done = call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "b", *limited)
+    assert done.exit_code == 0, done.output
+    assert (plain / "a/posterior.csv").read_text() == (plain / "b/posterior.csv").read_text()
+    assert call("resume", "b", "-n", 350, *limited).exit_code == 0
 
 
 # Settings from a file ---------------------------------------------------------------------------
@@ -603,6 +895,11 @@ def test_config_gives_problem_and_settings_and_options_win(plain):
         ("[settings]\nschedule = ['a']", "schedule must be a string, a number or a list"),
         ("[settings]\nstop = { seconds = 'x' }", "stop must be a table such as"),
         ("[problem]\nname = 3", "problem.name must be a string"),
+        ("[settings]\nmethod = 'nuts'", "method must be one of abc-tree, map-tree, smc, rejection"),
+        ("[settings]\nmethod = 3", "but got 3"),
+        ("[settings]\npolicy = 'x'", "'policy' cannot be set in a file. Call abctree.abc_tree"),
+        ("[settings]\nmethod = 'smc'\nquota = 3", "'quota' is not a setting of smc, which has"),
+        ("[settings]\nmethod = 'smc'\nquotas = 3", "'quotas' is not a key of [settings]"),
         ("[settings", "cannot be read"),
     ],
 )
@@ -612,6 +909,23 @@ def test_config_names_the_key_that_is_wrong(plain, text, said):
     assert done.exit_code == 2
     assert said in done.stderr
     assert not list(plain.glob("*-output"))
+
+
+def test_config_names_the_method_and_options_win(plain):
+    (plain / "run.toml").write_text(
+        '[problem]\nname = "cli_model:ready"\n[settings]\nmethod = "map-tree"\nn_pilot = 150\n'
+        'n_simulations = 400\npolicy = "t3c"\n'
+    )
+    done = call("run", "--config", "run.toml", "--json", "--quiet")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["method"] == "map_tree"
+    assert said["settings"] == {"n_pilot": 150, "n_simulations": 400, "policy": "t3c"}
+    plan = abctree.load("ready-map-tree-output", sys.modules["cli_model"].ready).run.plan
+    assert plan.n_pilot == 150
+    other = call("run", "--config", "run.toml", "--method", "smc")
+    assert other.exit_code == 2
+    assert "'policy' is not a setting of smc, which has 'n_particles'" in other.stderr
 
 
 def test_run_needs_a_problem(plain):

@@ -371,7 +371,9 @@ def least_seconds(work):
     [
         DynamicTree(n_particles=10, n_trees=1),
         DynamicTree(n_particles=10, n_trees=5, min_rows=3),
-        DynamicTree(n_particles=2, n_trees=1, min_rows=1, max_boxes=7, split_prior=(0.99, 0.0), n_cuts=2),
+        DynamicTree(
+            n_particles=2, n_trees=1, min_rows=1, max_boxes=7, split_prior=(0.99, 0.0), n_cuts=2
+        ),
     ],
 )
 def test_dynamic_tree_keeps_the_contract_of_partitioners(partitioner, d):
@@ -388,7 +390,9 @@ def square(seed=0, n=3000):
 
 def test_dynamic_tree_finds_a_planted_square():
     cube, distance, epsilon = square()
-    boxes = DynamicTree(n_trees=1).partition(cube, distance, epsilon, None, np.random.default_rng(1))
+    boxes = DynamicTree(n_trees=1).partition(
+        cube, distance, epsilon, None, np.random.default_rng(1)
+    )
     at = boxes.locate(np.array([[0.4, 0.4]]))[0]
     assert np.abs(boxes.lower[at] - 0.25).max() < 0.05
     assert np.abs(boxes.upper[at] - 0.55).max() < 0.05

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -217,6 +218,44 @@ def test_split_covers_all_rows_and_cuts_no_unit(first, n, chunk, unit):
     for a, b in pairwise(slices):
         assert index[a.stop - 1] // unit != index[b.start] // unit
         assert chunk <= a.stop - a.start < chunk + unit
+
+
+def seeded(theta, seeds):
+    """A compiled simulator, as it were: a row depends on its parameter and its seed."""
+    calls.append(len(theta))
+    return theta + (seeds % np.uint64(1000)).astype(float)[:, None] / 500.0 - 1.0
+
+
+calls: list[int] = []
+
+
+def test_seeded_simulators_are_cut_anywhere_and_called_in_batches():
+    p = problem(seeded, vectorized="seeds", batch_size=8)
+    assert p.unit == 1
+    calls.clear()
+    whole = play(None, p)
+    assert max(calls) == 8
+    for executor in (abctree.Serial(chunk=7), abctree.Threads(2, chunk=1), forked(2, chunk=30)):
+        same(play(executor, p), whole)
+    same(play(None, problem(seeded, vectorized="seeds", batch_size=3)), whole)
+    # The twin: with a generator for each call the batches are part of the run.
+    first, second = (problem(many, vectorized=True, batch_size=n) for n in (64, 3))
+    assert (play(None, first).table.distance != play(None, second).table.distance).any()
+
+
+def dozes(theta, seeds):
+    time.sleep(0.002 * len(theta))
+    return theta + (seeds % np.uint64(1000)).astype(float)[:, None] / 500.0 - 1.0
+
+
+def test_slow_seeded_simulators_are_spread_over_the_workers():
+    work = Discrepancy(problem(dozes, vectorized="seeds"), 1)
+    theta, index = np.zeros((400, 1)), np.arange(400)
+    with abctree.Threads(8) as executor:
+        executor.submit(work, theta[:16], index[:16], work.problem.unit)()  # to learn the pace
+        began = time.monotonic()
+        executor.submit(work, theta, index, work.problem.unit)()
+        assert time.monotonic() - began < 0.5 * 0.8  # one after the other: 0.8 s
 
 
 # How large the tasks are ---------------------------------------------------------------------
@@ -457,6 +496,68 @@ def test_a_timeout_that_cannot_be_kept_is_refused():
                 kind(timeout=bad)
 
 
+# Simulations that take too much memory --------------------------------------------------------
+
+#: Bytes that the system gives as pages of their own, whatever a process has freed before.
+LARGE = 40_000_000
+leaked: list[np.ndarray] = []
+
+
+def leaks(theta, rng):
+    """Keeps something large of every simulation; that it is not written to makes it cheap."""
+    leaked.append(np.empty(LARGE // 8))
+    return theta + rng.normal(size=1)
+
+
+def leaks_and_tells(theta, rng):
+    leaks(theta, rng)
+    return [len(leaked), os.getpid()]
+
+
+def gorges(theta, rng):
+    if np.any(theta > BAD):
+        np.empty(10 * LARGE // 8)
+    return theta + rng.normal(size=theta.shape)
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="what a process takes is not said")
+
+
+@linux
+@pytest.mark.parametrize("chunk", [None, 1, 64])
+def test_a_simulator_that_leaks_gets_new_workers_and_loses_nothing(chunk):
+    leaked.clear()
+    result = play(forked(memory=40 * LARGE, chunk=chunk), problem(leaks), n=300)
+    assert not result.failures
+    same(result, play(None, n=300))
+    p = abctree.Problem({"a": (-5.0, 5.0)}, leaks_and_tells, [0.0, 0.0])
+    theta, index = np.zeros((150, 1)), np.arange(150)
+    held, workers = [], []
+    for memory in (40 * LARGE, None):
+        with forked(memory=memory, chunk=5) as executor:
+            done = executor.submit(Discrepancy(p, 1), theta, index, 1)()
+        held.append(done.summary[:, 0].max())
+        workers.append(len(np.unique(done.summary[:, 1])))
+    assert held[0] <= 20 + 2 * 5
+    assert workers[0] >= 150 / 30
+    # The twin: without a limit they go on and on.
+    assert held[1] >= 75
+    assert workers[1] <= 2
+
+
+@linux
+def test_a_simulation_that_takes_too_much_memory_fails_and_no_other():
+    greedy = play(forked(memory=5 * LARGE), problem(gorges), n=300)
+    raised = play(None, problem(raises), n=300)
+    same(greedy, raised)
+    same_failures(greedy, raised)
+    assert "MemoryError: Unable to allocate" in greedy.failures.first[0].reason
+    many_at_once = play(forked(memory=5 * LARGE), vectorized(gorges), n=300)
+    same(many_at_once, play(None, vectorized(raises), n=300))
+    # The twin: there is enough for all.
+    assert not play(forked(memory=25 * LARGE), problem(gorges), n=300).failures
+
+
 # What is sent to workers ---------------------------------------------------------------------
 
 
@@ -474,6 +575,9 @@ UNPICKLABLE = {
     "simulator": {"simulator": lambda theta, rng: theta},
     "summary": {"summary": lambda data: data},
     "distance": {"distance": lambda a, b: abs(a[0] - b[0])},
+}
+#: What the run's own process needs alone.
+STAYS = {
     "constraint": {"constraint": lambda columns: columns["a"] > -4.0},
     "prior": {"prior_transform": lambda cube: 10.0 * cube - 5.0, "names": ["a"]},
 }
@@ -491,6 +595,17 @@ def test_what_cannot_be_pickled_is_named_before_anything_is_spent(part, monkeypa
     assert "lambda" in message
     assert message.endswith("or install cloudpickle (pip install cloudpickle).")
     assert executor._pool is None
+
+
+@pytest.mark.parametrize("part", STAYS)
+def test_what_workers_do_not_need_need_not_be_picklable(part, monkeypatch):
+    monkeypatch.setattr(parcel, "_cloudpickle", lambda: None)
+    p = problem(**STAYS[part])
+    same(play(forked(1), p, n=100), play(None, p, n=100))
+    sent = pickle.dumps(Discrepancy(p, 1))
+    assert b"simulators" in sent
+    assert b"priors" not in sent
+    assert b"Region" not in sent
 
 
 @pytest.mark.parametrize("part", UNPICKLABLE)
@@ -751,6 +866,8 @@ def test_as_executor_refuses_the_rest(spec):
         lambda: abctree.Processes(2, "fork", n_threads=0),
         lambda: abctree.Pool(ThreadPoolExecutor, n_workers=0),
         lambda: abctree.Processes(2, "teleport"),
+        lambda: abctree.Processes(2, "fork", memory=0.0),
+        lambda: abctree.Processes(2, "fork", memory=float("nan")),
         lambda: abctree.Pool(3),
     ],
 )

@@ -435,6 +435,72 @@ def test_weighted_quantiles_agree_with_the_posteriors(cloud):
         plots.weighted_quantiles(cloud.theta, np.zeros(len(cloud)), levels)
 
 
+# failures ---------------------------------------------------------------------------------------
+
+
+def failing(prior, fails, n=2000, **settings):
+    def simulate(theta, rng):
+        y = theta[:, :1] + rng.normal(size=(len(theta), 1))
+        return np.where(fails(theta)[:, None], np.nan, y)
+
+    problem = abctree.Problem(prior, simulate, [1.0], vectorized=True)
+    return abctree.abc_tree(problem, n_simulations=n, rng=3, **settings)
+
+
+@pytest.fixture(scope="module")
+def corner():
+    """Fails where a > 3 and b > 0; c has no say."""
+    prior = {"c": (0.0, 1.0), "a": (-5.0, 5.0), "fixed": 1.0, "b": (-50.0, 50.0)}
+    return failing(prior, lambda t: (t[:, 1] > 3.0) & (t[:, 3] > 0.0))
+
+
+def test_failures_has_the_share_of_every_round(corner):
+    ax = figure_module.Figure().add_subplot()
+    assert plots.failures(corner, ax=ax) is ax.figure
+    heights = [bar.get_height() for bar in ax.patches]
+    failed = np.isinf(corner.table.distance)
+    assert heights == [failed[r.first : r.last].mean() for r in corner.rounds]
+    assert heights[0] > 0.05
+
+
+def test_failure_map_shows_where_simulations_fail(corner):
+    ax = figure_module.Figure().add_subplot()
+    assert plots.failure_map(corner, ax=ax) is ax.figure
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("a", "b")  # c and the fixed one have no say
+    cells = ax.collections[0]
+    corners = cells.get_coordinates()
+    middle = 0.25 * (corners[1:, 1:] + corners[:-1, 1:] + corners[1:, :-1] + corners[:-1, :-1])
+    share = np.ma.filled(cells.get_array(), np.nan).reshape(middle.shape[:2])
+    width = np.array([corners[0, 1, 0] - corners[0, 0, 0], corners[1, 0, 1] - corners[0, 0, 1]])
+    clear = (np.abs(middle - [3.0, 0.0]) > 0.5 * width).all(axis=2) & np.isfinite(share)
+    expected = ((middle[..., 0] > 3.0) & (middle[..., 1] > 0.0)).astype(float)
+    np.testing.assert_array_equal(share[clear], expected[clear])
+    assert clear.sum() > 20
+    assert len(set(expected[clear])) == 2
+
+
+def test_failure_map_over_one_parameter_is_a_line(corner):
+    line = failing({"a": (-5.0, 5.0)}, lambda t: t[:, 0] > 2.0)
+    ax = plots.failure_map(line).axes[0]
+    values, edges, _ = ax.patches[0].get_data()
+    sure = np.isfinite(values) & ((edges[1:] < 2.0) | (edges[:-1] > 2.0))
+    np.testing.assert_array_equal(values[sure], edges[:-1][sure] > 2.0)
+    assert len(plots.failure_map(corner, ["c"]).axes) == 1
+    with pytest.raises(ParameterError, match="`parameters` must be one or two of"):
+        plots.failure_map(corner, ["a", "d"])
+
+
+def test_failures_are_not_drawn_from_the_closest_simulations_alone():
+    def simulate(theta, rng):
+        return None if theta[0] > 3.0 else theta
+
+    problem = abctree.Problem({"a": (-5.0, 5.0)}, simulate, [1.0])
+    for drawn in (plots.failures, plots.failure_map):
+        with pytest.raises(ParameterError, match="must hold all its simulations"):
+            drawn(abctree.rejection(problem, n_simulations=300, keep=20, rng=1))
+        assert drawn(abctree.rejection(problem, n_simulations=300, rng=1)).axes
+
+
 # matplotlib -------------------------------------------------------------------------------------
 
 

@@ -211,7 +211,7 @@ def test_rejection_needs_no_memory_for_what_it_drops():
     def peak(**kwargs):
         tracemalloc.start()
         try:
-            abctree.rejection(problems.gaussian_mixture(2), rng=0, **kwargs)
+            abctree.rejection(problems.gaussian_mixture(2), rng=0, chunk=16_384, **kwargs)
             return tracemalloc.get_traced_memory()[1] / 2**20
         finally:
             tracemalloc.stop()

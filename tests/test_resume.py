@@ -12,15 +12,16 @@ import tempfile
 import time
 import warnings
 import zlib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import abctree
-from abctree.methods.manifest import Recipe, manifest_of, recipe_of
+from abctree.methods.manifest import manifest_of, recipe_of
+from abctree.methods.recipe import Recipe, Seeds
 from abctree.methods.run_folder import play
-from abctree.methods.runner import Seeds
 from abctree.methods.settings import resolve
 from abctree.parts.stores import SqliteStore
 from abctree.parts.stores.packing import pack, unpack
@@ -81,7 +82,9 @@ def numbers(thing):
         return [numbers(value) for value in thing]
     if isinstance(thing, float):
         return thing.hex()
-    return thing
+    if isinstance(thing, int | str | None):
+        return thing
+    return type(thing).__name__  # a problem, coordinates
 
 
 COLUMNS = (
@@ -90,12 +93,16 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def everything(result):
-    """Table, rounds, failures, evidence and posterior."""
+def posterior(result):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", abctree.AbctreeWarning)
-        draws = result.posterior()
-        evidence = result.evidence()
+        return result.posterior()
+
+
+def everything(result):
+    """Table, rounds, failures, evidence and posterior."""
+    draws = posterior(result)
+    evidence = result.evidence(draws.epsilon)
     return {
         **{column: numbers(getattr(result.table, column)) for column in COLUMNS},
         "rounds": numbers(result.rounds),
@@ -106,6 +113,7 @@ def everything(result):
         "weight": numbers(draws.log_weight),
         "evidence": (evidence.estimate.hex(), evidence.standard_error.hex()),
         "why": result.stopped_because,
+        "method": (result.method, result.n_simulations, result.population, result.plan),
     }
 
 
@@ -237,31 +245,34 @@ class Deadly:
     ("kind", "after", "kept"),
     [("INSERT", False, 0), ("INSERT", True, 0), ("COMMIT", False, 0), ("COMMIT", True, 1)],
 )
+@pytest.mark.parametrize(("n", "before", "block"), [(4, 15, 5), (23, 140, 20)])
 @pytest.mark.filterwarnings("ignore:SQLite cannot keep:abctree.AbctreeWarning")
-def test_run_killed_inside_a_commit_is_resumed(tmp_path, monkeypatch, kind, after, kept, journal):
-    from abctree.parts.stores import sqlite
+def test_run_killed_inside_a_commit_is_resumed(
+    tmp_path, monkeypatch, kind, after, kept, journal, n, before, block
+):
+    from abctree.parts.stores import sqlite_file
 
     def journal_mode(db):
         return db.execute(f"PRAGMA journal_mode = {journal}").fetchone()[0]
 
-    monkeypatch.setattr(sqlite, "_journal_mode", journal_mode)
+    monkeypatch.setattr(sqlite_file, "_journal_mode", journal_mode)
     folder = tmp_path / "x"
-    connect = sqlite._connect
+    connect = sqlite_file.connect
 
     def work():
         def deadly(file, options):
             # Statements of the making of the file do not count.
             real = connect(file, options)
-            return Deadly(real, kind, 4, after=after) if options == "mode=rw" else real
+            return Deadly(real, kind, n, after=after) if options == "mode=rw" else real
 
-        sqlite._connect = deadly
+        sqlite_file.connect = deadly
         run(folder)
 
     _, status = os.waitpid(in_child(work), 0)
     assert os.WIFSIGNALED(status)
-    # The first block is the pilot's look at 5 simulations, the second the rest of the pilot.
+    # The pilot has 20 blocks of 5 simulations; those of the rounds have 20.
     loaded_or_resumed = abctree.load(folder, problem())
-    assert len(loaded_or_resumed.table) == recorded(folder) == 100 + 20 * (1 + kept)
+    assert len(loaded_or_resumed.table) == recorded(folder) == before + block * kept
     assert differences(abctree.resume(folder, problem()), run()) == []
 
 
@@ -370,20 +381,23 @@ def test_run_whose_first_look_fails_leaves_the_folder_for_the_next(tmp_path):
     assert differences(run(tmp_path / "x"), run()) == []
 
 
+class Impatient(Cut):
+    """The user presses Ctrl-C at the n-th block."""
+
+    def submit(self, work, theta, index, unit):
+        wait = super().submit(work, theta, index, unit)
+
+        def interrupted():
+            try:
+                return wait()
+            except PowerCutError:
+                raise KeyboardInterrupt from None
+
+        return interrupted
+
+
 def test_run_interrupted_by_the_user_goes_on(tmp_path):
-    class Impatient(Cut):
-        def submit(self, work, theta, index, unit):
-            wait = super().submit(work, theta, index, unit)
-
-            def interrupted():
-                try:
-                    return wait()
-                except PowerCutError:
-                    raise KeyboardInterrupt from None
-
-            return interrupted
-
-    first = run(tmp_path / "x", executor=Impatient(9, at_submit=False))
+    first = run(tmp_path / "x", executor=Impatient(27, at_submit=False))
     assert first.stopped_because == "interrupted"
     loaded = abctree.load(tmp_path / "x", problem())
     assert set(differences(loaded, first)) <= {"rounds"}  # its last round says it was interrupted
@@ -522,17 +536,238 @@ def test_load_reads_a_run_that_is_being_made(tmp_path):
     assert all(why.startswith("unfinished") for why in seen[:-1])
 
 
-@pytest.mark.parametrize("n", [0, 1, 2])
-def test_load_needs_the_whole_pilot(tmp_path, n):
+@pytest.mark.parametrize("n", [0, 1, 4, 20])
+def test_load_reads_as_much_of_the_pilot_as_there_is(tmp_path, n):
     with pytest.raises(PowerCutError):
-        run(tmp_path / "x", executor=Cut(n + 1, at_submit=True))
-    if n < 2:
-        with pytest.raises(abctree.StoreError, match="of the pilot"):
+        run(tmp_path / "x", executor=Cut(n + 1, at_submit=False))
+    if n == 0:
+        with pytest.raises(abctree.StoreError, match="no simulations yet"):
             abctree.load(tmp_path / "x", problem())
-    else:
-        loaded = abctree.load(tmp_path / "x", problem())
-        assert len(loaded.table) == loaded.plan.n_pilot
-        assert len(loaded.rounds) == 1
+        return
+    loaded = abctree.load(tmp_path / "x", problem())
+    assert loaded.stopped_because == f"unfinished: {5 * n} of {N} simulations made"
+    assert len(loaded.rounds) == 1
+    assert numbers(loaded.table.theta) == numbers(run().table.theta[: 5 * n])
+    assert (loaded.weights() == 1.0).all()  # prior draws
+
+
+# The pilot --------------------------------------------------------------------------------------
+
+#: Each method with few simulations; the arguments are those of all.
+ALL = {
+    "abc_tree": abctree.abc_tree,
+    "smc": partial(abctree.smc, n_particles=30),
+    "smc mixture": partial(abctree.smc, n_particles=25, weights="mixture", kernel="local"),
+    "rejection": partial(abctree.rejection, keep=60, chunk=20),
+    "rejection of all": partial(abctree.rejection, chunk=30, lookahead=2),
+}
+METHODS = pytest.mark.parametrize("method", ALL.values(), ids=ALL)
+
+
+#: Seconds that a simulation takes.
+NAP = {0: 0.0}
+
+
+def drowsy(theta, rng):
+    time.sleep(NAP[0])
+    return simulate(theta, rng)
+
+
+@METHODS
+@pytest.mark.parametrize("executor", [None, "threads"])
+def test_clock_is_looked_at_in_the_pilot(tmp_path, monkeypatch, method, executor):
+    """Without that a pilot of 100 would take 0.4 seconds at least, or 0.2 with two threads."""
+    p = problem(drowsy)
+    monkeypatch.setitem(NAP, 0, 0.004)
+    executor = abctree.Threads(2, chunk=5) if executor else None
+    first = method(
+        p, n_simulations=N, rng=1, stop={"seconds": 0.06}, store=tmp_path / "x", executor=executor
+    )
+    assert first.stopped_because == "0.06 seconds passed"
+    assert 5 <= first.n_simulations < 60
+    assert first.n_simulations % 5 == 0
+    assert np.isfinite(first.weights()).all()
+    assert differences(abctree.load(tmp_path / "x", p), first) == []
+    monkeypatch.setitem(NAP, 0, 0.0)
+    whole = method(p, n_simulations=N, rng=1)
+    resumed = abctree.resume(tmp_path / "x", p, stop=())
+    assert set(differences(resumed, whole)) <= {"tracebacks"}
+
+
+@METHODS
+def test_pilot_interrupted_by_the_user_is_a_result_once_there_is_something(tmp_path, method):
+    for n in (1, 2, 4):
+        impatient = Impatient(n, at_submit=False)
+        make = partial(method, problem(), n_simulations=N, rng=1, executor=impatient)
+        if n == 1:
+            with pytest.raises(KeyboardInterrupt):
+                make()
+            continue
+        result = make(store=tmp_path / f"{n}")
+        assert result.stopped_because == "interrupted"
+        assert result.n_simulations == 5 * (n - 1)
+        assert np.isfinite(posterior(result).theta).all()
+        whole = method(problem(), n_simulations=N, rng=1)
+        assert differences(abctree.resume(tmp_path / f"{n}", problem()), whole) == []
+
+
+@METHODS
+def test_progress_is_told_in_a_pilot_that_takes_long(monkeypatch, method):
+    seen = []
+    make = partial(method, problem(), n_simulations=N, rng=1, progress=seen.append)
+    make()
+    assert all(p.round > 0 for p in seen)
+    monkeypatch.setattr("abctree.methods.runner._PATIENCE", 0.0)
+    seen.clear()
+    make()
+    assert [p.n_simulations for p in seen if p.round == 0] == list(range(5, 101, 5))
+    assert all(p.budget == N and p.epsilon == np.inf for p in seen if p.round == 0)
+
+
+def test_part_of_a_pilot_under_a_constraint_is_weighted_by_its_share_of_the_points_drawn():
+    p = problem(constraint=lambda t: t["a"] + t["b"] < -4.0)  # 18 % of the prior
+    ratios = []
+    for seed in range(40):
+        result = abctree.abc_tree(
+            p, n_simulations=2000, n_pilot=200, rng=seed, stop={"seconds": 1e-9}
+        )
+        assert result.n_simulations == 5
+        ratios.append(result.weights(kind="draw")[0])
+        np.testing.assert_allclose(result.weights(), 1.0, rtol=0.6)
+    assert abs(np.mean(ratios) - 1.0) < 4.0 * np.std(ratios) / np.sqrt(40)
+    assert np.std(ratios) < 0.15
+
+
+# Other methods ----------------------------------------------------------------------------------
+
+
+@METHODS
+def test_method_interrupted_at_every_block_is_resumed_to_the_same_numbers(tmp_path, method):
+    p = problem(distance="mad")
+    whole = method(p, n_simulations=240, rng=1, keep_summaries=False)
+    assert whole.failures.count > 0
+    stored = method(p, n_simulations=240, rng=1, keep_summaries=False, store=tmp_path / "whole")
+    assert differences(stored, whole) == []
+    assert differences(abctree.load(tmp_path / "whole", p), whole) == []
+    for n in range(1, 1000):
+        try:
+            method(
+                p, n_simulations=240, rng=1, keep_summaries=False, store=tmp_path / f"{n}",
+                executor=Cut(n, at_submit=n % 2 == 0),
+            )  # fmt: skip
+            break
+        except PowerCutError:
+            if recorded(tmp_path / f"{n}") > 0:
+                abctree.load(tmp_path / f"{n}", p)
+            resumed = abctree.resume(tmp_path / f"{n}", p, executor=abctree.Serial(chunk=1 + n % 3))
+            assert set(differences(resumed, whole)) <= {"tracebacks"}
+    assert n > 22
+
+
+@posix
+@METHODS
+def test_method_killed_is_resumed_to_the_same_numbers(tmp_path, method):
+    def go(folder, simulator=slow):
+        if recorded(folder) >= 0:
+            return abctree.resume(folder, problem(simulator))
+        return method(problem(simulator), n_simulations=N, rng=1, store=folder)
+
+    whole = method(problem(slow), n_simulations=N, rng=1)
+    began = time.monotonic()
+    go(tmp_path / "whole")
+    length = time.monotonic() - began
+    inside = 0
+    for i, share in enumerate((0.15, 0.5, 0.8)):
+        folder = tmp_path / f"{i}"
+        child = in_child(lambda folder=folder: go(folder))
+        time.sleep(share * length)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        inside += 0 < recorded(folder) < N
+        assert differences(go(folder), whole) == []
+    assert inside >= 1
+
+
+@METHODS
+@pytest.mark.parametrize("constrained", [False, True])
+def test_method_goes_on_with_a_larger_budget(tmp_path, method, constrained):
+    p = problem(constraint=(lambda t: t["a"] < t["b"]) if constrained else None)
+    method(p, n_simulations=305, rng=1, store=tmp_path / "x")
+    abctree.resume(tmp_path / "x", p, n_simulations=412)
+    last = abctree.resume(tmp_path / "x", p, n_simulations=900)
+    assert last.n_simulations == 900
+    assert recorded(tmp_path / "x") == 900
+    assert differences(abctree.load(tmp_path / "x", p), last) == []
+    if last.method == "rejection":  # chunks change nothing, so neither do former budgets
+        whole = method(p, n_simulations=900, rng=1)
+        assert set(differences(last, whole)) <= {"method"}  # its plan knows of them
+
+
+@METHODS
+def test_method_interrupted_by_the_user_goes_on(tmp_path, method):
+    first = method(
+        problem(), n_simulations=N, rng=1, store=tmp_path / "x",
+        executor=Impatient(23, at_submit=False),
+    )  # fmt: skip
+    assert first.stopped_because == "interrupted"
+    assert 100 <= first.n_simulations < N
+    loaded = abctree.load(tmp_path / "x", problem())
+    assert set(differences(loaded, first)) <= {"rounds"}
+    whole = method(problem(), n_simulations=N, rng=1)
+    assert differences(abctree.resume(tmp_path / "x", problem()), whole) == []
+
+
+def test_parts_of_another_method_are_given_again_or_refused(tmp_path):
+    class Wide:
+        def covariance(self, z, weight):
+            return abctree.parts.perturbations.TwiceCovariance().covariance(z, weight)
+
+    run = partial(abctree.smc, problem(), n_simulations=N, n_particles=30, rng=1)
+    whole = run(kernel="silverman", store=tmp_path / "x")
+    for kernel in ("silverman", None):
+        again = abctree.resume(tmp_path / "x", problem(), kernel=kernel)
+        assert differences(again, whole) == []
+    with pytest.raises(abctree.ParameterError, match="`kernel` must be that of the run"):
+        abctree.resume(tmp_path / "x", problem(), kernel="local")
+    with pytest.raises(abctree.ParameterError, match="`partitioner` must be one of"):
+        abctree.load(tmp_path / "x", problem(), partitioner="cart")
+
+
+def vector(theta, rng):
+    return theta + rng.normal(size=theta.shape)
+
+
+def stored_bytes(folder):
+    with sqlite3.connect(folder / "run.sqlite") as db:
+        return db.execute("SELECT SUM(LENGTH(data)) FROM blocks").fetchone()[0]
+
+
+def test_store_of_a_rejection_holds_what_may_still_be_kept(tmp_path):
+    p = problem(vector, vectorized=True)
+    bounded = {}
+    for n in (30_000, 120_000):
+        reject = partial(abctree.rejection, p, n_simulations=n, rng=1, chunk=2000)
+        few = reject(keep=50, store=tmp_path / f"few {n}")
+        assert differences(few, reject(keep=50)) == []
+        assert differences(abctree.load(tmp_path / f"few {n}", p), few) == []
+        bounded[n] = stored_bytes(tmp_path / f"few {n}")
+    # Four times the simulations: more blocks, but hardly more rows.
+    assert bounded[120_000] < bounded[30_000] + 90_000 / 2000 * 1500
+    # The twin: where all are kept the store grows with them, by 24 bytes each.
+    reject(store=tmp_path / "all")
+    assert stored_bytes(tmp_path / "all") > 20 * 120_000 > 5 * bounded[120_000]
+
+
+def test_store_of_a_rejection_counts_equal_distances_at_its_border(tmp_path):
+    def whole_steps(theta, rng):
+        return np.rint(theta + rng.normal(size=theta.shape))
+
+    p = problem(whole_steps, vectorized=True, batch_size=20)
+    reject = partial(abctree.rejection, p, n_simulations=3000, keep=40, rng=1, chunk=50)
+    whole = reject()
+    assert len(np.unique(whole.table.proposal)) == 2  # some stand for several
+    assert differences(reject(store=tmp_path / "x"), whole) == []
+    assert differences(abctree.load(tmp_path / "x", p), whole) == []
 
 
 # What is not in the folder ----------------------------------------------------------------------
@@ -787,8 +1022,6 @@ def test_store_of_the_users_own_is_a_store():
 
 
 def test_fingerprint_changes_with_code_and_constants_but_not_with_use():
-    from functools import partial
-
     from abctree.methods.fingerprint import fingerprint, named
 
     def scaled(by, calls=None):

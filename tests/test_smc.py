@@ -7,6 +7,7 @@ import functools
 import warnings
 from itertools import pairwise
 from itertools import product as cartesian
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from scipy.special import ndtr
 
 import abctree
 from abctree import problems
-from abctree.algorithms.smc import accepted_of
+from abctree.algorithms.smc import Proposal, accepted_of
 from abctree.parts import perturbations
 from abctree.parts.coordinates import coordinates
 from abctree.parts.perturbations import KernelDensity, as_perturbation, weighted_covariance
@@ -126,6 +127,20 @@ def test_smc_mixture_leaves_a_draw_out_of_its_own_denominator():
     assert np.std(right) / np.sqrt(8) < 0.04
     assert np.mean(wrong) < 0.92
     assert z_score(wrong, 1.0) < -4.0
+
+
+def test_smc_mixture_weighs_a_particle_far_in_the_tail_of_the_prior():
+    # At 40 standard deviations of the prior a kernel is exp(800) times as dense as the prior.
+    log_density, log_base = np.array([0.0, -1.0, 0.0]), np.array([-800.0, -799.0, -0.9])
+    density = SimpleNamespace(
+        weight=np.full(3, 1 / 3), log_peak=np.full(3, -1.0), log_density=lambda z: log_density
+    )
+    base = SimpleNamespace(of=lambda theta, cube: theta, theta=lambda z: (z, log_base))
+    table = SimpleNamespace(theta=np.zeros((3, 1)), cube=np.full((3, 1), 0.5))
+    ratio = Proposal(density, base, np.arange(3)).ratio_without_oneself(table)
+    left = 1.5 * (1.0 - np.exp([-1.0, 0.0, -1.0]) / 3)
+    expected = np.exp([600.0, 600.0, 0.9]) * left
+    assert np.allclose(ratio, expected)
 
 
 def test_smc_mixture_ratio_integrates_to_one():

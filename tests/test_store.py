@@ -23,7 +23,7 @@ from hypothesis.extra import numpy as hnp
 
 import abctree
 from abctree.data import Failure, Simulations
-from abctree.parts.stores import SqliteStore, packing, sqlite
+from abctree.parts.stores import SqliteStore, packing, sqlite_file
 from abctree.parts.stores.packing import PackedBlock, UnreadableBlockError, pack, unpack
 
 FILE = "run.sqlite"
@@ -129,6 +129,26 @@ def test_unpack_refuses_headers_that_do_not_fit(header):
         unpack(data)
 
 
+def test_block_of_which_little_is_needed_is_small_and_keeps_every_bit(rng):
+    distance = np.full(4000, np.inf)
+    distance[::100] = rng.random(40)
+    summary = np.full((4000, 2), np.nan)
+    summary[::100] = rng.normal(size=(40, 2))
+    data = pack(PackedBlock(7, 8, 9.0, Simulations(distance, summary, ())))
+    assert len(data) < 5000 < 4000 * 24
+    again = unpack(data).simulations
+    assert again.distance.tobytes() == distance.tobytes()
+    assert again.summary.tobytes() == summary.tobytes()
+    assert again.distance.flags.writeable
+    for damaged in (data[:-20], data[:60] + b"\x00" + data[61:]):
+        with pytest.raises(UnreadableBlockError):
+            unpack(damaged)
+    # One that grows to more than its header says is not grown.
+    begin = data.index(b"}") + 1
+    with pytest.raises(UnreadableBlockError):
+        unpack(data[:begin] + zlib.compress(bytes(10_000_000)))
+
+
 def test_checksum_sees_one_bit_and_the_shape(rng):
     theta = rng.normal(size=(4, 3))
     other = theta.copy()
@@ -198,7 +218,7 @@ def test_store_can_be_read_while_it_is_written(tmp_path):
 
 
 def test_store_can_be_read_where_no_log_can_be_made(copy, monkeypatch):
-    connect, asked = sqlite._connect, []
+    connect, asked = sqlite_file.connect, []
 
     class CannotMakeFiles:
         def execute(self, sql):
@@ -211,7 +231,7 @@ def test_store_can_be_read_where_no_log_can_be_made(copy, monkeypatch):
         asked.append(options)
         return connect(file, options) if "immutable" in options else CannotMakeFiles()
 
-    monkeypatch.setattr(sqlite, "_connect", on_read_only_disk)
+    monkeypatch.setattr(sqlite_file, "connect", on_read_only_disk)
     with SqliteStore.read(copy) as store:
         assert store.n_simulations == N_BLOCKS * SIZE
     assert asked == ["mode=ro", "mode=ro&immutable=1"]
@@ -352,7 +372,7 @@ def test_store_with_an_older_schema_is_read_by_its_own_reader(copy, monkeypatch)
     seen: list[int] = []
     edited(copy, ("PRAGMA user_version = 0",), ("UPDATE schema SET version = 0",))
     assert refused(copy)
-    monkeypatch.setitem(sqlite._READERS, 0, reader_of_version_0)
+    monkeypatch.setitem(sqlite_file._READERS, 0, reader_of_version_0)
     with SqliteStore.read(copy) as store:
         assert store.n_simulations == N_BLOCKS * SIZE
     assert len(seen) == N_BLOCKS
@@ -498,7 +518,7 @@ def with_rollback_journal(monkeypatch):
     def journal_mode(db):
         return str(db.execute("PRAGMA journal_mode = DELETE").fetchone()[0])
 
-    monkeypatch.setattr(sqlite, "_journal_mode", journal_mode)
+    monkeypatch.setattr(sqlite_file, "_journal_mode", journal_mode)
 
 
 def test_store_says_when_it_has_no_write_ahead_log(tmp_path, monkeypatch, original):
@@ -513,7 +533,7 @@ def test_store_says_when_it_has_no_write_ahead_log(tmp_path, monkeypatch, origin
 def test_journal_mode_falls_back_where_sqlite_has_no_shared_memory(tmp_path):
     uri = f"{(tmp_path / 'a').as_uri()}?vfs=unix-dotfile"
     db = sqlite3.connect(uri, uri=True, isolation_level=None)
-    assert sqlite._journal_mode(db) == "delete"
+    assert sqlite_file._journal_mode(db) == "delete"
     db.close()
 
 

@@ -16,9 +16,13 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from abctree import analysis as analysis
+    from abctree import bandits as bandits
     from abctree import problems as problems
     from abctree import testing as testing
     from abctree.analysis import metrics as metrics
+    from abctree.analysis.mode import Mode as Mode
+    from abctree.analysis.mode import posterior_mode as posterior_mode
+    from abctree.analysis.mode_result import ModeResult as ModeResult
     from abctree.analysis.result import Result as Result
     from abctree.data import Progress as Progress
     from abctree.edges import plots as plots
@@ -44,12 +48,14 @@ if TYPE_CHECKING:
     )
     from abctree.methods import abc_tree as abc_tree
     from abctree.methods import load as load
+    from abctree.methods import map_tree as map_tree
     from abctree.methods import rejection as rejection
     from abctree.methods import resume as resume
     from abctree.methods import smc as smc
     from abctree.parts import distances as distances
     from abctree.parts import stopping as stopping
     from abctree.parts.beliefs import Counts as Counts
+    from abctree.parts.beliefs import FairHearing as FairHearing
     from abctree.parts.beliefs import GlobalRate as GlobalRate
     from abctree.parts.beliefs import MultiLevel as MultiLevel
     from abctree.parts.executors import Pool as Pool
@@ -64,8 +70,11 @@ if TYPE_CHECKING:
     from abctree.parts.partitioners import Dyadic as Dyadic
     from abctree.parts.partitioners import DynamicTree as DynamicTree
     from abctree.parts.partitioners import Grid as Grid
+    from abctree.parts.partitioners import Peaks as Peaks
     from abctree.parts.partitioners import SoftTree as SoftTree
+    from abctree.parts.policies import T3C as T3C
     from abctree.parts.policies import Thompson as Thompson
+    from abctree.parts.policies import TopTwo as TopTwo
     from abctree.parts.priors import Categorical as Categorical
     from abctree.parts.priors import DensityPrior as DensityPrior
     from abctree.parts.priors import Dirichlet as Dirichlet
@@ -107,14 +116,18 @@ _HOME = {
     "External": "parts.external",
     "FailedSimulationError": "parts.executors.policy",
     "FailurePolicy": "parts.executors.policy",
+    "FairHearing": "parts.beliefs",
     "Geometric": "parts.schedules",
     "GlobalRate": "parts.beliefs",
     "Grid": "parts.partitioners",
     "Integers": "parts.priors",
     "MissingDependencyError": "errors",
+    "Mode": "analysis.mode",
+    "ModeResult": "analysis.mode_result",
     "MultiLevel": "parts.beliefs",
     "MultivariateNormal": "parts.priors",
     "ParameterError": "errors",
+    "Peaks": "parts.partitioners",
     "Pool": "parts.executors",
     "PosteriorMatch": "parts.utilities",
     "PriorTransform": "parts.priors",
@@ -129,9 +142,13 @@ _HOME = {
     "SimulatorError": "errors",
     "SoftTree": "parts.partitioners",
     "StoreError": "errors",
+    "T3C": "parts.policies",
     "Thompson": "parts.policies",
     "Threads": "parts.executors",
+    "TopTwo": "parts.policies",
     "abc_tree": "methods",
+    "map_tree": "methods",
+    "posterior_mode": "analysis.mode",
     "rejection": "methods",
     "smc": "methods",
     "elsewhere": "edges.session",
@@ -141,6 +158,7 @@ _HOME = {
 #: Public modules -> where they live.
 _MODULES = {
     "analysis": "analysis",
+    "bandits": "bandits",
     "data": "data",
     "distances": "parts.distances",
     "metrics": "analysis.metrics",

@@ -6,8 +6,8 @@ It is the inner loop on one box.  Memory holds the kept rows and a few chunks.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -60,16 +60,15 @@ class PriorDraws:
         Prior and constraint.
     root : int
         Seed of the draws.
-    first, last : int
-        Numbers of the first draw and one past the last.
+    first : int
+        Number of the first draw.
     """
 
-    def __init__(self, problem: Problem, root: int, first: int, last: int) -> None:
+    def __init__(self, problem: Problem, root: int, first: int) -> None:
         self._problem = problem
         self._root = root
         self._whole = problem.measure(Boxes.whole(problem.d))
         self._next = first  #: of the segment after the one at hand
-        self._last = last
         self._cube = np.empty((0, problem.d))
         self._theta = np.empty((0, len(problem.names)))
         self._size = self._cost = 0  #: draws of the segment at hand, and points drawn for them
@@ -96,9 +95,10 @@ class PriorDraws:
         return np.concatenate(cubes), np.concatenate(thetas), n_drawn
 
     def _draw(self) -> None:
-        # Segments are numbered by the draw that they begin with.
+        # Segments are numbered by the draw that they begin with.  The last one is whole, too, so
+        # that the draws are the same with a larger budget.
         self._before += self._cost
-        n = self._size = min(_SEGMENT, self._last - self._next)
+        n = self._size = _SEGMENT
         rng = streams.generator(self._root, self._next)
         self._next += n
         if self._problem.constraint is None:
@@ -152,6 +152,20 @@ class Closest:
         if self._keep is not None and self._held >= 2 * self._keep:
             self._select(self._keep)
 
+    def needed(self, done: Simulations) -> Simulations:
+        """The next simulations without what makes no difference here: far distances become inf.
+
+        Those of the nearest row that is not taken stay, for `finish` counts them.
+        """
+        far = done.distance >= self._worst
+        if self._keep is None or not far.any():
+            return done
+        nearest = done.distance[far].min()
+        distance = np.where(far & (done.distance > nearest), np.inf, done.distance)
+        summary = done.summary.copy()
+        summary[far] = np.nan
+        return replace(done, distance=distance, summary=summary)
+
     def finish(self) -> tuple[Rows | None, FloatArray, float]:
         """The rows, how many each stands for (n,), and the ε up to which they are complete.
 
@@ -198,6 +212,7 @@ def rejection(
     chunk: int,
     unit: int,
     lookahead: int,
+    milestones: Sequence[int] = (),
     n_columns: int,
 ) -> Iterator[tuple[int, float]]:
     """Simulations number first..last-1, in chunks that end when the caller stops asking.
@@ -215,6 +230,8 @@ def rejection(
         of `unit`, so that their size changes nothing.
     lookahead : int
         Chunks that may be begun before the oldest has come back.
+    milestones : sequence of int
+        Numbers of simulations at which a chunk ends: earlier budgets of a run that is extended.
     n_columns : int
         Numbers of summary to keep.
 
@@ -228,7 +245,8 @@ def rejection(
     begun = first
     while begun < last or pending:
         while begun < last and len(pending) <= lookahead:
-            end = min(last, (begun + chunk + unit - 1) // unit * unit)
+            end = (begun + chunk + unit - 1) // unit * unit
+            end = min([end, *(m for m in (*milestones, last) if m > begun)])
             index = np.arange(begun, end)
             cube, theta, n_drawn = draws.take(len(index))
             pending.append((index, cube, theta, n_drawn, simulate(theta, index)))

@@ -60,13 +60,20 @@ class Proposal:
         At a particle it is that of the other particles: a kernel that is centred at a draw says
         nothing of where such draws come from, and would make its weight too small.
         """
-        ratio = np.exp(self.log_ratio(table.theta, table.cube))
+        log_ratio = self.log_ratio(table.theta, table.cube)
         own = table.theta[self.rows], table.cube[self.rows]
         log_base = self.coordinates.theta(self.coordinates.of(*own))[1]
-        itself = self.density.weight * np.exp(self.density.log_peak - log_base)
-        others = np.maximum(ratio[self.rows] - itself, 0.0)
-        ratio[self.rows] = others / np.maximum(1.0 - self.density.weight, 1e-300)
+        with np.errstate(divide="ignore"):
+            itself = np.log(self.density.weight) + self.density.log_peak - log_base
+        others = -np.expm1(np.minimum(itself - log_ratio[self.rows], 0.0))
+        ratio = _exp(log_ratio)
+        ratio[self.rows] *= others / np.maximum(1.0 - self.density.weight, 1e-300)
         return ratio
+
+
+def _exp(log_ratio: FloatArray) -> FloatArray:
+    """The ratio, where it is a number: it need not be one in the tail of an unbounded prior."""
+    return np.asarray(np.exp(np.minimum(log_ratio, _FAR)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +92,7 @@ class KernelMixture(Mixture):
         theta = self.problem.prior.from_cube(cube)
         total = np.full(len(cube), self.n_prior)
         for n_drawn, proposal in self.proposals:
-            total += n_drawn * np.exp(proposal.log_ratio(theta, cube))
+            total += n_drawn * _exp(proposal.log_ratio(theta, cube))
         return total
 
     def at_rows(self, table: Table) -> FloatArray:
@@ -147,14 +154,14 @@ class Points:
     n_drawn: int
 
 
-def populations(game: SmcGame, n_prior: int) -> Iterator[Round]:
+def populations(game: SmcGame, n_prior: float) -> Iterator[Round]:
     """Populations until the budget is spent or the schedule has no lower tolerance.
 
     Parameters
     ----------
     game : SmcGame
         Its table holds the pilot's prior draws, which belong to the first population.
-    n_prior : int
+    n_prior : float
         Points drawn for the pilot, refused ones included.
 
     Yields
@@ -180,11 +187,13 @@ def populations(game: SmcGame, n_prior: int) -> Iterator[Round]:
         t += 1
         spent = len(table) >= plan.n_simulations
         most = plan.max_rounds is not None and t > plan.max_rounds
-        if played.interrupted or spent or most or game.stop() or not len(accepted):
+        if played.interrupted or spent or most or not len(accepted):
             return
         weight = weights(table)[accepted]
         proposal = _learn(game, accepted, weight, proposal)
         epsilon = game.rules.schedule.next(epsilon, table.distance[accepted], weight)
+        if game.stop():  # no population that nobody begins
+            return
 
 
 def members(table: Table, t: int) -> BoolArray:
@@ -216,7 +225,8 @@ def _play(game: SmcGame, proposal: Proposal | None, epsilon: float) -> Populatio
         if missing <= 0.0:
             break
         n = _block(plan, missing, len(weight), made)
-        n = min(n, plan.n_simulations - len(table) - population.n)
+        begun = len(table) + population.n
+        n = min([n, *(m - begun for m in (*plan.milestones, plan.n_simulations) if m > begun)])
         points = draw(game.problem, proposal, game.rules.coordinates, n, game.rng)
         index = len(table) + population.n + np.arange(n)
         try:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from abctree.analysis.mode import Candidate
+from abctree.analysis.mode_result import ModeResult
 from abctree.analysis.posterior import Posterior
 from abctree.analysis.result import Result
 from abctree.errors import MissingDependencyError
@@ -19,19 +21,22 @@ from abctree.types import FloatArray, RNGLike
 _NPZ = 1
 
 
-def to_csv(what: Result | Posterior, path: str | os.PathLike[str]) -> None:
+def to_csv(what: Result | Posterior | ModeResult, path: str | os.PathLike[str]) -> None:
     """Write draws as CSV, one row each.
 
     A posterior has a column for each parameter, then ``weight``, which sums to one, and
     ``distance``.  A result has all its simulations: the parameters, ``weight``, the raw one, by
     which the evidence is a mean over accepted rows, ``distance`` (inf for a failure) and ``round``
-    (0 for the pilot).  A parameter of one of these names keeps it; the other column gets a trailing
-    underscore.  Numbers are written so that they read back as they are.
+    (0 for the pilot).  A mode has its candidates, the best first: the parameters, ``density``
+    relative to the best, ``acceptance`` rate, ``n_accepted``, and the standard errors ``se_NAME``,
+    nan where there is none.  A parameter of one of these names keeps it; the other column gets a
+    trailing underscore.  Numbers are written so that they read back as they are.
 
     Parameters
     ----------
-    what : Posterior or Result
-        Draws at a tolerance, or a run.
+    what : Posterior, Result or ModeResult
+        Draws at a tolerance, a run, or a run that seeks the mode; for all its simulations give its
+        field ``run``.
     path : str or Path
         A file, replaced if it exists.
 
@@ -44,9 +49,35 @@ def to_csv(what: Result | Posterior, path: str | os.PathLike[str]) -> None:
         table = what.table
         columns: dict[str, Any] = {"weight": what.weights(), "distance": table.distance}
         _write_csv(path, what.problem.names, table.theta, {**columns, "round": table.round})
+    elif isinstance(what, ModeResult):
+        _write_candidates(what, path)
     else:
         columns = {"weight": what.weight, "distance": what.distance}
         _write_csv(path, what.names, what.theta, columns)
+
+
+def _write_candidates(what: ModeResult, path: str | os.PathLike[str]) -> None:
+    shown, names = what.candidates, what.names
+    columns: dict[str, Any] = {
+        "density": np.array([c.density for c in shown]),
+        "acceptance": np.array([c.acceptance for c in shown]),
+        "n_accepted": np.array([c.n_accepted for c in shown], dtype=np.int64),
+    }
+    error = np.reshape([_error(c) for c in shown], (len(shown), len(names)))
+    columns |= {f"se_{name}": error[:, j] for j, name in enumerate(names)}
+    _write_csv(path, names, _stacked(what), columns)
+
+
+def _stacked(what: ModeResult) -> FloatArray:
+    """(c, p) The candidates."""
+    return np.reshape([c.theta for c in what.candidates], (len(what.candidates), len(what.names)))
+
+
+def _error(candidate: Candidate) -> FloatArray:
+    """(p,) Standard errors, nan where there is none."""
+    if candidate.covariance is None:
+        return np.full(len(candidate.theta), np.nan)
+    return np.asarray(np.sqrt(np.diag(candidate.covariance)))
 
 
 def _write_csv(
@@ -67,7 +98,7 @@ def _free(name: str, names: tuple[str, ...]) -> str:
     return name
 
 
-def to_npz(result: Result, path: str | os.PathLike[str]) -> None:
+def to_npz(result: Result | ModeResult, path: str | os.PathLike[str]) -> None:
     """Write a run as a compressed npz file of arrays, which reads without pickle.
 
     Its arrays, T simulations, p parameters in d dimensions of the cube, S rounds with the pilot:
@@ -79,9 +110,14 @@ def to_npz(result: Result, path: str | os.PathLike[str]) -> None:
     - ``about``: a JSON string with the method, the number of simulations, why the run stopped, its
       seconds and its number of failures.
 
+    A run that seeks the mode also has ``mode`` (p,); ``mode_covariance`` (p, p) of its error,
+    and ``mode_spread`` (p, p) of the posterior around it, nan where there is none; ``mode_epsilon``
+    (); ``candidate`` (c, p) and ``candidate_density`` (c,); ``mode_quadratic``, ``mode_kernel`` and
+    ``mode_box`` (p,), the other estimates.
+
     Parameters
     ----------
-    result : Result
+    result : Result or ModeResult
         A run.
     path : str or Path
         A file, replaced if it exists; no suffix is added.
@@ -91,6 +127,8 @@ def to_npz(result: Result, path: str | os.PathLike[str]) -> None:
     OSError
         If it cannot be written.
     """
+    found = _mode_arrays(result) if isinstance(result, ModeResult) else {}
+    result = result.run if isinstance(result, ModeResult) else result
     table, rounds = result.table, result.rounds
     arrays: dict[str, Any] = {
         "names": np.array(result.problem.names, dtype=np.str_),
@@ -109,7 +147,24 @@ def to_npz(result: Result, path: str | os.PathLike[str]) -> None:
     if table.summary.shape[1] > 0:
         arrays["summary"] = table.summary
     with Path(path).open("wb") as file:
-        np.savez_compressed(file, **arrays)
+        np.savez_compressed(file, **arrays, **found)
+
+
+def _mode_arrays(result: ModeResult) -> dict[str, Any]:
+    p = len(result.names)
+
+    def known(matrix: FloatArray | None) -> FloatArray:
+        return np.full((p, p), np.nan) if matrix is None else matrix
+
+    return {
+        "mode": result.theta,
+        "mode_covariance": known(result.covariance),
+        "mode_spread": known(result.spread),
+        "mode_epsilon": np.float64(result.epsilon),
+        "candidate": _stacked(result),
+        "candidate_density": np.array([c.density for c in result.candidates]),
+        **{f"mode_{name}": value for name, value in result.estimates.items()},
+    }
 
 
 def _about(result: Result) -> dict[str, Any]:

@@ -10,29 +10,39 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, NoReturn, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from abctree import streams
 from abctree.analysis.result import Result
-from abctree.data import Failure, Simulations
+from abctree.edges.session_book import (
+    DISTANCE,
+    OPEN,
+    Answers,
+    Ask,
+    Book,
+    Desk,
+    WaitingError,
+    another_run,
+    told_data,
+    told_distances,
+    told_summaries,
+)
+from abctree.edges.session_file import read_arrays, write_arrays
 from abctree.errors import AbctreeError, ParameterError, SimulatorError, StoreError
-from abctree.methods.manifest import Recipe, check_version, manifest_of, recipe_of
+from abctree.methods.manifest import check_version, manifest_of, recipe_of
+from abctree.methods.recipe import Recipe
 from abctree.methods.run_abc_tree import abc_tree, recipe_for
 from abctree.methods.run_folder import play
-from abctree.parts.simulators import CAUGHT, described, floats, summarised
-from abctree.problem import Discrepancy, Problem, finite_rows
-from abctree.types import BoolArray, Data, FloatArray, IntArray, RNGLike, SeedArray
+from abctree.problem import Problem
+from abctree.types import Data, FloatArray, IntArray, RNGLike
 
 #: Version of what `Session.save` writes.
 _SCHEMA = 1
-#: How a simulation was answered.
-_OPEN, _DISTANCE, _SUMMARY, _FAILED = range(4)
 #: Arguments of `abc_tree` that a session has no use for.
 _NOT_OURS = {"problem", "n_simulations", "rng", "executor", "store", "progress"}
 _COMMON = ("preset", "stop", "on_failure", "keep_summaries")
@@ -41,24 +51,6 @@ _COMMON = ("preset", "stop", "on_failure", "keep_summaries")
 def elsewhere(theta: FloatArray, rng: np.random.Generator) -> NoReturn:  # noqa: ARG001
     """The simulator of a problem whose simulations are made elsewhere; never to be called."""
     raise SimulatorError("The answers come from `Session.tell`, and no simulator is here to call.")
-
-
-@dataclass(frozen=True, eq=False)
-class Ask:
-    """Simulations to be made."""
-
-    numbers: IntArray  #: (n,) what to call them in `Session.tell`
-    theta: FloatArray  #: (n, p) their parameters
-    seeds: SeedArray  #: (n,) a 64-bit seed for each
-    names: tuple[str, ...]  #: of the columns of theta
-    root: int  #: seed of the run's streams
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def rng(self, i: int) -> np.random.Generator:
-        """The generator that `abc_tree` would give to the simulation in row i."""
-        return streams.generator(self.root, int(self.numbers[i]))
 
 
 class Session:
@@ -118,13 +110,13 @@ class Session:
         common = {name: settings.pop(name) for name in _COMMON if name in settings}
         recipe = recipe_for(problem, n_simulations, rng, settings, **common)
         _check_recipe(recipe)
-        self._begin(problem, recipe, _Book(problem, recipe.settings.plan.n_simulations))
+        self._begin(problem, recipe, Book(problem, recipe.settings.plan.n_simulations))
 
-    def _begin(self, problem: Problem, recipe: Recipe, book: _Book) -> None:
+    def _begin(self, problem: Problem, recipe: Recipe, book: Book) -> None:
         self._problem = problem
         self._recipe = recipe
         self._book = book
-        self._desk = _Desk(book)
+        self._desk = Desk(book)
         self._result: Result | None = None
         self._play()
 
@@ -156,7 +148,7 @@ class Session:
         if n is not None and n < 0:
             raise ParameterError(f"`n` must be at least 0, but got {n}.")
         book = self._book
-        free = np.flatnonzero((book.kind == _OPEN) & book.known & ~book.asked)
+        free = np.flatnonzero((book.kind == OPEN) & book.known & ~book.asked)
         numbers = free[:n] if not self.done else free[:0]
         book.asked[numbers] = True
         return self._ask(numbers)
@@ -166,7 +158,7 @@ class Session:
         up.  The same number always has the same parameters and seed.
         """  # noqa: D205
         book = self._book
-        waiting = book.asked & (book.kind == _OPEN)
+        waiting = book.asked & (book.kind == OPEN)
         return self._ask(np.flatnonzero(waiting & (not self.done)))
 
     def _ask(self, numbers: IntArray) -> Ask:
@@ -222,11 +214,11 @@ class Session:
                 f"`tell` must be given one of distances, summaries and data, but got {sum(given)}."
             )
         if distances is not None:
-            answers = self._told_distances(index, distances)
+            answers = told_distances(self._problem, index, distances)
         elif summaries is not None:
-            answers = self._told_summaries(index, summaries)
+            answers = told_summaries(self._problem, index, summaries)
         else:
-            answers = self._told_data(index, data)
+            answers = told_data(self._problem, index, data)
         n_new = self._book.write(index, answers)
         self._play()
         return n_new
@@ -247,8 +239,8 @@ class Session:
             How many were open.
         """
         index = self._numbers(numbers)
-        index = index[self._book.kind[index] == _OPEN]
-        n_new = self._book.write(index, _Answers.failed(len(index), reason, self._problem.shape))
+        index = index[self._book.kind[index] == OPEN]
+        n_new = self._book.write(index, Answers.failed(len(index), reason, self._problem.shape))
         self._play()
         return n_new
 
@@ -271,37 +263,6 @@ class Session:
             raise ParameterError("`numbers` must be different from each other.")
         return array.astype(np.int64)
 
-    def _told_distances(self, index: IntArray, distances: ArrayLike) -> _Answers:
-        if self._problem.needs_pilot:
-            raise ParameterError(
-                "`distances` must not be told when the distance takes its scale from the pilot. "
-                "Tell summaries or data."
-            )
-        value = _told_numbers(distances, "distances", (len(index),))
-        if (value < 0.0).any():
-            raise ParameterError(f"`distances` must be at least 0, but got {np.nanmin(value)}.")
-        summary = np.full((len(index), *self._problem.shape), np.nan)
-        return _Answers.of(_DISTANCE, value, summary, np.isfinite(value), "distance")
-
-    def _told_summaries(self, index: IntArray, summaries: ArrayLike) -> _Answers:
-        value = _told_numbers(summaries, "summaries", (len(index), *self._problem.shape))
-        return self._answers(value, ["summary told is nan or inf"] * len(index))
-
-    def _told_data(self, index: IntArray, data: Any) -> _Answers:
-        if not hasattr(data, "__len__") or len(data) != len(index):
-            raise ParameterError(
-                f"`data` must hold one item for each of the {len(index)} numbers, but got "
-                f"{len(data) if hasattr(data, '__len__') else type(data).__name__}."
-            )
-        summary, reasons = _summaries(self._problem, data)
-        return self._answers(summary, reasons)
-
-    def _answers(self, summary: FloatArray, reasons: list[str]) -> _Answers:
-        usable = finite_rows(summary)
-        distance = np.full(len(summary), np.inf)
-        answers = _Answers.of(_SUMMARY, distance, summary, usable, "summary")
-        return replace(answers, reasons=reasons)
-
     # Playing --------------------------------------------------------------------------------
 
     def _play(self) -> None:
@@ -309,14 +270,14 @@ class Session:
         if self._result is not None or not self._desk.may_go_on:
             return
         try:
-            self._result = self._played(_Waiting)
-        except _Waiting:
+            self._result = self._played(WaitingError)
+        except WaitingError:
             return
 
     def _played(self, missing: type[BaseException]) -> Result:
         self._desk.missing = missing
         recipe = self._recipe
-        if (self._book.kind == _DISTANCE).any():  # then there are no summaries to keep
+        if (self._book.kind == DISTANCE).any():  # then there are no summaries to keep
             recipe = replace(recipe, summary_size=0)
         return play(self._problem, recipe, self._desk, None, None)
 
@@ -331,7 +292,7 @@ class Session:
         if self._result is not None:
             return self._result
         n_pilot = self._recipe.settings.plan.n_pilot
-        missing = int(np.count_nonzero(self._book.kind[:n_pilot] == _OPEN))
+        missing = int(np.count_nonzero(self._book.kind[:n_pilot] == OPEN))
         if missing:
             raise ParameterError(
                 f"`tell` must have been given the pilot, but {missing} of its {n_pilot} "
@@ -370,7 +331,7 @@ class Session:
             run = manifest["run"]
             recipe = recipe_of(run, problem, parts)
             check_version(run)
-            book = _Book(problem, recipe.settings.plan.n_simulations)
+            book = Book(problem, recipe.settings.plan.n_simulations)
             book.restore(state, reasons)
         except AbctreeError:
             raise
@@ -381,7 +342,7 @@ class Session:
         session = cls.__new__(cls)
         session._begin(problem, recipe, book)
         if not book.begun[book.known].all():
-            raise _another_run()
+            raise another_run()
         return session
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -390,16 +351,7 @@ class Session:
         It is a .npz of arrays and JSON, without any code.  After a crash the file is either the
         old or the new one.
         """
-        target = Path(path)
-        draft = target.with_name(f"{target.name}.{os.getpid()}.part")
-        try:
-            with draft.open("wb") as file:
-                np.savez_compressed(file, allow_pickle=False, **self.state)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_arrays(path, self.state)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], problem: Problem, **parts: Any) -> Session:
@@ -429,7 +381,7 @@ class Session:
         AbctreeWarning
             If code has changed since the session began.
         """
-        return cls.from_state(_arrays(path), problem, **parts)
+        return cls.from_state(read_arrays(path), problem, **parts)
 
 
 def _check_recipe(recipe: Recipe) -> None:
@@ -443,241 +395,3 @@ def _check_recipe(recipe: Recipe) -> None:
             raise ParameterError(
                 f"`stop` must not look at the clock, which is yours in a session, but got {rule!r}."
             )
-
-
-# Answers ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Answers:
-    """Answers to some simulations."""
-
-    kind: NDArray[np.uint8]  #: (n,)
-    distance: FloatArray  #: (n,)
-    summary: FloatArray  #: (n, ...)
-    reasons: list[str]  #: n, of the failed ones
-
-    @classmethod
-    def of(
-        cls, kind: int, distance: FloatArray, summary: FloatArray, usable: BoolArray, what: str
-    ) -> Self:
-        kinds = np.where(usable, kind, _FAILED).astype(np.uint8)
-        return cls(kinds, distance, summary, [f"{what} told is nan or inf"] * len(kinds))
-
-    @classmethod
-    def failed(cls, n: int, reason: str, shape: tuple[int, ...]) -> Self:
-        kind = np.full(n, _FAILED, dtype=np.uint8)
-        return cls(kind, np.full(n, np.inf), np.full((n, *shape), np.nan), [reason] * n)
-
-
-class _Book:
-    """What was asked, and what was answered, by number; N is the budget."""
-
-    def __init__(self, problem: Problem, n: int) -> None:
-        self.kind = np.zeros(n, dtype=np.uint8)
-        self.asked = np.zeros(n, dtype=bool)
-        self.known = np.zeros(n, dtype=bool)  #: whether theta is known
-        self.begun = np.zeros(n, dtype=bool)  #: whether the run has got there, in this process
-        self.theta = np.full((n, len(problem.names)), np.nan)
-        self.distance = np.full(n, np.inf)
-        self.summary: FloatArray | None = None  # made when it is needed
-        self.reasons: dict[int, str] = {}
-        self._shape = (n, *problem.shape)
-
-    def begin(self, theta: FloatArray, index: IntArray) -> None:
-        """The run asks for these simulations: for the first time, or for the same parameters."""
-        known = self.known[index]
-        if not np.array_equal(theta[known], self.theta[index[known]], equal_nan=True):
-            raise _another_run()
-        self.theta[index] = theta
-        self.known[index] = self.begun[index] = True
-
-    def write(self, index: IntArray, answers: _Answers) -> int:
-        """Take answers; the number of new ones."""
-        self._check(index, answers)
-        new = self.kind[index] == _OPEN
-        rows = index[new]
-        self.kind[rows] = answers.kind[new]
-        self.distance[rows] = answers.distance[new]
-        if (answers.kind == _SUMMARY).any():
-            self._summaries()[rows] = answers.summary[new]
-        for i in np.flatnonzero(new & (answers.kind == _FAILED)).tolist():
-            self.reasons[int(index[i])] = answers.reasons[i]
-        return len(rows)
-
-    def _check(self, index: IntArray, answers: _Answers) -> None:
-        """Answers must not contradict each other; what comes after giving up is dropped."""
-        old = self.kind[index]
-        wrong = (old != _OPEN) & (old != _FAILED) & (old != answers.kind)
-        both = (old == answers.kind) & (old != _OPEN)
-        wrong |= both & (self.distance[index] != answers.distance) & (old == _DISTANCE)
-        for i in np.flatnonzero(both & (old == _SUMMARY)).tolist():
-            wrong[i] = not np.array_equal(self._summaries()[index[i]], answers.summary[i])
-        if wrong.any():
-            raise ParameterError(
-                f"`tell` must not change an answer, but that of simulation {index[wrong][0]} is "
-                "another than the one told before."
-            )
-
-    def _summaries(self) -> FloatArray:
-        if self.summary is None:
-            self.summary = np.full(self._shape, np.nan)
-        return self.summary
-
-    def has(self, index: IntArray) -> bool:
-        """Whether all of these simulations are answered."""
-        return bool(self.kind[index].all())
-
-    def read(self, problem: Problem, theta: FloatArray, index: IntArray) -> Simulations:
-        """The answers to a block, as the problem would have given them."""
-        kind = self.kind[index]
-        distance = self.distance[index]
-        summary = np.full((len(index), *self._shape[1:]), np.nan)
-        failures = [
-            Failure(i, tuple(self.theta[i].tolist()), self.reasons[i])
-            for i in index[kind == _FAILED].tolist()
-        ]
-        rows = np.flatnonzero(kind == _SUMMARY)
-        if len(rows):
-            summary[rows] = self._summaries()[index[rows]]
-            if not problem.needs_pilot:
-                part = Simulations(np.full(len(rows), np.inf), summary[rows])
-                part = problem.measured(part, theta[rows], index[rows])
-                distance[rows] = part.distance
-                failures += part.failures
-        return Simulations(distance, summary, tuple(sorted(failures, key=lambda f: f.index)))
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The book for a file: only the rows that have something to say."""
-        number = np.flatnonzero((self.kind != _OPEN) | self.asked)
-        kind = self.kind[number]
-        rows = number[kind == _SUMMARY]
-        return {
-            "number": number,
-            "kind": kind,
-            "asked": self.asked[number],
-            "theta": self.theta[number],
-            "distance": self.distance[number],
-            "summary": self._summaries()[rows] if len(rows) else np.empty((0, *self._shape[1:])),
-        }
-
-    def restore(self, arrays: Mapping[str, NDArray[Any]], reasons: dict[int, str]) -> None:
-        """What `arrays` gave."""
-        number = np.asarray(arrays["number"], dtype=np.int64)
-        if len(number) and number.min() < 0:
-            raise ValueError("negative numbers")
-        kind = np.asarray(arrays["kind"], dtype=np.uint8)
-        if (kind > _FAILED).any() or set(number[kind == _FAILED].tolist()) != set(reasons):
-            raise ValueError("kinds of answers that do not exist, or have no reason")
-        self.kind[number] = kind
-        self.asked[number] = np.asarray(arrays["asked"], dtype=bool)
-        self.theta[number] = np.asarray(arrays["theta"], dtype=np.float64)
-        self.known[number] = True
-        self.distance[number] = np.asarray(arrays["distance"], dtype=np.float64)
-        rows = number[kind == _SUMMARY]
-        if len(rows):
-            self._summaries()[rows] = np.asarray(arrays["summary"], dtype=np.float64)
-        self.reasons = reasons
-
-
-class _Waiting(Exception):  # noqa: N818
-    """The run waits for an answer."""
-
-
-class _Desk:
-    """An executor that looks answers up in the book."""
-
-    def __init__(self, book: _Book) -> None:
-        self.missing: type[BaseException] = _Waiting
-        self._book = book
-        self._read: dict[tuple[int, bool], Simulations] = {}
-        self._awaited: IntArray | None = None
-
-    @property
-    def may_go_on(self) -> bool:
-        """Whether the block that was waited for is answered."""
-        return self._awaited is None or self._book.has(self._awaited)
-
-    def submit(
-        self,
-        work: Callable[[FloatArray, IntArray], Simulations],
-        theta: FloatArray,
-        index: IntArray,
-        unit: int,  # noqa: ARG002
-    ) -> Callable[[], Simulations]:
-        """The told answers; raises when they are waited for and are not all there."""
-        if not isinstance(work, Discrepancy):
-            raise TypeError("a session answers for a problem only")
-        problem = work.problem
-        self._book.begin(theta, index)
-
-        def wait() -> Simulations:
-            self._awaited = index
-            if not self._book.has(index):
-                raise self.missing
-            key = (int(index[0]), problem.needs_pilot)
-            if key not in self._read:
-                self._read[key] = self._book.read(problem, theta, index)
-            return self._read[key]
-
-        return wait
-
-
-def _another_run() -> StoreError:
-    return StoreError(
-        "The session holds the answers to other parameters than the run now asks for. The prior, "
-        "the constraint, a part or a version must have changed since it was saved."
-    )
-
-
-# Reading what is told ---------------------------------------------------------------------------
-
-
-def _told_numbers(value: Any, name: str, shape: tuple[int, ...]) -> FloatArray:
-    try:
-        array = floats(value, f"`{name}`")
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ParameterError(f"`{name}` must be real numbers of shape {shape}: {error}.") from None
-    if array.shape != shape:
-        raise ParameterError(f"`{name}` must have shape {shape}, but got {array.shape}.")
-    return array
-
-
-def _summaries(problem: Problem, data: Any) -> tuple[FloatArray, list[str]]:
-    """Summaries (n, ...) of what simulators returned, nan where it cannot be used, and why."""
-    summary = problem.model.summary
-    shape = problem.shape
-    rows = np.full((len(data), *shape), np.nan)
-    source = "data told are" if summary is None else "summary of the data told is"
-    reasons = [f"{source} nan or inf"] * len(data)
-    if problem.vectorized:
-        try:
-            return summarised(summary, np.asarray(data), rows.shape), reasons
-        except CAUGHT:  # find the rows that cannot be used, keep the others
-            shape = (1, *shape)
-    for i in range(len(data)):
-        try:
-            piece = np.asarray(data[i : i + 1]) if problem.vectorized else data[i]
-            rows[i] = summarised(summary, piece, shape).reshape(problem.shape)
-        except CAUGHT as error:
-            reasons[i] = described(error)
-    return rows, reasons
-
-
-def _arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    import zipfile
-    import zlib
-
-    try:
-        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except FileNotFoundError:
-        raise StoreError(f"There is no session at {os.fspath(path)!r}.") from None
-    except (ValueError, OSError, EOFError, KeyError, AttributeError, TypeError) as error:
-        wrong: Exception = error
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, MemoryError) as error:
-        wrong = error
-    raise StoreError(
-        f"{os.fspath(path)!r} is not the file of a session, or is damaged "
-        f"({type(wrong).__name__}: {wrong}). Nothing was changed."
-    )

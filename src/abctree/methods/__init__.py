@@ -2,7 +2,8 @@
 
 from abctree.methods.run_abc_tree import abc_tree
 from abctree.methods.run_folder import load, resume
+from abctree.methods.run_map_tree import map_tree
 from abctree.methods.run_rejection import rejection
 from abctree.methods.run_smc import smc
 
-__all__ = ["abc_tree", "load", "rejection", "resume", "smc"]
+__all__ = ["abc_tree", "load", "map_tree", "rejection", "resume", "smc"]

@@ -12,20 +12,21 @@ import hashlib
 import importlib
 import platform
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
-from abctree.algorithms.outer_loop import Rules
 from abctree.data import Plan
 from abctree.errors import AbctreeError, AbctreeWarning, ParameterError, StoreError
 from abctree.methods.fingerprint import fingerprint, named
-from abctree.methods.runner import Seeds
+from abctree.methods.method import METHODS
+from abctree.methods.recipe import Recipe, Seeds
 from abctree.methods.settings import Settings
 from abctree.parts.executors.policy import FailurePolicy, as_policy
 from abctree.parts.partitioners import as_partitioner
+from abctree.parts.perturbations import as_perturbation
 from abctree.parts.schedules import as_schedule
 from abctree.parts.stopping import as_stopping_rules
 from abctree.parts.utilities import as_utility
@@ -33,24 +34,18 @@ from abctree.problem import Problem
 from abctree.protocols import StoppingRule
 
 #: Modules whose dataclasses may be made from a manifest.
-_ROOMS = ("partitioners", "utilities", "schedules", "beliefs", "policies", "stopping")
-#: The parts of a run, and how what a user passes for them is read.
-_RULES = ("partitioner", "beliefs", "policy", "schedule")
-_READ = {"partitioner": as_partitioner, "utility": as_utility, "schedule": as_schedule}
+_ROOMS = (
+    "partitioners", "utilities", "schedules", "beliefs", "policies", "stopping", "perturbations",
+)  # fmt: skip
+#: How what a user passes for a part is read.
+_READ: dict[str, Callable[[Any], Any]] = {
+    "partitioner": as_partitioner,
+    "utility": as_utility,
+    "schedule": as_schedule,
+    "kernel": as_perturbation,
+}
 #: Points at which a prior is compared.
 _PROBES = 32
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What makes a run, beside its problem and the answers of its executor."""
-
-    settings: Settings
-    seeds: Seeds
-    summary_size: int  #: columns of the table's summaries
-    stop: tuple[StoppingRule, ...] = ()
-    on_failure: FailurePolicy = field(default_factory=FailurePolicy)
-    method: str = "abc_tree"
 
 
 # Writing -------------------------------------------------------------------------------------
@@ -66,7 +61,10 @@ def manifest_of(recipe: Recipe, problem: Problem) -> dict[str, Any]:
         "plan": {**asdict(settings.plan), "milestones": list(settings.plan.milestones)},
         "weights": settings.weights,
         "summary_size": recipe.summary_size,
-        "parts": {name: _written(getattr(settings.rules, name), name) for name in _RULES},
+        "parts": {
+            f.name: _written_part(getattr(settings.rules, f.name), f.name)
+            for f in fields(settings.rules)
+        },
         "stop": [_written(rule, "stop") for rule in recipe.stop],
         "on_failure": asdict(recipe.on_failure),
         "problem": _written_problem(problem),
@@ -86,6 +84,14 @@ def versions() -> dict[str, str]:
 def _version() -> str:
     # By name: the top of the package imports what is above this module.
     return str(importlib.import_module("abctree").__version__)
+
+
+def _written_part(part: Any, keyword: str) -> Any:
+    """A part, or a number or text that stands among the parts."""
+    try:
+        return _written_value(part, keyword)
+    except TypeError:
+        return _written(part, keyword)
 
 
 def _written(part: Any, keyword: str) -> dict[str, Any]:
@@ -188,10 +194,10 @@ def recipe_of(manifest: Mapping[str, Any], problem: Problem, given: Mapping[str,
         If code of the user's has changed.
     """
     try:
-        if manifest["method"] != "abc_tree":
+        method = manifest.get("method", "abc_tree")  # the only one that the first manifests knew
+        if method not in METHODS:
             raise StoreError(
-                f"The run is one of abctree.{manifest['method']}, which abctree "
-                f"{_version()} cannot go on with."
+                f"The run is one of abctree.{method}, which abctree {_version()} cannot go on with."
             )
         check_problem(manifest["problem"], problem)
         return _recipe_of(manifest, given)
@@ -205,18 +211,20 @@ def recipe_of(manifest: Mapping[str, Any], problem: Problem, given: Mapping[str,
 
 
 def _recipe_of(manifest: Mapping[str, Any], given: Mapping[str, Any]) -> Recipe:
-    own = _own_parts(manifest["parts"], given)
+    method, parts = manifest.get("method", "abc_tree"), manifest["parts"]
+    own = _own_parts(parts, given)
     plan = Plan(**{**manifest["plan"], "milestones": tuple(manifest["plan"]["milestones"])})
-    parts = manifest["parts"]
-    rules = Rules(**{n: own[n] if n in own else _made(parts[n], own) for n in _RULES})
+    made = METHODS[method].parts
+    names = [f.name for f in fields(made)]
+    rules = made(**{n: own[n] if n in own else _made_value(parts[n], own) for n in names})
     seeds = Seeds(int(manifest["seeds"]["root"]), tuple(manifest["seeds"]["algorithm"]))
     return Recipe(
         settings=Settings(plan, rules, manifest["weights"]),
         seeds=seeds,
         summary_size=int(manifest["summary_size"]),
         stop=_stop_of(manifest["stop"], given.get("stop")),
-        on_failure=_policy_of(manifest["on_failure"], given.get("on_failure")),
-        method=manifest["method"],
+        on_failure=as_policy(given.get("on_failure") or FailurePolicy(**manifest["on_failure"])),
+        method=method,
     )
 
 
@@ -224,10 +232,6 @@ def _stop_of(written: list[dict[str, Any]], given: Any) -> tuple[StoppingRule, .
     if given is not None:
         return as_stopping_rules(given)
     return tuple(_made(rule, {}) for rule in written)
-
-
-def _policy_of(written: Mapping[str, Any], given: Any) -> FailurePolicy:
-    return FailurePolicy(**written) if given is None else as_policy(given)
 
 
 def _made(written: Mapping[str, Any], own: Mapping[str, Any]) -> Any:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
-
-import numpy as np
 
 from abctree.analysis.result import Result
 from abctree.data import Progress
-from abctree.errors import ParameterError
-from abctree.methods.manifest import Recipe
+from abctree.methods.recipe import Recipe, StopLike, check_problem_given
 from abctree.methods.run_folder import StoreLike, play
-from abctree.methods.runner import Seeds
 from abctree.methods.settings import PartitionerLike, ScheduleLike, UtilityLike, resolve
 from abctree.parts.executors import ExecutorLike
-from abctree.parts.executors.policy import FailurePolicy, as_policy
-from abctree.parts.stopping import as_stopping_rules
+from abctree.parts.executors.policy import FailurePolicy
 from abctree.problem import Problem
-from abctree.protocols import BeliefRule, Policy, StoppingRule
+from abctree.protocols import BeliefRule, Policy
 from abctree.types import RNGLike
-
-#: Summaries with more numbers than this are not kept in the table unless asked for.
-_KEEP_UP_TO = 64
 
 
 def abc_tree(
@@ -45,7 +37,7 @@ def abc_tree(
     defensive: float | None = None,
     max_rounds: int | None = None,
     preset: Literal["published"] | None = None,
-    stop: StoppingRule | Iterable[StoppingRule] | Mapping[str, float] | None = None,
+    stop: StopLike = None,
     executor: ExecutorLike | None = None,
     on_failure: Literal["reject", "raise"] | FailurePolicy = "reject",
     keep_summaries: bool | None = None,
@@ -63,7 +55,8 @@ def abc_tree(
     rng : None, int, SeedSequence, BitGenerator or Generator
         Source of all randomness, simulators included.  The same seed gives the same result.
     partitioner : str or Partitioner
-        P: "soft" (default), "cart" or "dyadic", or an object such as ``abctree.Grid(100)``.
+        P: "soft" (default), "dyadic", "cart", "bart" (needs stochtree), "dynamic" (dynamic trees)
+        or "peaks" (coarse boxes, for the mode), or an object such as ``abctree.Grid(100)``.
     utility : str or Utility
         ω: "omega1", "omega2", "omega3", "ess", or an object.  Default: effective sample size,
         with exponent ½ in one or two dimensions and 0.65 in more.
@@ -99,6 +92,7 @@ def abc_tree(
         draw.  Anything given beside it wins over it.
     stop : StoppingRule, several, or dict
         Reasons to end early, such as ``{"seconds": 60, "epsilon": 0.1}``; see `abctree.stopping`.
+        Seconds are looked at after every block, and after every twentieth of the pilot.
     executor : int, str or Executor
         Who runs the simulator: a number of worker processes, "threads", "processes", an object
         such as ``abctree.Processes(4, timeout=60.0)``, or a pool of `concurrent.futures`; default
@@ -114,7 +108,7 @@ def abc_tree(
         `abctree.load`; a few milliseconds a block, for a flush of the disk.  Default: nothing is
         written.
     progress : callable
-        Called with a `Progress` after each round.
+        Called with a `Progress` after each round, and now and then in a pilot that takes long.
 
     Returns
     -------
@@ -168,20 +162,18 @@ def recipe_for(
     given: Mapping[str, Any],
     *,
     preset: str | None = None,
-    stop: StoppingRule | Iterable[StoppingRule] | Mapping[str, float] | None = None,
+    stop: StopLike = None,
     on_failure: str | FailurePolicy = "reject",
     keep_summaries: bool | None = None,
 ) -> Recipe:
     """What makes a run, from the arguments of `abc_tree`; those in `given` may be None."""
-    if not isinstance(problem, Problem):
-        raise ParameterError(f"`problem` must be an abctree.Problem, but got {problem!r}.")
-    settings = resolve(problem.d, n_simulations, given, preset)
-    size = int(np.prod(problem.shape))
-    keep = size <= _KEEP_UP_TO if keep_summaries is None else keep_summaries
-    return Recipe(
-        settings,
-        Seeds.of(rng),
-        size if keep else 0,
-        as_stopping_rules(stop),
-        as_policy(on_failure),
+    check_problem_given(problem)
+    return Recipe.of(
+        problem,
+        resolve(problem.d, n_simulations, given, preset),
+        method="abc_tree",
+        rng=rng,
+        stop=stop,
+        on_failure=on_failure,
+        keep_summaries=keep_summaries,
     )

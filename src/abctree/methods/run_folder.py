@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from concurrent import futures
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from abctree.analysis.mode_result import ModeResult
 from abctree.analysis.result import Result
 from abctree.data import Plan, Progress, Table
 from abctree.errors import ParameterError, StoreError
-from abctree.methods.manifest import Recipe, check_version, manifest_of, recipe_of
+from abctree.methods.manifest import check_version, manifest_of, recipe_of
+from abctree.methods.method import METHODS
+from abctree.methods.recipe import Recipe, StopLike, check_problem_given
 from abctree.methods.runner import Runner
-from abctree.parts.executors import as_executor, running
+from abctree.parts.executors import ExecutorLike, as_executor, running
 from abctree.parts.executors.policy import FailurePolicy
 from abctree.parts.stores import Recorded, SqliteStore
 from abctree.problem import Problem
@@ -27,8 +29,6 @@ from abctree.protocols import Executor, StoppingRule, Store
 #: To read what is recorded to its end, whatever the run thought of it.
 _LENIENT = FailurePolicy("reject", limit=1.0)
 
-#: What `as_executor` reads.
-ExecutorLike = Executor | futures.Executor | str | int | None
 StoreLike = str | os.PathLike[str] | Store
 
 
@@ -37,12 +37,12 @@ def resume(
     problem: Problem,
     *,
     n_simulations: int | None = None,
-    executor: ExecutorLike = None,
-    stop: StoppingRule | Iterable[StoppingRule] | Mapping[str, float] | None = None,
+    executor: ExecutorLike | None = None,
+    stop: StopLike = None,
     on_failure: Literal["reject", "raise"] | FailurePolicy | None = None,
     progress: Callable[[Progress], None] | None = None,
     **parts: Any,
-) -> Result:
+) -> Result | Any:  # callers know which
     """Go on with a run that was killed, stopped or interrupted, or with a larger budget.
 
     The result is that of a run which was never interrupted, bit for bit, whatever the executor.
@@ -52,7 +52,7 @@ def resume(
     Parameters
     ----------
     path : str, Path or Store
-        What was given to `abc_tree` as `store`.
+        What was given to the method as `store`.
     problem : Problem
         The problem of the run: code is not kept in the folder.
     n_simulations : int, optional
@@ -67,13 +67,13 @@ def resume(
     progress : callable
         Called with a `Progress` after each round, those that are computed again included.
     **parts
-        Partitioner, utility, schedule, beliefs or policy of your own, under the name that the run
-        was given it.  Those of abctree need not be given.
+        Partitioner, utility, schedule, beliefs, policy or kernel of your own, under the name that
+        the run was given it.  Those of abctree need not be given.
 
     Returns
     -------
-    Result
-        As from `abc_tree`; its `seconds` are those of all processes that worked on the run.
+    Result or ModeResult
+        As from the method of the run; its `seconds` are those of all processes that worked on it.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def resume(
     >>> len(more.table), bool((more.table.theta[:500] == first.table.theta).all())
     (800, True)
     """
-    _check(problem)
+    check_problem_given(problem)
     store = _existing(path, SqliteStore.open)
     try:
         manifest = store.manifest or {}
@@ -110,12 +110,12 @@ def resume(
         plan = _extended(recipe.settings.plan, n_simulations)
         recipe = replace(recipe, settings=replace(recipe.settings, plan=plan))
         store.begin(_continued(manifest, manifest_of(recipe, problem)))
-        return _played(problem, recipe, store, executor, progress)
+        return _answer(recipe, _played(problem, recipe, store, executor, progress))
     finally:
         store.close()
 
 
-def load(path: StoreLike, problem: Problem, **parts: Any) -> Result:
+def load(path: StoreLike, problem: Problem, **parts: Any) -> Result | Any:  # callers know which
     """A run as far as it is in its folder, with all its methods; the simulator is never called.
 
     The folder is only read, and may be one that another process is writing to.
@@ -123,7 +123,7 @@ def load(path: StoreLike, problem: Problem, **parts: Any) -> Result:
     Parameters
     ----------
     path : str, Path or Store
-        What was given to `abc_tree` as `store`.
+        What was given to the method as `store`.
     problem : Problem
         The problem of the run.
     **parts
@@ -131,8 +131,9 @@ def load(path: StoreLike, problem: Problem, **parts: Any) -> Result:
 
     Returns
     -------
-    Result
-        `stopped_because` begins with "unfinished" if the run has not ended.
+    Result or ModeResult
+        As from the method of the run.  `stopped_because` begins with "unfinished" if it has not
+        ended.
 
     Raises
     ------
@@ -140,35 +141,31 @@ def load(path: StoreLike, problem: Problem, **parts: Any) -> Result:
         If the problem or a part is not that of the run.
     StoreError
         If the folder holds no run, is damaged, foreign or newer, holds the answers to other
-        parameters than the run now asks for, or has not the whole pilot yet.
+        parameters than the run now asks for, or has no simulations yet.
 
     Warns
     -----
     AbctreeWarning
         If code has changed since the run began.
     """
-    _check(problem)
+    check_problem_given(problem)
     store = _existing(path, SqliteStore.read)
     try:
         manifest = store.manifest or {}
-        recipe = recipe_of(manifest, problem, {**parts, "stop": (), "on_failure": _LENIENT})
-        plan, n = recipe.settings.plan, store.n_simulations
-        if n < plan.n_pilot:
+        n = store.n_simulations
+        given = {**parts, "stop": _EndOfRecords(n), "on_failure": _LENIENT}
+        recipe = recipe_of(manifest, problem, given)
+        if n == 0:
             raise StoreError(
-                f"{store!r} holds {n} of the {plan.n_pilot} simulations of the pilot: too few to "
-                "say anything. Go on with the run by abctree.resume."
+                f"{store!r} holds no simulations yet. Go on with the run by abctree.resume."
             )
-        # The budget only says where the last block ends: this one ends where the records do.
-        short = replace(recipe.settings, plan=replace(plan, n_simulations=n))
-        recorded = _recorded(problem, recipe, store, None)
-        runner = _runner(problem, replace(recipe, settings=short), recorded)
-        result = runner.to_the_end((), None)
-        reason = result.stopped_because  # the budget is spent
+        result = _play(problem, recipe, _recorded(problem, recipe, store, None))
+        budget, reason = result.plan.n_simulations, result.stopped_because
         if store.ending is not None:
             reason = str(store.ending.get("stopped_because"))
-        elif n < plan.n_simulations:
-            reason = f"unfinished: {n} of {plan.n_simulations} simulations made"
-        return replace(result, plan=plan, stopped_because=reason, seconds=store.seconds)
+        elif n < budget:
+            reason = f"unfinished: {n} of {budget} simulations made"
+        return _answer(recipe, replace(result, stopped_because=reason, seconds=store.seconds))
     finally:
         store.close()
 
@@ -176,14 +173,14 @@ def load(path: StoreLike, problem: Problem, **parts: Any) -> Result:
 def play(
     problem: Problem,
     recipe: Recipe,
-    executor: ExecutorLike,
+    executor: ExecutorLike | None,
     progress: Callable[[Progress], None] | None,
     path: StoreLike | None,
 ) -> Result:
     """A new run, kept in a store if one is given."""
     if path is None:
         with running(as_executor(executor)) as ready:
-            return _runner(problem, recipe, ready).to_the_end(recipe.stop, progress)
+            return _play(problem, recipe, ready, watch=progress)
     store: Store = SqliteStore.new(path) if isinstance(path, str | os.PathLike) else path
     try:
         if store.manifest is not None:
@@ -201,15 +198,17 @@ def _played(
     problem: Problem,
     recipe: Recipe,
     store: Store,
-    executor: ExecutorLike,
+    executor: ExecutorLike | None,
     progress: Callable[[Progress], None] | None,
 ) -> Result:
     """Play a run with a store, and note how it ended."""
     n_before = store.n_simulations
-    rules = tuple(_AfterReplay(rule, n_before) for rule in recipe.stop)
+    rules = tuple(
+        _AfterReplay(rule, n_before, getattr(rule, "every_block", False)) for rule in recipe.stop
+    )
     with running(as_executor(executor)) as ready:
         recorded = _recorded(problem, recipe, store, ready)
-        result = _runner(problem, recipe, recorded).to_the_end(rules, progress)
+        result = _play(problem, recipe, recorded, rules, progress)
         recorded.flush()
     result = replace(result, seconds=store.seconds)
     before = store.ending
@@ -218,10 +217,22 @@ def _played(
     return result
 
 
-def _runner(problem: Problem, recipe: Recipe, executor: Executor) -> Runner:
-    capacity = recipe.settings.plan.n_simulations
+def _answer(recipe: Recipe, result: Result) -> Result | ModeResult:
+    """What the method of the run returns."""
+    return ModeResult.of(result) if recipe.method == "map_tree" else result
+
+
+def _play(
+    problem: Problem,
+    recipe: Recipe,
+    executor: Executor,
+    rules: tuple[StoppingRule, ...] | None = None,
+    watch: Callable[[Progress], None] | None = None,
+) -> Result:
+    method = METHODS[recipe.method]
+    capacity = recipe.settings.plan.n_simulations if method.keeps_all else 1
     table = Table(problem.d, len(problem.names), recipe.summary_size, capacity=capacity)
-    return Runner(problem, recipe.settings, table, executor, recipe.seeds, recipe.on_failure)
+    return method.loop(Runner(problem, recipe, executor, table, rules, watch))
 
 
 def _recorded(
@@ -239,17 +250,26 @@ class _AfterReplay:
 
     rule: StoppingRule
     n_recorded: int
-
-    @property
-    def every_block(self) -> bool:
-        """Whether it is asked after every block."""
-        return bool(getattr(self.rule, "every_block", False))
+    every_block: bool
 
     def reason(self, progress: Progress) -> str | None:
         """Why to stop now, or None."""
         if self.every_block and progress.n_simulations < self.n_recorded:
             return None
         return self.rule.reason(progress)
+
+
+@dataclass(frozen=True)
+class _EndOfRecords:
+    """Stop where the records end."""
+
+    n_recorded: int
+    every_block = True
+
+    def reason(self, progress: Progress) -> str | None:
+        """Why to stop now, or None."""
+        n = progress.n_simulations
+        return "unfinished" if self.n_recorded <= n < progress.budget else None
 
 
 def _extended(plan: Plan, n_simulations: int | None) -> Plan:
@@ -279,8 +299,3 @@ def _existing(path: StoreLike, opened: Callable[[str | os.PathLike[str]], Store]
     if path.manifest is None:
         raise StoreError(f"{path!r} holds no run.")
     return path
-
-
-def _check(problem: Problem) -> None:
-    if not isinstance(problem, Problem):
-        raise ParameterError(f"`problem` must be an abctree.Problem, but got {problem!r}.")

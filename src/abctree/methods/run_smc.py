@@ -7,36 +7,20 @@ from typing import Literal
 
 import numpy as np
 
-from abctree.algorithms.smc import (
-    KernelMixture,
-    SmcGame,
-    SmcRules,
-    accepted_of,
-    populations,
-    update_mixture,
-)
 from abctree.analysis.result import Result
-from abctree.data import Arms, Boxes, Plan, Progress, Round, Table
+from abctree.data import Plan, Progress
 from abctree.errors import ParameterError
-from abctree.methods.runner import Seeds
-from abctree.methods.settings import ScheduleLike
-from abctree.methods.watch import (
-    StopLike,
-    Watch,
-    checked_count,
-    checked_problem,
-    summary_size,
-)
+from abctree.methods.loop_smc import SmcParts
+from abctree.methods.recipe import Recipe, StopLike, check_problem_given
+from abctree.methods.run_folder import StoreLike, play
+from abctree.methods.settings import ScheduleLike, Settings, checked_count
 from abctree.parts.coordinates import coordinates
-from abctree.parts.executors import ExecutorLike, as_executor, running
-from abctree.parts.executors.policy import FailurePolicy, as_policy
+from abctree.parts.executors import ExecutorLike
+from abctree.parts.executors.policy import FailurePolicy
 from abctree.parts.perturbations import Perturbation, as_perturbation
 from abctree.parts.schedules import as_schedule
 from abctree.problem import Problem
 from abctree.types import RNGLike
-
-#: A population that was cut short answers if its effective sample size is this share of N.
-_ANSWER = 0.5
 
 
 def smc(
@@ -57,6 +41,7 @@ def smc(
     executor: ExecutorLike | None = None,
     on_failure: Literal["reject", "raise"] | FailurePolicy = "reject",
     keep_summaries: bool | None = None,
+    store: StoreLike | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     r"""Sample the ABC posterior by population Monte Carlo (Beaumont et al. 2009), as SMC-ABC.
@@ -111,8 +96,10 @@ def smc(
         As for `abctree.abc_tree`.
     keep_summaries : bool
         Whether the table keeps summaries, for regression adjustment.  Default: up to 64 numbers.
+    store : str, Path or Store
+        A new folder in which every block is kept before it counts, as for `abctree.abc_tree`.
     progress : callable
-        Called with a `Progress` after each population.
+        Called with a `Progress` after each population, and now and then in a pilot that takes long.
 
     Returns
     -------
@@ -125,7 +112,9 @@ def smc(
     Raises
     ------
     ParameterError
-        If a setting breaks its rule.
+        If a setting breaks its rule, or `store` holds a run already.
+    StoreError
+        If `store` cannot be written to.
     SimulatorError
         If the simulator cannot be used: the first simulations have the wrong shape, or the whole
         pilot fails, or any simulation with ``on_failure="raise"``.
@@ -152,46 +141,24 @@ def smc(
     >>> result.n_simulations
     2000
     """
-    checked_problem(problem)
+    check_problem_given(problem)
     if weights not in ("population", "mixture"):
         raise ParameterError(f'`weights` must be "population" or "mixture", but got {weights!r}.')
     if not 0.0 <= min_ess < np.inf:
         raise ParameterError(f"`min_ess` must be at least 0, but got {min_ess}. Try n_particles/2.")
     plan = _plan(n_simulations, n_particles, n_pilot, block, max_rounds)
-    rules = SmcRules(
-        perturbation=as_perturbation(kernel),
-        schedule=as_schedule(schedule),
-        coordinates=coordinates(problem.prior, space),
-        min_ess=float(min_ess),
-    )
-    table = Table(
-        problem.d,
-        len(problem.names),
-        summary_size(problem, keep=keep_summaries),
-        capacity=plan.n_simulations,
-    )
-    with running(as_executor(executor)) as ready:
-        watch = Watch(
-            problem, table, ready, Seeds.of(rng), as_policy(on_failure), stop, plan.n_simulations
-        )
-        why = _run(watch, plan, rules, progress)
-    if weights == "mixture":
-        update_mixture(table, watch.rounds[-1].mixtures[0])
-    population = _answering(table, watch.rounds, plan.quota, min_ess)
-    return Result(
-        problem=watch.problem,
-        table=table,
-        rounds=tuple(watch.rounds),
-        plan=plan,
-        failures=watch.failures,
-        stopped_because=why,
-        seconds=watch.seconds,
-        root=watch.root,
-        default_weights=weights,
+    coordinates(problem.prior, space)  # raises if the space is wrong, or has no density
+    parts = SmcParts(as_perturbation(kernel), as_schedule(schedule), float(min_ess), space)
+    recipe = Recipe.of(
+        problem,
+        Settings(plan, parts, weights),
         method="smc",
-        population=population,
-        default_epsilon=watch.rounds[population].epsilon if weights == "population" else None,
+        rng=rng,
+        stop=stop,
+        on_failure=on_failure,
+        keep_summaries=keep_summaries,
     )
+    return play(problem, recipe, executor, progress, store)
 
 
 def _plan(
@@ -214,72 +181,3 @@ def _plan(
         defensive=0.0,
         max_rounds=None if max_rounds is None else checked_count("max_rounds", max_rounds),
     )
-
-
-def _run(
-    watch: Watch, plan: Plan, rules: SmcRules, progress: Callable[[Progress], None] | None
-) -> str:
-    """Populations until there is a reason to stop; the reason."""
-    n_prior = watch.pilot(plan.n_pilot, watch.table).n_drawn[0]
-    watch.rounds.append(_round_zero(watch, n_prior))
-    game = SmcGame(
-        watch.problem, watch.table, plan, rules, watch.simulate, watch.rng,
-        stop=lambda: watch.hurry() is not None,
-    )  # fmt: skip
-    for played in populations(game, n_prior):
-        watch.rounds.append(played)
-        rate = _acceptance_rate(watch.table, played)
-        now = watch.played(played.index, played.epsilon, rate, played.ess)
-        if progress is not None:
-            progress(now)
-        reason = "interrupted" if played.interrupted else watch.reason(watch.rules, now)
-        if reason is not None:
-            return reason
-    return _end(watch, plan)
-
-
-def _end(watch: Watch, plan: Plan) -> str:
-    """Why there are no more populations."""
-    if len(watch.table) >= plan.n_simulations:
-        return f"budget of {plan.n_simulations} simulations spent"
-    hurried = watch.hurry()
-    if hurried is not None:
-        return hurried
-    if plan.max_rounds is not None and watch.rounds[-1].index >= plan.max_rounds:
-        return f"{plan.max_rounds} rounds played"
-    return "the schedule has no lower tolerance"
-
-
-def _acceptance_rate(table: Table, played: Round) -> float:
-    """Of a population, the pilot included in the first."""
-    first = 0 if played.index == 1 else played.first
-    close = np.count_nonzero(table.distance[first : played.last] < played.epsilon)
-    return float(close / max(1, played.last - first))
-
-
-def _round_zero(watch: Watch, n_prior: int) -> Round:
-    problem, table = watch.problem, watch.table
-    return Round(
-        index=0,
-        epsilon=float("inf"),
-        partitions=(problem.measure(Boxes.whole(problem.d)),),
-        arms=(Arms(np.ones(1), np.ones(1)),),
-        mixtures=(KernelMixture(float(n_prior), (), problem),),
-        first=0,
-        last=len(table),
-        n_accepted=int(np.isfinite(table.distance).sum()),
-        ess=float(len(table)),
-        rng_state=dict(watch.rng.bit_generator.state),
-    )
-
-
-def _answering(table: Table, rounds: list[Round], particles: int, min_ess: float) -> int:
-    """The last population that is whole, or that the end of the run has cut short by little."""
-
-    def is_enough(played: Round) -> bool:
-        n = len(accepted_of(table, played.index, played.epsilon))
-        whole = n >= particles and played.ess >= min_ess
-        return whole or played.ess >= max(min_ess, _ANSWER * particles)
-
-    enough = [played.index for played in rounds[1:] if is_enough(played)]
-    return enough[-1] if enough else max(rounds[1:], key=lambda played: played.ess).index

@@ -1,137 +1,180 @@
-"""`Runner`: what every sequential method does around its algorithm."""
+"""`Runner`: what surrounds every algorithm, whichever it is.
+
+A loop is a function of a runner: it has the pilot made, plays its rounds, simulates through the
+runner, and asks it after every block whether to stop.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from abctree.algorithms.outer_loop import Game, outer_loop
 from abctree.algorithms.pilot import Pilot, run_pilot
 from abctree.analysis.failures import Failures
 from abctree.analysis.result import Result
 from abctree.data import Arms, Boxes, Failure, Mixture, Progress, Round, Simulations, Table
 from abctree.errors import SimulatorError
-from abctree.methods.settings import Settings
+from abctree.methods.recipe import Recipe
 from abctree.parts.executors.policy import (
     Case,
     FailedSimulationError,
-    FailurePolicy,
     Streak,
     Watched,
     named,
 )
+from abctree.parts.stores import Recorded
 from abctree.problem import Discrepancy, Problem
 from abctree.protocols import Executor, StoppingRule
-from abctree.types import FloatArray, IntArray, RNGLike
+from abctree.types import FloatArray, IntArray
 
-
-@dataclass(frozen=True)
-class Seeds:
-    """Where all randomness of a run comes from; with the settings, they are the run."""
-
-    root: int  #: 64-bit seed of the streams of the simulations
-    algorithm: tuple[int, ...]  #: entropy of the generator that the algorithm draws from
-
-    @classmethod
-    def of(cls, rng: RNGLike) -> Seeds:
-        """Seeds from a source of randomness as in SPEC 7; a Generator moves on."""
-        source = np.random.default_rng(rng)
-        root = int(source.integers(2**64, dtype=np.uint64))
-        return cls(root, tuple(source.integers(2**63, size=4).tolist()))
+#: Seconds between two calls of the progress callback in the pilot, at least.
+_PATIENCE = 1.0
 
 
 class Runner:
-    """One run: the pilot, then rounds, watched by stopping rules and a progress callback."""
+    """One run: its clock, its failures, its stopping rules, and who is told of its progress.
+
+    Parameters
+    ----------
+    problem : Problem
+        As given; after the pilot `problem` is the one with its distance scaled.
+    recipe : Recipe
+        What makes the run.
+    executor : Executor
+        Who simulates; a `Recorded` one if there is a store.
+    table : Table
+        Takes the rows.
+    rules : sequence of StoppingRule, optional
+        Instead of those of the recipe.
+    watch : callable, optional
+        Told of the progress after each round, and now and then in the pilot.
+    """
 
     def __init__(
         self,
         problem: Problem,
-        settings: Settings,
-        table: Table,
+        recipe: Recipe,
         executor: Executor,
-        seeds: Seeds,
-        policy: FailurePolicy | None = None,
+        table: Table,
+        rules: Sequence[StoppingRule] | None = None,
+        watch: Callable[[Progress], None] | None = None,
     ) -> None:
-        self.root = seeds.root
-        self.rng = np.random.default_rng(seeds.algorithm)
         self.problem = problem
-        self.settings = settings
+        self.recipe = recipe
+        self.plan = recipe.settings.plan
         self.table = table
-        self.executor = executor
-        self._watched = Watched(executor, self._look_at)
-        self.policy = policy or FailurePolicy()
-        self.streak = Streak(self.policy)
+        self.root = recipe.seeds.root
+        self.rng = np.random.default_rng(recipe.seeds.algorithm)
         self.rounds: list[Round] = []
         self.failures = Failures(table, self.rounds, self.root, problem.unit)
-        self.began = time.monotonic()
+        self.n_simulations = 0  #: that have come back
+        self._executor = executor
+        self._watched = Watched(executor, self._look_at)
+        self._streak = Streak(recipe.on_failure)
+        self._rules = recipe.stop if rules is None else tuple(rules)
+        self._hurried = [rule for rule in self._rules if getattr(rule, "every_block", False)]
+        self._watch = watch or (lambda _: None)
+        self._round = 0, float("inf"), 0.0, 0.0
+        self._why: str | None = None
+        self._told = 0.0
+        self._began = time.monotonic()
 
-    def to_the_end(
-        self,
-        rules: tuple[StoppingRule, ...],
-        watch: Callable[[Progress], None] | None,
-    ) -> Result:
-        """Play until the budget is spent or a rule says stop."""
-        plan = self.settings.plan
-        pilot = self._pilot()
-        self.problem = pilot.problem
-        mixtures = tuple(Mixture(float(n), ()) for n in pilot.n_drawn)
-        self.rounds.append(self._round_zero(pilot, mixtures))
-        hurried = [rule for rule in rules if getattr(rule, "every_block", False)]
-        reason: str | None = None
-        game = Game(
-            self.problem, self.table, plan, self.settings.rules, self.simulate, self.rng,
-            stop=lambda: self._hurry(hurried) is not None,
-        )  # fmt: skip
-        for played in outer_loop(game, mixtures):
-            self.rounds.append(played)
-            now = self._now()
-            if watch is not None:
-                watch(now)
-            reason = "interrupted" if played.interrupted else self._reason(rules, now)
-            if reason is not None:
-                break
-        return Result(
-            problem=self.problem,
-            table=self.table,
-            rounds=tuple(self.rounds),
-            plan=plan,
-            failures=self.failures,
-            stopped_because=reason or self._end(hurried),
-            seconds=time.monotonic() - self.began,
-            root=self.root,
-            default_weights=self.settings.weights,
-        )
+    # Simulations ----------------------------------------------------------------------------
 
     def simulate(self, theta: FloatArray, index: IntArray) -> Callable[[], Simulations]:
         """Begin a block."""
         work = Discrepancy(self.problem, self.root)
         return self._watched.submit(work, theta, index, self.problem.unit)
 
-    def _pilot(self) -> Pilot:
-        """Round 0, with the failures of a distance that it scales."""
-        plan = self.settings.plan
+    def store_only(self, needed: Callable[[Simulations], Simulations]) -> None:
+        """Let the store, if there is one, keep so much of each block."""
+        if isinstance(self._executor, Recorded):
+            self._executor.needed = needed
+
+    def pilot(self, table: Table | None = None) -> Pilot:
+        """Prior draws into the run's table, or another; fewer than planned if the run ends there.
+
+        Raises
+        ------
+        SimulatorError
+            If the first have the wrong shape, or all fail from which the distance takes its scale.
+        """
+        plan, table = self.plan, self.table if table is None else table
         calls: list[IntArray] = []
         watched = Watched(self._watched, lambda _, __, index: calls.append(index))
         try:
             pilot = run_pilot(
-                self.problem, self.table, watched, plan.n_pilot, plan.n_folds, self.root, self.rng
-            )
+                self.problem, table, watched, plan.n_pilot, plan.n_folds, self.root, self.rng,
+                stop=self._stop_pilot,
+            )  # fmt: skip
         except SimulatorError as error:
-            self._explain(error, sum(map(len, calls)))
+            self._explain(error)
             raise
+        # Those of a distance that the pilot scales are known only now.
         late = pilot.simulations.failures[self.failures.count :]
         for index in calls:
             rows = [f for f in late if index[0] <= f.index <= index[-1]]
-            self._count(rows, self.table.theta[index], index)
-        self._explain(None, plan.n_pilot)
-        self.streak = Streak(self.policy)
+            self._count(rows, table.theta[index], index)
+        self.problem = pilot.problem
+        self._streak = Streak(self.recipe.on_failure)
+        if pilot.interrupted:
+            self._why = "interrupted"
         return pilot
 
-    def _explain(self, error: SimulatorError | None, n: int) -> None:
+    def begin(self, mixtures: tuple[Mixture, ...]) -> None:
+        """Round 0, once the pilot's rows are in the table.
+
+        Raises
+        ------
+        SimulatorError
+            If all of them failed: there is no tolerance to begin with.
+        """
+        self._explain(None)
+        n = len(self.table)
+        self.rounds.append(self.round_on_one_box(0, float("inf"), mixtures, (0, n), float(n)))
+
+    def round_on_one_box(
+        self,
+        s: int,
+        epsilon: float,
+        mixtures: tuple[Mixture, ...],
+        rows: tuple[int, int],
+        ess: float,
+    ) -> Round:
+        """Round s, in which nothing was learned of where to draw."""
+        whole = self.problem.measure(Boxes.whole(self.problem.d))
+        first, last = rows
+        return Round(
+            index=s,
+            epsilon=epsilon,
+            partitions=(whole,) * len(mixtures),
+            arms=(Arms(np.ones(1), np.ones(1)),) * len(mixtures),
+            mixtures=mixtures,
+            first=first,
+            last=last,
+            n_accepted=int(np.count_nonzero(self.table.distance[first:last] < epsilon)),
+            ess=ess,
+            rng_state=dict(self.rng.bit_generator.state),
+        )
+
+    def _look_at(self, done: Simulations, theta: FloatArray, index: IntArray) -> None:
+        """Note a block that has come back."""
+        self.n_simulations += len(index)
+        self._streak.add(len(index), len(done.failures))
+        self._count(done.failures, theta, index)
+
+    def _count(self, failures: Sequence[Failure], theta: FloatArray, index: IntArray) -> None:
+        self.failures.add(failures, theta, index)
+        if failures and self.recipe.on_failure.on_failure == "raise":
+            case = Case.of(failures[0], theta, index, self.problem.unit, self.root)
+            raise FailedSimulationError(case, self.problem.names)
+
+    def _explain(self, error: SimulatorError | None) -> None:
         """Say what went wrong first when the whole pilot failed."""
+        n = self.n_simulations
         if isinstance(error, FailedSimulationError) or not 0 < n == self.failures.count:
             return
         first = self.failures.first[0]
@@ -144,66 +187,90 @@ class Runner:
             + (f"\n{first.traceback}" if first.traceback else "")
         ) from error
 
-    def _look_at(self, done: Simulations, theta: FloatArray, index: IntArray) -> None:
-        """Note the failures of a block that has come back."""
-        self.streak.add(len(index), len(done.failures))
-        self._count(done.failures, theta, index)
+    # Whether to go on -----------------------------------------------------------------------
 
-    def _count(self, failures: Sequence[Failure], theta: FloatArray, index: IntArray) -> None:
-        self.failures.add(failures, theta, index)
-        if failures and self.policy.on_failure == "raise":
-            case = Case.of(failures[0], theta, index, self.problem.unit, self.root)
-            raise FailedSimulationError(case, self.problem.names)
+    def stop(self) -> bool:
+        """Whether not even to finish the round: to be asked after every block."""
+        self._why = self._why or self._hopeless() or self._reason(self._hurried)
+        return self._why is not None
 
-    def _round_zero(self, pilot: Pilot, mixtures: tuple[Mixture, ...]) -> Round:
-        whole = pilot.problem.measure(Boxes.whole(pilot.problem.d))
-        n = len(self.table)
-        arms = Arms(np.ones(1), np.ones(1))
-        return Round(
-            index=0,
-            epsilon=float("inf"),
-            partitions=(whole,) * len(mixtures),
-            arms=(arms,) * len(mixtures),
-            mixtures=mixtures,
-            first=0,
-            last=n,
-            n_accepted=int(np.isfinite(self.table.distance).sum()),
-            ess=float(n),
-            rng_state=dict(self.rng.bit_generator.state),
+    def told(self, s: int, epsilon: float, acceptance_rate: float, ess: float) -> str | None:
+        """Tell of round s; why to stop after it, or None."""
+        self._round = s, epsilon, acceptance_rate, ess
+        self._watch(self._now())
+        return self._reason(self._rules)
+
+    def follow(
+        self,
+        rounds: Iterable[Round],
+        rate: Callable[[Round], float] = lambda played: played.acceptance_rate,
+    ) -> str:
+        """Play rounds until they end, or there is a reason to stop; the reason."""
+        for played in rounds:
+            self.rounds.append(played)
+            reason = self.told(played.index, played.epsilon, rate(played), played.ess)
+            if played.interrupted or reason is not None:
+                return "interrupted" if played.interrupted else str(reason)
+        return self.ended()
+
+    def ended(self) -> str:
+        """Why a loop that has ended by itself did so."""
+        plan = self.plan
+        if self._why is not None:
+            return self._why
+        if self.n_simulations >= plan.n_simulations:
+            return f"budget of {plan.n_simulations} simulations spent"
+        if plan.max_rounds is not None and self.rounds[-1].index >= plan.max_rounds:
+            return f"{plan.max_rounds} rounds played"
+        return "the schedule has no lower tolerance"
+
+    def result(self, why: str, **more: Any) -> Result:
+        """The run as it is now."""
+        return Result(
+            problem=self.problem,
+            table=self.table,
+            rounds=tuple(self.rounds),
+            plan=self.plan,
+            failures=self.failures,
+            stopped_because=why,
+            seconds=self._seconds,
+            root=self.root,
+            default_weights=self.recipe.settings.weights,
+            method=self.recipe.method,
+            **more,
         )
 
-    def _hurry(self, rules: Iterable[StoppingRule]) -> str | None:
-        """Why not even to finish the round, or None."""
-        if self.streak.is_hopeless:
-            first = self.failures.first[0].reason
-            return (
-                f"{self.failures.count} of {len(self.table)} simulations failed; the first: {first}"
-            )
-        return self._reason(rules, self._now())
+    def _stop_pilot(self) -> bool:
+        """As `stop`; that nearly all of it fails is no reason to end the pilot."""
+        if self._seconds - self._told >= _PATIENCE:
+            self._told = self._seconds
+            self._watch(self._now())
+        self._why = self._reason(self._hurried)
+        return self._why is not None
 
-    def _end(self, hurried: Iterable[StoppingRule]) -> str:
-        if len(self.table) >= self.settings.plan.n_simulations:
-            return self._reason(hurried, self._now()) or self._budget()
-        return self._hurry(hurried) or self._budget()
+    def _hopeless(self) -> str | None:
+        if not self._streak.is_hopeless:
+            return None
+        count, first = self.failures.count, self.failures.first[0].reason
+        return f"{count} of {self.n_simulations} simulations failed; the first: {first}"
 
-    def _budget(self) -> str:
-        plan = self.settings.plan
-        if len(self.table) >= plan.n_simulations:
-            return f"budget of {plan.n_simulations} simulations spent"
-        return f"{plan.max_rounds} rounds played"
+    def _reason(self, rules: Iterable[StoppingRule]) -> str | None:
+        now = self._now()
+        return next((r for r in (rule.reason(now) for rule in rules) if r), None)
 
-    @staticmethod
-    def _reason(rules: Iterable[StoppingRule], progress: Progress) -> str | None:
-        return next((r for r in (rule.reason(progress) for rule in rules) if r), None)
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began
 
     def _now(self) -> Progress:
+        s, epsilon, acceptance_rate, ess = self._round
         return Progress(
-            n_simulations=len(self.table),
-            budget=self.settings.plan.n_simulations,
-            round=self.rounds[-1].index,
-            epsilon=self.rounds[-1].epsilon,
-            acceptance_rate=self.rounds[-1].acceptance_rate,
-            ess=self.rounds[-1].ess,
+            n_simulations=self.n_simulations,
+            budget=self.plan.n_simulations,
+            round=s,
+            epsilon=epsilon,
+            acceptance_rate=acceptance_rate,
+            ess=ess,
             n_failures=self.failures.count,
-            seconds=time.monotonic() - self.began,
+            seconds=self._seconds,
         )

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from abctree.algorithms.outer_loop import Rules
 from abctree.data import Plan
 from abctree.errors import ParameterError
@@ -38,8 +40,8 @@ class Settings:
     """A resolved run: numbers, parts, and how its weights are read by default."""
 
     plan: Plan
-    rules: Rules
-    weights: Literal["mixture", "round", "draw"]
+    rules: Any  #: the parts, by name: the dataclass of the method, see `METHODS`
+    weights: Literal["mixture", "round", "draw", "population"]
 
 
 def resolve(
@@ -59,7 +61,7 @@ def resolve(
         raise ParameterError(
             f"`preset` must be None or one of {sorted(PRESETS)}, but got {preset!r}."
         )
-    n = _count("n_simulations", n_simulations, least=2)
+    n = checked_count("n_simulations", n_simulations, least=2)
     said = {k: v for k, v in given.items() if v is not None}
     s = {**_defaults(d, n), **(PRESETS[preset] if preset else {}), **said}
     plan = _plan(n, s)
@@ -106,21 +108,23 @@ def _plan(n: int, s: Mapping[str, Any]) -> Plan:
         raise ParameterError(f'`relabel` must be "next" or "last", but got {s["relabel"]!r}.')
     if not 0.0 <= s["defensive"] < 1.0:
         raise ParameterError(f"`defensive` must be in [0, 1), but got {s['defensive']}.")
-    n_folds = _count("n_folds", s["n_folds"])
+    n_folds = checked_count("n_folds", s["n_folds"])
     # A short budget is all pilot but for one simulation; every fold needs a row to learn from.
-    n_pilot = min(n - 1, _count("n_pilot", s["n_pilot"]))
+    n_pilot = min(n - 1, checked_count("n_pilot", s["n_pilot"]))
     return Plan(
         n_simulations=n,
         n_pilot=n_pilot,
-        quota=_count("quota", s["quota"]),
-        block=_count("block", s["block"]),
-        lookahead=_count("lookahead", s["lookahead"], least=0),
+        quota=checked_count("quota", s["quota"]),
+        block=checked_count("block", s["block"]),
+        lookahead=checked_count("lookahead", s["lookahead"], least=0),
         n_folds=min(n_folds, n_pilot),
         window=s["window"],
         relabel=s["relabel"],
         from_pilot=bool(s["from_pilot"]),
         defensive=float(s["defensive"]),
-        max_rounds=None if s["max_rounds"] is None else _count("max_rounds", s["max_rounds"]),
+        max_rounds=(
+            None if s["max_rounds"] is None else checked_count("max_rounds", s["max_rounds"])
+        ),
     )
 
 
@@ -145,10 +149,14 @@ def _policy(spec: Policy | None, utility: str | Utility, defensive: float) -> Po
     return spec
 
 
-def _count(name: str, value: Any, least: int = 1) -> int:
-    if isinstance(value, bool) or int(value) != value or value < least:
-        raise ParameterError(f"`{name}` must be a whole number of at least {least}, got {value!r}.")
-    return int(value)
+def checked_count(name: str, value: Any, least: int = 1) -> int:
+    """A whole number of at least `least`."""
+    number = value if isinstance(value, int | float | np.integer) else np.nan
+    if isinstance(value, bool) or not (float(number).is_integer() and number >= least):
+        raise ParameterError(
+            f"`{name}` must be a whole number of at least {least}, but got {value!r}."
+        )
+    return int(number)
 
 
 #: What `abc_tree` accepts as a schedule.

@@ -13,7 +13,7 @@ import numpy as np
 from abctree.data import Arms, Partition
 from abctree.errors import ParameterError
 from abctree.kernels import compiled
-from abctree.protocols import Beliefs
+from abctree.protocols import BeliefRule, Beliefs
 from abctree.types import FloatArray, IntArray
 
 #: Most tolerance levels between ε_1 and ε; beyond, they are spaced more widely.
@@ -190,6 +190,91 @@ class _MultiLevelBeliefs:
     def learn(self, arm: IntArray, distance: FloatArray) -> None:
         """Count new rows at every level."""
         compiled.count_by_level(arm, distance, self._epsilons, self._counts)
+
+
+@dataclass(frozen=True)
+class FairHearing:
+    """Another rule's beliefs, except of boxes whose own counts contradict them.
+
+    Shrinkage towards the neighbourhood is right for boxes that are like it.  A box around a thin
+    peak is not, and one that was cut out because of a single acceptance would never be played: its
+    parents know of thousands of rejections.  So a box whose counts are surprising (A accepted of N,
+    more than believed, with ``N kl(A/N, η) > surprise``) is believed to be Beta(1 + A, 1 + N − A).
+    One that does not deserve it is played a few times, and believed to be like its parents again.
+
+    Parameters
+    ----------
+    rule : BeliefRule or None
+        The other rule; None is `MultiLevel` with its defaults.
+    surprise : float
+        In nats, positive.
+
+    Raises
+    ------
+    ParameterError
+        If `surprise` is not positive.
+    """
+
+    rule: BeliefRule | None = None
+    surprise: float = 3.0
+
+    def __post_init__(self) -> None:
+        if not self.surprise > 0.0:
+            raise ParameterError(f"`surprise` must be positive, but got {self.surprise}.")
+
+    def start(
+        self,
+        partition: Partition,
+        arm: IntArray,
+        distance: FloatArray,
+        weight: FloatArray,
+        *,
+        epsilon: float,
+        first_epsilon: float,
+        count_epsilon: float,
+    ) -> Beliefs:
+        """Beliefs from past rows."""
+        rule = MultiLevel() if self.rule is None else self.rule
+        shrunk = rule.start(
+            partition, arm, distance, weight, epsilon=epsilon, first_epsilon=first_epsilon,
+            count_epsilon=count_epsilon,
+        )  # fmt: skip
+        counts = _counts(len(partition), arm, distance < count_epsilon)
+        return _Heard(shrunk, *counts, epsilon, self.surprise)
+
+
+class _Heard:
+    """Beliefs with the counts beside them."""
+
+    def __init__(
+        self,
+        shrunk: Beliefs,
+        accepted: FloatArray,
+        rejected: FloatArray,
+        epsilon: float,
+        surprise: float,
+    ) -> None:
+        self._shrunk, self._surprise = shrunk, surprise
+        self._counts = BetaBeliefs(accepted, rejected, epsilon)
+
+    def arms(self) -> Arms:
+        """α and β now."""
+        arms, counts = self._shrunk.arms(), self._counts.arms()
+        eta, share = arms.mean, counts.mean
+        n = counts.alpha + counts.beta
+        with np.errstate(divide="ignore", invalid="ignore"):
+            hit = np.where(share > 0.0, share * np.log(share / eta), 0.0)
+            miss = np.where(share < 1.0, (1.0 - share) * np.log((1.0 - share) / (1.0 - eta)), 0.0)
+            heard = (share > eta) & (n * (hit + miss) > self._surprise)
+        return Arms(
+            np.where(heard, counts.alpha + 1.0, arms.alpha),
+            np.where(heard, counts.beta + 1.0, arms.beta),
+        )
+
+    def learn(self, arm: IntArray, distance: FloatArray) -> None:
+        """Count new rows."""
+        self._shrunk.learn(arm, distance)
+        self._counts.learn(arm, distance)
 
 
 def levels(first: float, last: float, ratio: float) -> FloatArray:

@@ -219,7 +219,12 @@ class Vectorized:
 
     simulator: SimulatorFunction
     summary: Callable[[Any], Any] | None
-    unit: int = 1000
+    batch_size: int = 1000  #: most rows of a call: those with the same ``index // batch_size``
+
+    @property
+    def unit(self) -> int:
+        """All rows of a call share its generator."""
+        return self.batch_size
 
     def __call__(
         self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...]
@@ -227,7 +232,8 @@ class Vectorized:
         """Summaries (n, *shape), nan where a simulation failed, and the failures."""
         rows = np.full((len(theta), *shape), np.nan)
         failures: list[Failure] = []
-        bounds = [*np.flatnonzero(np.diff(index // self.unit, prepend=-1)).tolist(), len(index)]
+        starts = np.flatnonzero(np.diff(index // self.batch_size, prepend=-1))
+        bounds = [*starts.tolist(), len(index)]
         for a, b in pairwise(bounds):
             try:
                 rows[a:b] = self._call(theta[a:b], index[a:b], root, shape)
@@ -285,6 +291,11 @@ class Seeded(Vectorized):
     For compiled simulators: a row depends on its theta and its seed only, so rows may be grouped
     in any way.
     """
+
+    @property
+    def unit(self) -> int:
+        """No row shares anything with another."""
+        return 1
 
     def run(self, theta: FloatArray, index: IntArray, root: int) -> Any:
         """What the simulator returns for some rows."""

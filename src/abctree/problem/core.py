@@ -29,6 +29,8 @@ from abctree.types import BoolArray, Data, FloatArray, IntArray, RNGLike, Simula
 
 #: Failures of one block whose traceback is kept.
 _TRACEBACKS = 3
+#: What simulations take of a problem.
+_SENT = ("model", "observed_summary", "distance")
 
 
 class Problem:
@@ -423,10 +425,22 @@ def _checked_distance(distance: FloatArray, n: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """The work of a block: parameters and numbers of simulations in, distances out."""
+    """The work of a block: parameters and numbers of simulations in, distances out.
+
+    Pickled, it has of the problem what it needs: not the prior, the constraint, nor the data.
+    """
 
     problem: Problem
     root: int  #: 64-bit seed of the run
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**{name: getattr(self.problem, name) for name in _SENT}, "root": self.root}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        problem = object.__new__(Problem)
+        problem.__dict__.update({name: state[name] for name in _SENT})
+        object.__setattr__(self, "problem", problem)
+        object.__setattr__(self, "root", state["root"])
 
     def __call__(self, theta: FloatArray, index: IntArray) -> Simulations:
         """Simulate, summarise and measure rows (m, p)."""

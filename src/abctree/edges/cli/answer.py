@@ -1,97 +1,104 @@
-"""`Answer`: what a run says on the command line, as text, JSON, draws and pictures."""
+"""`Answer`: what a run says on the command line, as text, JSON, tables and pictures."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from abctree import __version__
+from abctree.edges.cli.methods import METHODS, Face, method_of
 from abctree.errors import MissingDependencyError
 
 if TYPE_CHECKING:
-    from abctree.analysis.posterior import Posterior
     from abctree.analysis.result import Result
-    from abctree.analysis.summary import Summary
     from abctree.edges.cli.folder import Note
-    from abctree.edges.demo import Prediction
+
+
+#: Said of a run of a method that seeks the mode.
+NO_ESS = "--ess reads a posterior, and this is a run of map-tree. Use --epsilon."
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """What is printed and written."""
+class Answer(ABC):
+    """What is printed and written, whatever the method."""
 
     note: Note  #: the problem as it was named, the seed, and what was asked for
-    result: Result
-    summary: Summary
-    prediction: Prediction | None  #: of hare-lynx only
-    story: str  #: the paragraph of hare-lynx
+    run: Result
 
-    @classmethod
-    def of(cls, note: Note, result: Result) -> Answer:
-        """Read a run at the tolerance, or the effective sample size, that was asked for."""
-        asked = note.asked
-        summary = result.summary(epsilon=asked.get("epsilon"), ess=asked.get("ess"))
-        prediction, story = None, ""
-        if note.problem == "hare-lynx":
-            from abctree.edges import demo
-
-            seed = result.root if note.seed is None else note.seed
-            prediction = demo.predict(summary.posterior, rng=seed)
-            story = demo.paragraph(result, summary.posterior, prediction)
-        return cls(note, result, summary, prediction, story)
+    # What depends on the kind of the answer -----------------------------------------------------
 
     @property
-    def posterior(self) -> Posterior:
-        """The draws at that tolerance."""
-        return self.summary.posterior
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether there is nothing to speak of."""
 
+    @property
+    @abstractmethod
+    def epsilon(self) -> float:
+        """The tolerance at which the run is read."""
+
+    @abstractmethod
     def text(self) -> str:
-        """The summary, and the paragraph if there is one."""
-        import textwrap
+        """The summary."""
 
-        story = f"\n\n{textwrap.fill(self.story, 88)}" if self.story else ""
-        return f"{self.summary}{story}"
+    @abstractmethod
+    def found(self) -> dict[str, Any]:
+        """What was found, for JSON."""
+
+    @abstractmethod
+    def export(self, kind: str, file: Path, *, whole: bool) -> None:
+        """Write it for other programs."""
+
+    @abstractmethod
+    def table(self) -> str:
+        """The name of the CSV file of what was found."""
+
+    @abstractmethod
+    def picture(self, directory: Path) -> str:
+        """Draw what was found; the name of the file."""
+
+    # What does not ------------------------------------------------------------------------------
+
+    @property
+    def face(self) -> Face:
+        """Of the method."""
+        return METHODS[method_of(self.run.method)]
 
     def json(self) -> str:
         """Everything as JSON; null for numbers that JSON does not have."""
-        return to_json(self._to_dict())
-
-    def _to_dict(self) -> dict[str, Any]:
-        more: dict[str, Any] = {}
-        if self.prediction is not None:
-            more = {"prediction": self.prediction.to_dict(), "paragraph": self.story}
-        return {
-            "abctree": __version__,
-            "problem": self.note.problem,
-            "seed": self.note.seed,
-            "settings": self.note.asked,
-            "stopped_because": self.result.stopped_because,
-            "seconds": self.result.seconds,
-            "n_failures": self.result.failures.count,
-            "rounds": [
-                {
-                    "round": played.index,
-                    "epsilon": played.epsilon,
-                    "n_simulations": played.n_simulations,
-                    "acceptance_rate": played.acceptance_rate,
-                    "ess": played.ess,
-                }
-                for played in self.result.rounds[1:]
-            ],
-            **self.summary.to_dict(),
-            **more,
-        }
+        return to_json(
+            {
+                "abctree": __version__,
+                "problem": self.note.problem,
+                "method": self.run.method,
+                "seed": self.note.seed,
+                "settings": self.note.asked,
+                "stopped_because": self.run.stopped_because,
+                "seconds": self.run.seconds,
+                "n_failures": self.run.failures.count,
+                "rounds": [
+                    {
+                        "round": played.index,
+                        "epsilon": played.epsilon,
+                        "n_simulations": played.n_simulations,
+                        "acceptance_rate": played.acceptance_rate,
+                        "ess": played.ess,
+                    }
+                    for played in self.run.rounds[1:]
+                ],
+                **self.found(),
+            }
+        )
 
     def write(self, directory: Path, say: Callable[[str], None]) -> list[str]:
         """Files of this run; their names."""
-        from abctree.edges.export import to_csv
-
         (directory / "summary.json").write_text(self.json() + "\n", encoding="utf-8")
         (directory / "summary.txt").write_text(self.text() + "\n", encoding="utf-8")
-        to_csv(self.posterior, directory / "posterior.csv")
-        written = ["summary.txt", "summary.json", "posterior.csv"]
+        self.export("csv", directory / self.table(), whole=False)
+        written = ["summary.txt", "summary.json", self.table()]
         try:
             written += self.pictures(directory)
         except MissingDependencyError as error:
@@ -99,7 +106,23 @@ class Answer:
         return written
 
     def pictures(self, directory: Path) -> list[str]:
-        """The posterior, and in two dimensions the partitions; the names of the files.
+        """What was found, and in two dimensions the partitions; the names of the files.
+
+        Raises
+        ------
+        MissingDependencyError
+            If matplotlib is not installed.
+        """
+        drawn = [self.picture(directory)]
+        if self.face.cuts_boxes and self.run.problem.d == 2:
+            from abctree.edges import plots
+
+            plots.partitions(self.run).savefig(directory / "partition.png", dpi=130)
+            drawn.append("partition.png")
+        return drawn
+
+    def more_pictures(self, directory: Path) -> list[str]:
+        """The progress, and the failures if there are any; the names of the files.
 
         Raises
         ------
@@ -108,17 +131,21 @@ class Answer:
         """
         from abctree.edges import plots
 
-        if self.prediction is None:
-            figure = plots.pair(self.posterior)
-        else:
-            from abctree.edges import demo
+        drawn = []
+        if self.face.has_rounds:
+            plots.progress(self.run).savefig(directory / "progress.png", dpi=130)
+            drawn.append("progress.png")
+        # The closest simulations alone do not say where others failed.
+        if self.run.failures.count and len(self.run.table) == self.run.n_simulations:
+            from abctree.edges.plots.canvas import new_figure
 
-            figure = demo.picture(self.posterior, self.prediction)
-        figure.savefig(directory / "posterior.png", dpi=130)
-        if self.result.problem.d != 2:
-            return ["posterior.png"]
-        plots.partitions(self.result).savefig(directory / "partition.png", dpi=130)
-        return ["posterior.png", "partition.png"]
+            figure = new_figure(9.0, 3.4)
+            by_round, where = figure.subplots(1, 2)
+            plots.failures(self.run, ax=by_round)
+            plots.failure_map(self.run, ax=where)
+            figure.savefig(directory / "failures.png", dpi=130)
+            drawn.append("failures.png")
+        return drawn
 
 
 def to_json(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,16 +11,25 @@ import click
 
 from abctree import __version__
 from abctree.edges.cli import options
-from abctree.edges.cli.answer import Answer
-from abctree.edges.cli.config import read_config
+from abctree.edges.cli.config import Config, read_config
 from abctree.edges.cli.folder import FILES, Note, claim, clear, open_store
+from abctree.edges.cli.methods import DEFAULT, METHODS, function_of, method_of
+from abctree.edges.cli.settings import of_methods, refusal, spelled
+from abctree.edges.cli.shared import (
+    check_accepted,
+    check_reading,
+    clear_line,
+    executor_of,
+    explained,
+    loaded,
+    noted,
+    silent,
+    to_stderr,
+    watched,
+)
 from abctree.edges.cli.targets import READY, problem_of
-from abctree.edges.cli.watch import Line, watcher
-from abctree.errors import AbctreeError
 
 if TYPE_CHECKING:
-    from abctree.analysis.result import Result
-    from abctree.parts.stores import SqliteStore
     from abctree.problem import Problem
 
 #: Simulations for a problem of the user's own.
@@ -31,7 +39,9 @@ _EXAMPLES = """\b
 Examples:
   abctree run hare-lynx --rng 1
   abctree run gaussian-mixture --n-simulations 50000 --preset published
-  abctree run my_model:problem --seconds 600 --workers 4 --out runs/first
+  abctree run my_model:problem --seconds 600 --workers 4 --memory 2G --out runs/first
+  abctree run my_model:problem --method map-tree --out runs/mode
+  abctree run my_model:problem --method rejection -n 1000000 --keep 1000
   abctree run --config run.toml --out runs/second
   abctree resume runs/first --n-simulations 200000
   abctree summary runs/first --ess 500
@@ -53,23 +63,29 @@ def main() -> None:
 
 
 def _run_help() -> str:
-    listed = "\n".join(
+    ready = "\n".join(
         f"  {name:<17} {ready.about}, {ready.n_simulations} simulations"
         for name, ready in READY.items()
     )
+    methods = "\n".join(f"  {name:<17} {face.about}" for name, face in METHODS.items())
     return (
-        "Infer the parameters of PROBLEM, print the posterior, and write it to a directory.\n\n"
-        f"PROBLEM is one of these, each with a budget by default:\n\n\b\n{listed}\n\n"
+        "Infer the parameters of PROBLEM, print what was found, and write it to a directory.\n\n"
+        f"PROBLEM is one of these, each with a budget by default:\n\n\b\n{ready}\n\n"
         "or module:name, where name is an abctree.Problem or a function that returns one. The "
         "module is looked for in the working directory first.\n\n"
-        f"Writes {', '.join(FILES[:4])} and, in two dimensions, {FILES[4]}. Every block of "
-        "simulations is kept beside them in run.sqlite before it counts, so that abctree resume "
-        "can go on with a run that was killed.\n\n"
-        "A file for --config has a table [problem] with the key name, and a table [settings] whose "
-        "keys are arguments of abctree.abc_tree. Options win over the file:\n\n\b\n"
+        f"What is found, and how, depends on --method:\n\n\b\n{methods}\n\n"
+        "Options below that end in names of methods are settings of these only; without them the "
+        "defaults are those of Python.\n\n"
+        "Writes summary.txt, summary.json, posterior.csv and posterior.png, or mode.csv and "
+        "mode.png, and, in two dimensions, partition.png. Every block of simulations is kept "
+        "beside them in run.sqlite before it counts, so that abctree resume can go on with a run "
+        "that was killed.\n\n"
+        "A file for --config has a table [problem] with the key name, and a table [settings] with "
+        "the key method and arguments of that method. Options win over the file:\n\n\b\n"
         "  [problem]\n"
         '  name = "my_model:problem"\n'
         "  [settings]\n"
+        '  method = "abc-tree"\n'
         "  n_simulations = 50000\n"
         '  partitioner = "cart"\n'
         "  stop = { seconds = 600 }"
@@ -78,6 +94,11 @@ def _run_help() -> str:
 
 @main.command(help=_run_help(), epilog=_EXAMPLES, short_help="Infer the parameters of a problem.")
 @click.argument("problem", required=False)
+@click.option(
+    "--method",
+    type=click.Choice(list(METHODS)),
+    help=f"What to run.  [default: {DEFAULT}, or what FILE says]",
+)
 @options.budget
 @click.option(
     "--rng",
@@ -95,7 +116,7 @@ def _run_help() -> str:
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Directory to write to.  [default: NAME-output]",
+    help="Directory to write to.  [default: NAME-output, or NAME-METHOD-output]",
 )
 @click.option("--force", is_flag=True, help="Replace whatever run is in DIR.")
 @click.option(
@@ -103,27 +124,20 @@ def _run_help() -> str:
     default=True,
     help="Whether to keep the simulations in DIR, for abctree resume.  [default: store]",
 )
-@click.option("--preset", type=click.Choice(["published"]), help="The settings of the paper.")
-@click.option(
-    "--partitioner",
-    type=click.Choice(["soft", "dyadic", "cart"]),
-    help="Rule that cuts the parameter space.",
-)
-@click.option(
-    "--utility",
-    type=click.Choice(["ess", "omega1", "omega2", "omega3"]),
-    help="What a proposal is optimised for.",
-)
 @options.reading
 @options.seconds
 @options.workers
+@options.memory
 @options.quiet
 @options.as_json
+@of_methods
 def run(
     problem: str | None,
+    method: str | None,
     config: Path | None,
     out: Path | None,
     workers: int | None,
+    memory: float | None,
     *,
     force: bool,
     store: bool,
@@ -132,78 +146,100 @@ def run(
     **given: Any,
 ) -> None:
     """See `_run_help`."""
-    _check_reading(given)
-    named, settings = (None, {}) if config is None else read_config(config)
-    settings |= {key: value for key, value in given.items() if value is not None}
-    name = problem or named
+    from abctree.edges.cli.answers import answer_of
+
+    named = read_config(config, method) if config else Config(method=method or DEFAULT)
+    name, method = problem or named.problem, named.method
+    settings = {**named.settings, **_said(given, method)}
     if name is None:
         raise click.UsageError("Missing argument 'PROBLEM', and no --config names one.")
     made = problem_of(name)
     ready = READY.get(name)
     settings.setdefault("n_simulations", ready.n_simulations if ready else _N_SIMULATIONS)
-    executor = settings.pop("executor", None) if workers is None else workers
     seed = settings.pop("rng") if "rng" in settings else _fresh_seed()
-    settings.pop("executor", None)  # like the workers, it is not part of what the run is
-    note = Note(name, seed, settings)
-    directory = out or Path(f"{name.rpartition(':')[2]}-output")
-    former = claim(directory, name, force=force)
-    say = _silent if quiet else _to_stderr
-    say(f"{name}: {settings['n_simulations']} simulations, seed {seed}")
-    with _explained(directory):
+    # Like the workers, it is not part of what the run is.
+    simulated_by = settings.pop("executor", None)
+    executor = executor_of(workers or simulated_by, memory)
+    note = Note(name, seed, settings, method)
+    directory = out or _directory(note)
+    former = claim(directory, note, force=force)
+    say = silent if quiet else to_stderr
+    how = "" if method == DEFAULT else f" of {method}"
+    say(f"{name}: {settings['n_simulations']} simulations{how}, seed {seed}")
+    with explained(directory):
         _check_settings(made, note)
         clear(directory)
         note.write(directory)
         kept = open_store(directory, new=True) if store else None
-        answer = Answer.of(note, _sample(made, note, kept, executor, quiet=quiet))
+        answer = answer_of(note, _play(made, note, kept, executor, quiet=quiet))
         click.echo(answer.json() if as_json else answer.text())
         written = answer.write(directory, say)
     replaced = ", replacing those of a former run" if former else ""
     say(f"Wrote {', '.join(written)} to {directory}{replaced}")
-    _check_accepted(answer)
+    check_accepted(answer)
 
 
-def _check_settings(problem: Problem, note: Note) -> None:
-    """Find wrong settings before the files of a former run are removed."""
-    from abctree.methods.run_abc_tree import recipe_for
+def _said(given: dict[str, Any], method: str) -> dict[str, Any]:
+    """The options that were given, if the method has them."""
+    said = {key: value for key, value in given.items() if value is not None}
+    check_reading(said, method)
+    for key in said:
+        why = refusal(key, method, spelled)
+        if why is not None:
+            raise click.UsageError(why)
+    return said
 
-    given = _arguments(note)
-    apart = ("preset", "on_failure", "keep_summaries")
-    named = {key: given.pop(key) for key in apart if key in given}
-    _, rules = _watched(note.asked, quiet=True)
-    recipe_for(problem, given.pop("n_simulations"), note.seed, given, stop=rules, **named)
+
+def _directory(note: Note) -> Path:
+    """Where to write by default: not where another method does."""
+    name = note.problem.rpartition(":")[2]
+    return Path(f"{name}-output" if note.method == DEFAULT else f"{name}-{note.method}-output")
 
 
-def _sample(
-    problem: Problem, note: Note, kept: SqliteStore | None, executor: Any, *, quiet: bool
-) -> Result:
-    from abctree.methods import abc_tree
+def _play(problem: Problem, note: Note, kept: Any, executor: Any, *, quiet: bool) -> Any:
+    """Call the method with what was asked for that it takes as it is."""
+    from abctree import methods
 
-    watch, rules = _watched(note.asked, quiet=quiet)
+    watch, rules = watched(note.asked, quiet=quiet)
+    apart = ("epsilon", "ess", "seconds", "stop")
+    arguments = {key: value for key, value in note.asked.items() if key not in apart}
     try:
-        return abc_tree(
+        return getattr(methods, function_of(note.method))(
             problem,
             rng=note.seed,
             executor=executor,
             stop=rules,
             progress=watch,
             store=kept,
-            **_arguments(note),
+            **arguments,
         )
     finally:
-        _clear_line(watch)
+        clear_line(watch)
         if kept is not None:
             kept.close()
 
 
-def _arguments(note: Note) -> dict[str, Any]:
-    """What was asked for that `abctree.abc_tree` takes as it is."""
-    apart = ("epsilon", "ess", "seconds", "stop")
-    return {key: value for key, value in note.asked.items() if key not in apart}
+class _BegunError(Exception):
+    """The settings are right."""
 
 
-def _check_reading(given: dict[str, Any]) -> None:
-    if given.get("epsilon") is not None and given.get("ess") is not None:
-        raise click.UsageError("--epsilon and --ess exclude each other. Drop one.")
+class _NoStore:
+    """A store in which no run begins."""
+
+    manifest = None
+
+    def begin(self, manifest: Any) -> None:  # noqa: ARG002
+        """Stop before anything is simulated."""
+        raise _BegunError
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _check_settings(problem: Problem, note: Note) -> None:
+    """Find wrong settings before the files of a former run are removed."""
+    with contextlib.suppress(_BegunError):
+        _play(problem, note, _NoStore(), None, quiet=True)
 
 
 def _fresh_seed() -> int:
@@ -222,6 +258,7 @@ def _fresh_seed() -> int:
 @options.reading
 @options.seconds
 @options.workers
+@options.memory
 @options.quiet
 @options.as_json
 def resume(
@@ -229,6 +266,7 @@ def resume(
     problem: str | None,
     n_simulations: int | None,
     workers: int | None,
+    memory: float | None,
     *,
     quiet: bool,
     as_json: bool,
@@ -240,14 +278,16 @@ def resume(
     --n-simulations it gets a larger budget. A limit of seconds is that of the run if none is given,
     and its clock begins anew.
     """
+    from abctree.edges.cli.answers import answer_of
     from abctree.methods import resume as go_on
 
-    note = _noted(directory, problem, given)
+    note = noted(directory, problem, given)
     made = problem_of(note.problem)
-    say = _silent if quiet else _to_stderr
+    executor = executor_of(workers, memory)
+    say = silent if quiet else to_stderr
     say(f"{note.problem}: going on with {directory}")
-    with _explained(directory):
-        watch, rules = _watched(note.asked, quiet=quiet)
+    with explained(directory):
+        watch, rules = watched(note.asked, quiet=quiet)
         # Rules of a folder that was not made here are those that it holds.
         ours = "n_simulations" in note.asked or "seconds" in note.asked
         try:
@@ -255,22 +295,22 @@ def resume(
                 open_store(directory, new=False),
                 made,
                 n_simulations=n_simulations,
-                executor=workers,
+                executor=executor,
                 stop=rules if ours else None,
                 progress=watch,
             )
         finally:
-            _clear_line(watch)
+            clear_line(watch)
+        answer = answer_of(note, result)
         if "n_simulations" in note.asked:
-            note.asked["n_simulations"] = result.plan.n_simulations
-        answer = Answer.of(note, result)
+            note.asked["n_simulations"] = answer.run.plan.n_simulations
         click.echo(answer.json() if as_json else answer.text())
-        note.write(directory)
+        replace(note, method=method_of(answer.run.method)).write(directory)
         for name in FILES:
             (directory / name).unlink(missing_ok=True)
         written = answer.write(directory, say)
     say(f"Wrote {', '.join(written)} to {directory}")
-    _check_accepted(answer)
+    check_accepted(answer)
 
 
 # summary, plot, export --------------------------------------------------------------------------
@@ -286,10 +326,10 @@ def summary(directory: Path, problem: str | None, *, as_json: bool, **given: Any
 
     The run may be unfinished, or another process may be at work on it.
     """
-    with _explained(directory):
-        answer = _loaded(directory, problem, given)
+    with explained(directory):
+        answer = loaded(directory, problem, given)
         click.echo(answer.json() if as_json else answer.text())
-    _check_accepted(answer)
+    check_accepted(answer)
 
 
 @main.command(epilog=_EXAMPLES, short_help="Draw the pictures of a run.")
@@ -304,20 +344,18 @@ def summary(directory: Path, problem: str | None, *, as_json: bool, **given: Any
     help="Directory to write to.  [default: that of the run]",
 )
 def plot(directory: Path, problem: str | None, target: Path | None, **given: Any) -> None:
-    """Draw the posterior, the progress and, in two dimensions, the partitions of the run in DIR.
+    """Draw what was found, the progress, the partitions and the failures of the run in DIR.
 
-    Writes posterior.png, progress.png and partition.png; nothing is simulated.
+    Writes posterior.png, or mode.png with the error of the mode over the draws; progress.png where
+    there are rounds; partition.png of trees in two dimensions; and failures.png if simulations
+    failed; nothing is simulated.
     """
     to = target or directory
-    with _explained(to):
-        answer = _loaded(directory, problem, given)
+    with explained(to):
+        answer = loaded(directory, problem, given)
         to.mkdir(parents=True, exist_ok=True)
-        written = answer.pictures(to)
-
-        from abctree.edges import plots
-
-        plots.progress(answer.result).savefig(to / "progress.png", dpi=130)
-    _to_stderr(f"Wrote {', '.join([*written, 'progress.png'])} to {to}")
+        written = [*answer.pictures(to), *answer.more_pictures(to)]
+    to_stderr(f"Wrote {', '.join(written)} to {to}")
 
 
 @main.command(epilog=_EXAMPLES, short_help="Write a run for other programs.")
@@ -329,7 +367,7 @@ def plot(directory: Path, problem: str | None, target: Path | None, **given: Any
     "kind",
     type=click.Choice(["csv", "npz", "arviz"]),
     required=True,
-    help="The posterior as CSV, the whole run as npz, or the posterior as netCDF for ArviZ.",
+    help="What was found as CSV, the whole run as npz, or a posterior as netCDF for ArviZ.",
 )
 @click.option(
     "--to",
@@ -339,7 +377,7 @@ def plot(directory: Path, problem: str | None, target: Path | None, **given: Any
     metavar="FILE",
     help="File to write.",
 )
-@click.option("--all", "whole", is_flag=True, help="All simulations instead of the posterior.")
+@click.option("--all", "whole", is_flag=True, help="All simulations instead of what was found.")
 @click.option("--force", is_flag=True, help="Replace FILE.")
 def export(
     directory: Path,
@@ -351,103 +389,14 @@ def export(
     force: bool,
     **given: Any,
 ) -> None:
-    """Write the run in DIR to FILE; nothing is simulated."""
+    """Write the run in DIR to FILE; nothing is simulated.
+
+    What was found are the draws of the posterior, or the candidates for the mode.
+    """
     if whole and kind == "arviz":
         raise click.UsageError("--all goes with csv, and npz has all simulations anyway. Drop it.")
     if file.exists() and not force:
         raise click.UsageError(f"--to {file} exists. Name another file, or add --force.")
-    from abctree.edges.export import to_arviz, to_csv, to_npz
-
-    with _explained(file):
-        answer = _loaded(directory, problem, given)
-        if kind == "npz":
-            to_npz(answer.result, file)
-        elif kind == "csv":
-            to_csv(answer.result if whole else answer.posterior, file)
-        else:
-            to_arviz(answer.posterior).to_netcdf(str(file))
-    _to_stderr(f"Wrote {file}")
-
-
-# What they share --------------------------------------------------------------------------------
-
-
-def _loaded(directory: Path, problem: str | None, given: dict[str, Any]) -> Answer:
-    """The run of a folder as far as it is, without a simulation."""
-    from abctree.methods import load
-
-    note = _noted(directory, problem, given)
-    return Answer.of(note, load(directory, problem_of(note.problem)))
-
-
-def _noted(directory: Path, problem: str | None, given: dict[str, Any]) -> Note:
-    """What a folder remembers, and what is asked for instead."""
-    _check_reading(given)
-    note = Note.read(directory)
-    if note is None:
-        with _explained(directory):
-            _check_holds_run(directory)
-        note = Note("", None)
-        if problem is None:
-            raise click.UsageError(
-                f"{directory} does not say which problem its run is of: it was not made by abctree "
-                "run. Add --problem module:name."
-            )
-    said = {key: value for key, value in given.items() if value is not None}
-    asked = dict(note.asked)
-    if "epsilon" in said or "ess" in said:  # one of them replaces both
-        asked.pop("epsilon", None)
-        asked.pop("ess", None)
-    return replace(note, problem=problem or note.problem, asked={**asked, **said})
-
-
-def _check_holds_run(directory: Path) -> None:
-    from abctree.parts.stores import SqliteStore
-
-    SqliteStore.read(directory).close()
-
-
-def _watched(
-    asked: dict[str, Any], *, quiet: bool
-) -> tuple[Callable[[Any], None] | None, list[Any]]:
-    """Who is told of the progress, and the stopping rules."""
-    from abctree.parts.stopping import as_stopping_rules
-
-    limits = dict(asked.get("stop", {}))
-    if "seconds" in asked:
-        limits["seconds"] = asked["seconds"]
-    rules: list[Any] = list(as_stopping_rules(limits))
-    watch = None if quiet else watcher(limits.get("seconds"))
-    if isinstance(watch, Line):
-        rules.insert(0, watch)  # a rule that never stops sees every block, not only every round
-    return watch, rules
-
-
-def _clear_line(watch: Any) -> None:
-    if isinstance(watch, Line):
-        watch.clear()
-
-
-@contextlib.contextmanager
-def _explained(place: Path) -> Iterator[None]:
-    """Errors that can be expected, without a traceback."""
-    try:
-        yield
-    except AbctreeError as error:
-        raise click.ClickException(str(error)) from error
-    except OSError as error:
-        raise click.ClickException(f"{place} cannot be written: {error}") from error
-
-
-def _check_accepted(answer: Answer) -> None:
-    posterior = answer.posterior
-    if len(posterior) == 0:
-        raise click.ClickException(f"Nothing was accepted below epsilon {posterior.epsilon:.4g}.")
-
-
-def _silent(message: str) -> None:
-    """Say nothing."""
-
-
-def _to_stderr(message: str) -> None:
-    click.echo(message, err=True)
+    with explained(file):
+        loaded(directory, problem, given).export(kind, file, whole=whole)
+    to_stderr(f"Wrote {file}")

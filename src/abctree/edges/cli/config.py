@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
 
-_NUMBER = (int, float)
-#: Arguments of `abctree.abc_tree` that can be written in a file, and how.
-_SETTINGS: dict[str, tuple[tuple[type, ...], str]] = {
-    **dict.fromkeys(
-        ("n_simulations", "rng", "quota", "n_pilot", "n_folds", "block", "lookahead", "max_rounds"),
-        ((int,), "a whole number"),
-    ),
-    **dict.fromkeys(
-        ("partitioner", "utility", "window", "relabel", "preset", "on_failure"),
-        ((str,), "a string"),
-    ),
-    "schedule": ((str, *_NUMBER, list), "a string, a number or a list of numbers"),
-    "defensive": (_NUMBER, "a number"),
-    "keep_summaries": ((bool,), "true or false"),
-    "executor": ((int, str), "a number of workers, or a string"),
-    "stop": ((dict,), "a table such as { seconds = 60, epsilon = 0.1 }"),
-}
-#: Arguments that take objects, or that the command line decides.
-_NOT_HERE = ("problem", "beliefs", "policy", "store", "progress")
+from abctree.edges.cli.methods import DEFAULT, METHODS, OURS, function_of, method_of
+from abctree.edges.cli.settings import NUMBER, SETTINGS, refusal
 
 
-def read_config(path: Path) -> tuple[str | None, dict[str, Any]]:
-    """The name of the problem, and the arguments of `abctree.abc_tree`, of a TOML file.
+@dataclass(frozen=True)
+class Config:
+    """What a file says; nothing if there is none."""
+
+    problem: str | None = None
+    method: str = DEFAULT
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def read_config(path: Path, method: str | None = None) -> Config:
+    """The problem, the method and the arguments of the method, of a TOML file.
+
+    A method that is given wins over that of the file.
 
     Raises
     ------
     click.UsageError
-        If it is no TOML, or a table or key is unknown or of the wrong type.
+        If it is no TOML, or a table or key is unknown or of the wrong type, or the method does not
+        have a setting.
     """
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -50,18 +46,39 @@ def read_config(path: Path) -> tuple[str | None, dict[str, Any]]:
     name = problem.get("name")
     if name is not None and not isinstance(name, str):
         raise click.UsageError(f"--config {path}: problem.name must be a string, got {name!r}.")
-    _check_names(path, settings, tuple(_SETTINGS), "a key of [settings]")
+    named = _method(path, settings.pop("method", DEFAULT))
+    method = method or named
+    _check_settings(path, settings, method)
+    return Config(name, method, settings)
+
+
+def _method(path: Path, named: Any) -> str:
+    method = method_of(named) if isinstance(named, str) else named
+    if method not in METHODS:
+        raise click.UsageError(
+            f"--config {path}: method must be one of {', '.join(METHODS)}, but got {named!r}."
+        )
+    return str(method)
+
+
+def _check_settings(path: Path, settings: dict[str, Any], method: str) -> None:
+    for name in settings:
+        if name in (*METHODS[method].objects, *OURS):
+            raise click.UsageError(
+                f"--config {path}: {name!r} cannot be set in a file. Call "
+                f"abctree.{function_of(method)} for it."
+            )
+        why = refusal(name, method, repr)
+        if why is not None:
+            raise click.UsageError(f"--config {path}: {why}")
+    known = ("method", *METHODS[method].settings)
+    _check_names(path, settings, known, "a key of [settings]")
     for key, value in settings.items():
         _check_type(path, key, value)
-    return name, settings
 
 
 def _check_names(path: Path, given: dict[str, Any], known: tuple[str, ...], what: str) -> None:
     for name in given:
-        if name in _NOT_HERE and what.endswith("[settings]"):
-            raise click.UsageError(
-                f"--config {path}: {name!r} cannot be set in a file. Call abctree.abc_tree for it."
-            )
         if name not in known:
             raise click.UsageError(
                 f"--config {path}: {name!r} is not {what}. There is {', '.join(known)}."
@@ -69,7 +86,7 @@ def _check_names(path: Path, given: dict[str, Any], known: tuple[str, ...], what
 
 
 def _check_type(path: Path, key: str, value: Any) -> None:
-    kinds, words = _SETTINGS[key]
+    kinds, words = SETTINGS[key].kinds, SETTINGS[key].words
     # True is an int in Python, but not in a file of settings.
     fits = isinstance(value, kinds) and (not isinstance(value, bool) or kinds == (bool,))
     items = list(value.values()) if isinstance(value, dict) else value
@@ -79,4 +96,4 @@ def _check_type(path: Path, key: str, value: Any) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, _NUMBER) and not isinstance(value, bool)
+    return isinstance(value, NUMBER) and not isinstance(value, bool)

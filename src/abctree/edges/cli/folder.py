@@ -12,6 +12,7 @@ import click
 
 from abctree import __version__
 from abctree.edges.cli.answer import to_json
+from abctree.edges.cli.methods import DEFAULT, METHODS, function_of, method_of
 
 if TYPE_CHECKING:
     from abctree.parts.stores import SqliteStore
@@ -22,8 +23,11 @@ FILES = (
     "summary.json",
     "posterior.csv",
     "posterior.png",
+    "mode.csv",
+    "mode.png",
     "partition.png",
     "progress.png",
+    "failures.png",
 )
 #: Written before the first simulation, so that a killed run is known by it.
 _NOTE = "run.json"
@@ -39,26 +43,41 @@ class Note:
     problem: str  #: as it was named on the command line
     seed: int | None  #: None if the run was not begun here
     asked: dict[str, Any] = field(default_factory=dict)  #: settings that were given
+    method: str = DEFAULT  #: by its name on the command line; that of the store is right, if any
 
     def write(self, directory: Path) -> None:
         """Remember it in a folder."""
-        said = {"abctree": __version__, "problem": self.problem, "seed": self.seed}
-        text = to_json({**said, "settings": self.asked})
+        said = {
+            "abctree": __version__,
+            "problem": self.problem,
+            "method": function_of(self.method),
+            "seed": self.seed,
+            "settings": self.asked,
+        }
+        text = to_json(said)
         (directory / _NOTE).write_text(text + "\n", encoding="utf-8")
+
+    @property
+    def title(self) -> str:
+        """What an error calls the run."""
+        kind = "run" if self.method == DEFAULT else f"{self.method} run"
+        return f"{kind} of {self.problem}"
 
     @classmethod
     def read(cls, directory: Path) -> Note | None:
         """That of a folder, or None if it holds none that can be read."""
         try:
             said = json.loads((directory / _NOTE).read_text(encoding="utf-8"))
-            note = cls(said["problem"], said["seed"], said["settings"])
-        except (OSError, ValueError, LookupError, TypeError):
+            method = method_of(said.get("method", function_of(DEFAULT)))
+            note = cls(said["problem"], said["seed"], said["settings"], method)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None
         kinds = ((note.problem, str), (note.seed, int | None), (note.asked, dict))
-        return note if all(isinstance(value, kind) for value, kind in kinds) else None
+        valid = all(isinstance(value, kind) for value, kind in kinds) and note.method in METHODS
+        return note if valid else None
 
 
-def claim(directory: Path, problem: str, *, force: bool) -> list[str]:
+def claim(directory: Path, new: Note, *, force: bool) -> list[str]:
     """Make the folder, before anything is simulated; the names of a former run's files in it."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -68,15 +87,15 @@ def claim(directory: Path, problem: str, *, force: bool) -> list[str]:
     if not former or force:
         return former
     owner = _owner(directory)
-    if owner != problem:
-        whose = f"of a run of {owner}" if owner else "of unknown origin"
+    if owner is None or owner.title != new.title:
+        whose = f"of a {owner.title}" if owner else "of unknown origin"
         raise click.UsageError(
             f"--out {directory} holds {', '.join(former)} {whose}. Name another directory, or add "
             "--force to replace them."
         )
     if _is_unfinished(directory):
         raise click.UsageError(
-            f"--out {directory} holds an unfinished run of {problem}. Go on with it by: abctree "
+            f"--out {directory} holds an unfinished {new.title}. Go on with it by: abctree "
             f"resume {directory}. Or name another directory, or add --force to replace it."
         )
     return former
@@ -97,17 +116,17 @@ def clear(directory: Path) -> None:
         lock.release()
 
 
-def _owner(directory: Path) -> str | None:
-    """The problem whose run is in a folder; those of older versions have no note."""
+def _owner(directory: Path) -> Note | None:
+    """What is known of the run in a folder; those of older versions have no note."""
     note = Note.read(directory)
     if note is not None:
-        return note.problem
+        return note
     try:
         summary = json.loads((directory / "summary.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     owner = summary.get("problem") if isinstance(summary, dict) and "abctree" in summary else None
-    return owner if isinstance(owner, str) else None
+    return Note(owner, None) if isinstance(owner, str) else None
 
 
 def _is_unfinished(directory: Path) -> bool:

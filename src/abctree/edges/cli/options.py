@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,25 @@ import click
 
 #: Puts options on a command.
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def as_bytes(text: str) -> float:
+    """A number of bytes from a number with a unit: G or GB for 10⁹, GiB for 2³⁰.
+
+    Raises
+    ------
+    click.BadParameter
+        If it is something else.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d*)?(?:e\d+)?) *(?:([kmgt])(i?))?b?", text, re.IGNORECASE)
+    if found:
+        number, unit, binary = found.groups()
+        power = " kmgt".index(unit.lower()) if unit else 0
+        size = float(number) * float(1024 if binary else 1000) ** power
+        if 1.0 <= size < float("inf"):
+            return size
+    raise click.BadParameter(f"{text!r} is no size, such as 500M, 2G or 2GiB.")
+
 
 budget: Decorator = click.option(
     "-n",
@@ -29,6 +49,13 @@ workers: Decorator = click.option(
     type=click.IntRange(min=1),
     metavar="K",
     help="Worker processes for the simulator. They never change the result.  [default: none]",
+)
+memory: Decorator = click.option(
+    "--memory",
+    type=as_bytes,
+    metavar="SIZE",
+    help="Bytes for each worker process, such as 500M, 2G or 2GiB, on Linux: one that holds half "
+    "of them is replaced, and a simulation that needs more has failed. Goes with --workers.",
 )
 quiet: Decorator = click.option("--quiet", is_flag=True, help="No progress on stderr.")
 as_json: Decorator = click.option(
@@ -54,6 +81,6 @@ def reading(function: Callable[..., Any]) -> Callable[..., Any]:
             flag,
             type=click.FloatRange(min=0.0, min_open=True),
             metavar=metavar,
-            help=f"Read the posterior at {words}.",
+            help=f"Read the answer at {words}.",
         )(function)
     return function

@@ -9,7 +9,19 @@ Needs matplotlib: ``pip install abctree[plots]``.
 """
 
 from abctree.edges.plots.boxes import partition, partitions
+from abctree.edges.plots.failures import failure_map, failures
+from abctree.edges.plots.mode import mode
 from abctree.edges.plots.pair import pair
 from abctree.edges.plots.series import predictive, progress, weighted_quantiles
 
-__all__ = ["pair", "partition", "partitions", "predictive", "progress", "weighted_quantiles"]
+__all__ = [
+    "failure_map",
+    "failures",
+    "mode",
+    "pair",
+    "partition",
+    "partitions",
+    "predictive",
+    "progress",
+    "weighted_quantiles",
+]

@@ -1,8 +1,12 @@
-"""What a simulation may use in a worker: time, and threads of the linear algebra libraries.
+"""What a simulation may use in a worker: time, memory, and threads of linear algebra.
 
 Time is limited in two ways.  An alarm interrupts code that returns to the interpreter now and then.
 For code that does not, a worker of `Processes` announces until when it means to be done with what
 it does, and is killed by its parent if it is not.
+
+Memory is counted from when a worker has loaded its work.  The system refuses more than the limit,
+which NumPy and Python turn into a `MemoryError`.  Before it comes to that a worker that holds half
+of it between two tasks is replaced.
 """
 
 from __future__ import annotations
@@ -10,12 +14,15 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
@@ -34,6 +41,8 @@ _GRACE = 1.0
 _AGAIN = 0.1
 #: Tracebacks kept of one block.
 _TRACEBACKS = 3
+#: Share of the memory at which a worker is replaced, between two tasks.
+_FULL = 0.5
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
@@ -50,12 +59,18 @@ class OutOfTimeError(BaseException):
     """The alarm rang.  Not an `Exception`: a simulator that catches those must not catch this."""
 
 
+class OutOfMemoryError(futures.BrokenExecutor):
+    """A task needed more memory than its worker may have; alone in a new one it may not."""
+
+
 class _Process:
     """What is true of this process: a worker's parent watches, the alarm is set."""
 
     deadline: Number | None = None
     armed = False
     n_threads: int | None = None
+    memory: int | None = None  #: bytes that it may take, beyond those at its start
+    memory_at_start: int | None = None
 
 
 def check_timeout(timeout: float | None) -> None:
@@ -235,4 +250,80 @@ def _threadpoolctl() -> Any:
     try:
         return importlib.import_module("threadpoolctl")
     except ImportError:  # scikit-learn brings it, but need not for ever
+        return None
+
+
+# Memory --------------------------------------------------------------------------------------
+
+
+def check_memory(memory: float | None) -> None:
+    """Refuse what is not a limit of memory, or cannot be kept here.
+
+    Raises
+    ------
+    ParameterError
+        If it is not a positive number of bytes, or None, or if this is not Linux.
+    """
+    if memory is None:
+        return
+    if not 0.0 < memory < float("inf"):
+        raise ParameterError(
+            f"`memory` must be a positive number of bytes, or None, but got {memory!r}. "
+            "Write 2e9 for two gigabytes."
+        )
+    if _memory_taken() is None:
+        raise ParameterError(
+            f"`memory` must be None on this system, which does not say what a process takes, but "
+            f"got {memory!r}."
+        )
+
+
+def limit_memory(n: float | None) -> None:
+    """Let this process take n bytes more than it has when `count_memory_from_here` is called."""
+    _Process.memory = None if n is None else int(n)
+
+
+def count_memory_from_here() -> None:
+    """What the process has when this is first called is not the simulator's."""
+    taken = _memory_taken()
+    if _Process.memory is None or _Process.memory_at_start is not None or taken is None:
+        return
+    _Process.memory_at_start = taken
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = taken + _Process.memory
+    limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
+def is_full() -> bool:
+    """Whether this process has taken so much that another should go on in its place."""
+    if _Process.memory is None or _Process.memory_at_start is None:
+        return False
+    taken = _memory_taken()
+    return taken is not None and taken - _Process.memory_at_start > _FULL * _Process.memory
+
+
+def check_enough_memory(done: Simulations) -> None:
+    """Refuse an answer that another process might have given without failing.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If memory is limited, and a simulation failed because there was too little.
+    """
+    if _Process.memory is not None:
+        for failure in done.failures:
+            if "MemoryError" in failure.reason:
+                raise OutOfMemoryError(failure.reason)
+
+
+def _memory_taken() -> int | None:
+    """Bytes of private memory that this process has asked for, if the system says."""
+    if sys.platform != "linux":
+        return None
+    try:  # the sixth number is that of the pages of data and stack: what RLIMIT_DATA limits
+        return int(Path("/proc/self/statm").read_bytes().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
         return None

@@ -15,7 +15,11 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from abctree.errors import ParameterError
-from abctree.parts.executors.limits import Work, limit_loaded_libraries
+from abctree.parts.executors.limits import (
+    Work,
+    count_memory_from_here,
+    limit_loaded_libraries,
+)
 
 #: Works that a worker remembers: those before and after the pilot, and those of another run.
 _REMEMBERED = 4
@@ -64,6 +68,7 @@ def unpack(token: str, payload: bytes | None) -> Work | None:
             return None
         _works[token] = _loads(payload)
         limit_loaded_libraries()
+        count_memory_from_here()
         if len(_works) > _REMEMBERED:
             _works.popitem(last=False)
     _works.move_to_end(token)
@@ -158,7 +163,9 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
             used = inspect.getclosurevars(value)
             yield from {**used.globals, **used.nonlocals}.items()
     else:
-        yield from getattr(value, "__dict__", {}).items()
+        # Not all that an object is need be sent.
+        state = None if isinstance(value, type) else value.__getstate__()
+        yield from (state if isinstance(state, dict) else getattr(value, "__dict__", {})).items()
         slots = getattr(type(value), "__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if hasattr(value, name):

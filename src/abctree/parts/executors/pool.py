@@ -10,7 +10,7 @@ from concurrent import futures
 from typing import Literal, cast
 
 from abctree.errors import AbctreeError, ParameterError
-from abctree.parts.executors.limits import Work
+from abctree.parts.executors.limits import Work, check_memory
 from abctree.parts.executors.parcel import Parcel, remember
 from abctree.parts.executors.pooled import Pooled, check_count
 from abctree.parts.executors.workers import Workers
@@ -95,6 +95,10 @@ class Processes(Pooled):
     n_threads : int or None
         Threads for linear algebra in each worker; None for what the libraries like, which is
         usually one for every processor, in every worker.
+    memory : float or None
+        Bytes that a worker may take beyond what it has with the problem loaded, on Linux.  One that
+        holds half of them after a task is replaced, which loses nothing: for simulators that leak.
+        A simulation that needs more, also alone in a new worker, is a failure.
 
     Raises
     ------
@@ -103,8 +107,8 @@ class Processes(Pooled):
 
     Notes
     -----
-    Simulator, summary, distance, prior and constraint are pickled, by cloudpickle if it is
-    installed, and sent to each worker once.  A script that uses processes has its run under
+    Simulator, summary and distance are pickled, by cloudpickle if it is installed, and sent to each
+    worker once.  A script that uses processes has its run under
     ``if __name__ == "__main__":``, because workers import it.
 
     Examples
@@ -123,8 +127,10 @@ class Processes(Pooled):
         chunk: int | None = None,
         timeout: float | None = None,
         n_threads: int | None = 1,
+        memory: float | None = None,
     ) -> None:
         super().__init__(chunk=chunk, timeout=timeout)
+        check_memory(memory)
         known = multiprocessing.get_all_start_methods()
         if start_method not in known:
             raise ParameterError(
@@ -135,6 +141,7 @@ class Processes(Pooled):
         self._n_workers = _count_workers(n_workers)
         self.start_method = start_method
         self.n_threads = n_threads
+        self.memory = memory
 
     def __repr__(self) -> str:
         return f"Processes({self.n_workers}, start_method={self.start_method!r})"
@@ -148,7 +155,13 @@ class Processes(Pooled):
         context = multiprocessing.get_context(self.start_method)
         if self.start_method == "forkserver":  # what is imported there need not be by each worker
             context.set_forkserver_preload(["__main__", __name__, type(work).__module__])
-        return Workers(self.n_workers, context, self.n_threads, watch=self.timeout is not None)
+        return Workers(
+            self.n_workers,
+            context,
+            self.n_threads,
+            watch=self.timeout is not None,
+            memory=self.memory,
+        )
 
     def _send(self, parcel: Parcel) -> bool:
         cast("Workers", self._pool).prepare(remember, parcel.token, parcel.payload)

@@ -21,7 +21,15 @@ from typing import NamedTuple, Self
 from abctree.data import Simulations
 from abctree.errors import ParameterError
 from abctree.parts.executors.chunks import Pace, split
-from abctree.parts.executors.limits import Work, check_timeout, failed, joined, simulate
+from abctree.parts.executors.limits import (
+    OutOfMemoryError,
+    Work,
+    check_enough_memory,
+    check_timeout,
+    failed,
+    joined,
+    simulate,
+)
 from abctree.parts.executors.parcel import Parcel, pack, unpack
 from abctree.parts.executors.workers import OverdueError, WorkerDiedError
 from abctree.types import FloatArray, IntArray
@@ -183,7 +191,7 @@ class Pooled(ABC):
 
 def simulate_here(
     work: Work, theta: FloatArray, index: IntArray, unit: int, timeout: float | None
-) -> Answer:
+) -> tuple[Simulations, float]:
     """A task."""
     began = time.perf_counter()
     done = simulate(work, theta, index, unit, timeout)
@@ -200,7 +208,11 @@ def simulate_there(
 ) -> Answer:
     """A task in another process, which remembers the work from the first time it was sent."""
     work = unpack(token, payload)
-    return None if work is None else simulate_here(work, theta, index, unit, timeout)
+    if work is None:
+        return None
+    done, seconds = simulate_here(work, theta, index, unit, timeout)
+    check_enough_memory(done)
+    return done, seconds
 
 
 class Piece(NamedTuple):
@@ -331,7 +343,9 @@ class Block:
         return []
 
     def _fail(self, piece: Piece, error: Exception) -> None:
-        if isinstance(error, OverdueError):
+        if isinstance(error, OutOfMemoryError):
+            reason = str(error)
+        elif isinstance(error, OverdueError):
             reason = f"TimeoutError: not done after {self._crew.timeout:g} s, its worker was killed"
         else:
             how = str(error) if isinstance(error, WorkerDiedError) else "the worker process died"
@@ -342,7 +356,7 @@ class Block:
 
 def _is_alone_to_blame(error: Exception) -> bool:
     """Whether a task, and no other, lost its worker."""
-    return isinstance(error, WorkerDiedError | OverdueError) or _is_final(error)
+    return isinstance(error, WorkerDiedError | OverdueError | OutOfMemoryError) or _is_final(error)
 
 
 def _is_final(error: Exception) -> bool:

@@ -7,6 +7,7 @@ time, so the blame is certain, the others go on, and a task that takes too long 
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import pickle
@@ -15,7 +16,6 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from contextlib import contextmanager
 from functools import partial
 from multiprocessing import connection
 from multiprocessing.connection import Connection
@@ -34,6 +34,9 @@ _TICK = 0.05
 _ALIVE_TICK = 1.0
 #: Seconds for an idle worker to end by itself.
 _PATIENCE = 5.0
+
+#: What a worker is sent to end; a pickle is never empty.
+_FAREWELL = b""
 
 #: A function, and its arguments by position and by name.
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -55,8 +58,8 @@ class Workers(futures.Executor):
     """A pool of processes.
 
     A task whose worker dies raises `WorkerDiedError`, one that misses its deadline
-    (`limits.announce_to`) `OverdueError`.  Other tasks are not affected, and the pool can be used
-    as before.
+    (`limits.announce_to`) `OverdueError`, and one that runs out of memory `OutOfMemoryError`.
+    Other tasks are not affected, and the pool can be used as before.
 
     Parameters
     ----------
@@ -68,10 +71,20 @@ class Workers(futures.Executor):
         Threads for linear algebra in each; None for what it likes.
     watch : bool
         Whether to look at deadlines.
+    memory : float or None
+        Bytes that each may take beyond what it has with its work loaded; see `limits`.
     """
 
-    def __init__(self, n: int, context: BaseContext, n_threads: int | None, *, watch: bool) -> None:
-        self._start = partial(Worker, context, n_threads, watch=watch)
+    def __init__(
+        self,
+        n: int,
+        context: BaseContext,
+        n_threads: int | None,
+        *,
+        watch: bool,
+        memory: float | None = None,
+    ) -> None:
+        self._start = partial(Worker, context, n_threads, watch=watch, memory=memory)
         # All at once: they boot together, and a fork comes before there are threads.
         self._idle = [self._start() for _ in range(n)]
         self._all = set(self._idle)
@@ -112,6 +125,10 @@ class Workers(futures.Executor):
             return worker.answer(call)
         finally:
             if worker.is_lost or self._is_over:
+                self._all.discard(worker)
+            elif worker.is_full:
+                worker.dismiss()
+                worker.gone()  # before another one takes memory in its place
                 self._all.discard(worker)
             else:
                 self._idle.append(worker)
@@ -156,19 +173,29 @@ class Worker:
 
     starting = threading.Lock()
 
-    def __init__(self, context: BaseContext, n_threads: int | None, *, watch: bool) -> None:
+    def __init__(
+        self,
+        context: BaseContext,
+        n_threads: int | None,
+        *,
+        watch: bool,
+        memory: float | None = None,
+    ) -> None:
         self._deadline = RawValue("d", 0.0)
         self._tick = _TICK if watch else _ALIVE_TICK
         self._is_started = False
         self._prepared_by: Call | None = None
         self.is_lost = False
+        self.is_full = False  #: has taken so much memory that another should go on
         # A process that is forked meanwhile would keep the worker's end of the pipe open for ever.
         with Worker.starting, _no_interrupts(), limits.threads_of_children(n_threads):
             self._pipe, far = context.Pipe()
             # A forked worker has a copy of our end, too, and would never see it closed.
             ours = self._pipe if context.get_start_method() == "fork" else None
             self._process = context.Process(  # type: ignore[attr-defined]
-                target=_serve, args=(far, ours, self._deadline, n_threads), name="abctree-worker"
+                target=_serve,
+                args=(far, ours, self._deadline, n_threads, memory),
+                name="abctree-worker",
             )
             self._process.start()
             far.close()
@@ -194,14 +221,14 @@ class Worker:
 
         Raises
         ------
-        WorkerDiedError, OverdueError
-            If the worker died with it, or was killed because it took too long.
+        WorkerDiedError, OverdueError, OutOfMemoryError
+            If the worker died with it, was killed because it took too long, or had not the memory.
         """
         try:
             self._pipe.send(call)
         except OSError:
             raise self._lost() from None
-        is_value, value = self._receive()
+        is_value, value, self.is_full = self._receive()
         if is_value:
             return value
         raise value
@@ -239,6 +266,9 @@ class Worker:
 
     def dismiss(self) -> None:
         """Let the process end by itself; it must be idle."""
+        # A sibling that was forked later may hold our end of the pipe, too: closing is not enough.
+        with contextlib.suppress(OSError):
+            self._pipe.send_bytes(_FAREWELL)
         self._pipe.close()
 
     def gone(self) -> None:
@@ -276,7 +306,7 @@ def _how(exitcode: int | None) -> str:
     return f"the worker process was killed by {name}"
 
 
-@contextmanager
+@contextlib.contextmanager
 def _no_interrupts() -> Iterator[None]:
     """Ctrl-C is for the parent: a process started here has it blocked until it can ignore it."""
     if not hasattr(signal, "pthread_sigmask"):
@@ -296,9 +326,13 @@ def _no_interrupts() -> Iterator[None]:
 
 
 def _serve(
-    pipe: Connection, other_end: Connection | None, deadline: limits.Number, n_threads: int | None
+    pipe: Connection,
+    other_end: Connection | None,
+    deadline: limits.Number,
+    n_threads: int | None,
+    memory: float | None,
 ) -> None:
-    """Answer calls until the pipe is closed."""
+    """Answer calls until the farewell, or until the pipe is closed."""
     Worker.starting = threading.Lock()  # it was forked with ours locked
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
@@ -308,19 +342,23 @@ def _serve(
     _end_with_parent()
     limits.limit_threads(n_threads)
     limits.announce_to(deadline)
+    limits.limit_memory(memory)
     try:
         pipe.send("ready")
-        while True:
-            pipe.send(_answer(pipe))
+        while (message := pipe.recv_bytes()) != _FAREWELL:
+            is_value, value = _answer(message)
+            is_full = limits.is_full() or isinstance(value, limits.OutOfMemoryError)
+            pipe.send((is_value, value, is_full))
     except (EOFError, OSError):
         return
 
 
-def _answer(pipe: Connection) -> tuple[bool, Any]:
-    message = pipe.recv_bytes()
+def _answer(message: bytes) -> tuple[bool, Any]:
     try:
         fn, args, kwargs = pickle.loads(message)  # noqa: S301 - from the parent process
         return True, fn(*args, **kwargs)
+    except MemoryError as error:
+        return False, limits.OutOfMemoryError(f"MemoryError: {error}")
     except BaseException as error:  # noqa: BLE001 - it is the parent's to handle
         return False, _portable(error)
 

@@ -8,10 +8,11 @@ from abctree.parts.partitioners.cart import Cart
 from abctree.parts.partitioners.dyadic import Dyadic
 from abctree.parts.partitioners.dynamic import DynamicTree
 from abctree.parts.partitioners.grid import Grid
+from abctree.parts.partitioners.peaks import Peaks
 from abctree.parts.partitioners.soft_tree import SoftTree
 from abctree.protocols import Partitioner
 
-__all__ = ["Bart", "Cart", "Dyadic", "DynamicTree", "Grid", "SoftTree", "as_partitioner"]
+__all__ = ["Bart", "Cart", "Dyadic", "DynamicTree", "Grid", "Peaks", "SoftTree", "as_partitioner"]
 
 _BY_NAME = {
     "soft": SoftTree,
@@ -19,11 +20,14 @@ _BY_NAME = {
     "cart": Cart,
     "bart": Bart,
     "dynamic": DynamicTree,
+    "peaks": Peaks,
 }
 
 
 def as_partitioner(spec: str | Partitioner) -> Partitioner:
-    """A partitioner from its short name ("soft", "dyadic", "cart", "bart", "dynamic") or an object.
+    """A partitioner from its short name or an object.
+
+    The names are "soft", "dyadic", "cart", "bart", "dynamic" and "peaks".
 
     Raises
     ------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -11,10 +12,14 @@ import numpy as np
 from abctree.data import Boxes
 from abctree.errors import ParameterError
 from abctree.parts.partitioners.growth import Growth, labels
+from abctree.protocols import Prior
 from abctree.types import BoolArray, FloatArray
 
 # Sides are not cut below this: repeated points would otherwise draw cuts for ever.
 _SHORTEST_SIDE = 2.0**-40
+
+# Share of a side that is left out at either end of a box whose volume is infinite.
+_EDGE = 0.01
 
 # Rows for each box that the automatic size aims at; fewer make the rates of the boxes too noisy.
 _ROWS_PER_BOX = 150
@@ -40,6 +45,13 @@ class Dyadic:
         A box with fewer rows is not cut, >= 1; None is 2.
     max_boxes : int or None
         No more cuts once there are so many boxes, >= 1; None for no limit.
+    pick : {"fullest", "modal"}
+        Which box is cut next: the one with the most rows, which in a run of MAP-Tree is the one
+        proposed most; or the one of the largest average posterior density, (A + 1) / (N + 2) of
+        its rows over the density of the prior (the paper's k̂, for MAP-Tree).
+    log_volume : callable or None
+        For "modal": `Prior.log_volume`, log-volumes in θ space of boxes (K, d), (K, d) -> (K,).
+        None takes the prior to be uniform; a run fills it in, see `measured`.
     label : float or None
         Width of the soft label ``max(0, 1 - distance / (label * epsilon))`` that directions are
         judged by; None for the paper's accepted or rejected.
@@ -59,6 +71,8 @@ class Dyadic:
     min_draws: int | None = None
     max_boxes: int | None = None
     label: float | None = 2.5
+    pick: Literal["fullest", "modal"] = "fullest"
+    log_volume: Callable[[FloatArray, FloatArray], FloatArray] | None = None
 
     def __post_init__(self) -> None:
         for name in ("n_splits", "min_draws", "max_boxes"):
@@ -69,8 +83,16 @@ class Dyadic:
             raise ParameterError(
                 f'`direction` must be "separating" or "cyclic", but got {self.direction!r}.'
             )
+        if self.pick not in {"fullest", "modal"}:
+            raise ParameterError(f'`pick` must be "fullest" or "modal", but got {self.pick!r}.')
         if self.label is not None and not self.label > 0.0:
             raise ParameterError(f"`label` must be above 0 or None, but got {self.label!r}.")
+
+    def measured(self, prior: Prior) -> Dyadic:
+        """The same rule, told the volumes of boxes in θ if it needs them."""
+        if self.pick != "modal" or self.log_volume is not None:
+            return self
+        return replace(self, log_volume=prior.log_volume)
 
     def partition(
         self,
@@ -105,7 +127,8 @@ class Dyadic:
         if target <= len(boxes):
             return boxes
         growth = Growth(boxes)
-        self._refine(growth, _by_box(boxes, cube, labels(distance, epsilon, self.label)), target)
+        rewards = np.column_stack([labels(distance, epsilon, self.label), distance < epsilon])
+        self._refine(growth, _by_box(boxes, cube, rewards), target)
         return growth.boxes()
 
     def _n_boxes(self, n_rows: int, n_boxes: int) -> int:
@@ -117,22 +140,46 @@ class Dyadic:
         self, growth: Growth, rows: list[tuple[FloatArray, FloatArray]], target: int
     ) -> None:
         least = 2 if self.min_draws is None else self.min_draws
-        heap = [(-len(label), box) for box, (_, label) in enumerate(rows) if len(label) >= least]
+        heap = [
+            (-self._worth(growth, box, reward), box)
+            for box, (_, reward) in enumerate(rows)
+            if len(reward) >= least
+        ]
         heapq.heapify(heap)
         while heap and len(growth) < target:
             _, box = heapq.heappop(heap)
-            cube, label = rows[box]
-            feature = self._direction(growth, box, cube, label)
+            cube, reward = rows[box]
+            feature = self._direction(growth, box, cube, reward[:, 0])
             if feature is None:
                 continue
             middle = _middle(growth, box)[feature]
             growth.split(box, feature, middle)
             left = cube[:, feature] < middle
-            rows[box] = cube[left], label[left]
-            rows.append((cube[~left], label[~left]))
+            rows[box] = cube[left], reward[left]
+            rows.append((cube[~left], reward[~left]))
             for part in (box, len(growth) - 1):
                 if len(rows[part][1]) >= least:
-                    heapq.heappush(heap, (-len(rows[part][1]), part))
+                    heapq.heappush(heap, (-self._worth(growth, part, rows[part][1]), part))
+
+    def _worth(self, growth: Growth, box: int, reward: FloatArray) -> float:
+        """What the next box to be cut has most of: rows, or average posterior density."""
+        if self.pick == "fullest":
+            return float(len(reward))
+        rate = (float(reward[:, 1].sum()) + 1.0) / (len(reward) + 2.0)
+        return float(np.log(rate)) + self._log_prior(growth.lower(box), growth.upper(box))
+
+    def _log_prior(self, lower: FloatArray, upper: FloatArray) -> float:
+        """Log of the average prior density of a box in θ space."""
+        if self.log_volume is None:
+            return 0.0
+        with np.errstate(divide="ignore"):
+            volume = self.log_volume(lower[None], upper[None])[0]
+            if np.isposinf(volume):  # the inner part of a box that reaches to infinity
+                edge = _EDGE * (upper - lower)
+                lower, upper = lower + edge, upper - edge
+                volume = self.log_volume(lower[None], upper[None])[0]
+        # Where the prior cannot say volumes, those of the cube stand for them.
+        return 0.0 if np.isnan(volume) else float(np.log(upper - lower).sum() - volume)
 
     def _direction(
         self, growth: Growth, box: int, cube: FloatArray, label: FloatArray
@@ -164,7 +211,7 @@ def _next_wide(feature: int, wide: BoolArray) -> int:
 def _by_box(
     boxes: Boxes, cube: FloatArray, label: FloatArray
 ) -> list[tuple[FloatArray, FloatArray]]:
-    """The rows of every box and their labels."""
+    """The rows of every box and their labels, (m,) or (m, 2)."""
     box = boxes.locate(cube)
     order = np.argsort(box, kind="stable")
     ends = np.cumsum(np.bincount(box, minlength=len(boxes)))[:-1]

@@ -1,7 +1,7 @@
 """A block of answers as bytes and back: arrays and JSON, nothing that could run.
 
 Layout: eight bytes of magic, the length of the header as a 32-bit integer, the header in JSON, and
-the arrays one after the other as little-endian float64.
+the arrays one after the other as little-endian float64, compressed if most of them say nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ _MAGIC = b"abctree\x01"
 _LENGTH = struct.Struct("<I")
 _ARRAYS = ("distance", "summary")
 _FLOAT = np.dtype("<f8")
+
+
+_UNREADABLE = (
+    struct.error, zlib.error, ValueError, KeyError, TypeError, AttributeError, RecursionError,
+    OverflowError, MemoryError,
+)  # fmt: skip
 
 
 class UnreadableBlockError(ValueError):
@@ -55,8 +61,12 @@ def pack(block: PackedBlock) -> bytes:
         "shapes": [array.shape for array in arrays],
         "failures": [asdict(failure) for failure in simulations.failures],
     }
+    body = b"".join(array.tobytes() for array in arrays)
+    if 2 * np.count_nonzero(np.isinf(simulations.distance)) > len(simulations.distance):
+        header["compressed"] = True
+        body = zlib.compress(body, 1)
     text = json.dumps(header).encode()
-    return b"".join([_MAGIC, _LENGTH.pack(len(text)), text, *(a.tobytes() for a in arrays)])
+    return b"".join([_MAGIC, _LENGTH.pack(len(text)), text, body])
 
 
 def unpack(data: bytes) -> PackedBlock:
@@ -69,7 +79,7 @@ def unpack(data: bytes) -> PackedBlock:
     """
     try:
         return _unpack(data)
-    except (struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise UnreadableBlockError(f"{type(error).__name__}: {error}") from error
 
 
@@ -79,13 +89,28 @@ def _unpack(data: bytes) -> PackedBlock:
     begin = len(_MAGIC) + _LENGTH.size
     (length,) = _LENGTH.unpack(data[len(_MAGIC) : begin])
     header = json.loads(data[begin : begin + length])
-    distance, summary = _arrays(data[begin + length :], header["shapes"])
+    body = data[begin + length :]
+    if header.get("compressed"):
+        body = _decompressed(body, header["shapes"])
+    distance, summary = _arrays(body, header["shapes"])
     if distance.ndim != 1 or len(summary) != len(distance):
         raise UnreadableBlockError("the arrays do not fit together")
     simulations = Simulations(distance, summary, tuple(map(_failure, header["failures"])))
     return PackedBlock(
         int(header["first"]), int(header["check"]), float(header["seconds"]), simulations
     )
+
+
+def _decompressed(data: bytes, shapes: list[list[int]]) -> bytes:
+    """As many bytes as the shapes say, whatever the data would grow to."""
+    size = sum(math.prod(shape) for shape in shapes) * _FLOAT.itemsize
+    if size < 0:
+        raise UnreadableBlockError("the arrays have a negative size")
+    stream = zlib.decompressobj()
+    body = stream.decompress(data, size + 1)
+    if not stream.eof or stream.unused_data:
+        raise UnreadableBlockError("the arrays do not end where they should")
+    return body
 
 
 def _arrays(data: bytes, shapes: list[list[int]]) -> tuple[FloatArray, FloatArray]:

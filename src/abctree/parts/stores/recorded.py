@@ -23,16 +23,24 @@ class Recorded:
     store : Store
         Where answers are looked up and kept.
     executor : Executor or None
-        Who does what is not in the store; None if nothing is to be done.
+        Who does what is not in the store; None where a run is only read: it ends there, as if it
+        were interrupted.
     n_summaries : int
         Summaries of the simulations before this one are kept, later ones are not: the pilot's if
         the distance learns from them, all if the table has them.
+
+    Attributes
+    ----------
+    needed : callable
+        What of an answer is kept; the run must be the same if it is given this instead.  All of it
+        unless a run says otherwise.
     """
 
     def __init__(self, store: Store, executor: Executor | None, n_summaries: int) -> None:
         self._store = store
         self._executor = executor
         self._n_summaries = n_summaries
+        self.needed: Callable[[Simulations], Simulations] = lambda answer: answer
         self._held: tuple[int, int, Simulations] | None = None
 
     def submit(
@@ -50,7 +58,7 @@ class Recorded:
         Raises
         ------
         StoreError
-            If the store has answers to other parameters, or none and there is no executor.
+            If the store has answers to other parameters.
         """
         self.flush()
         first, check = int(index[0]), checksum(theta)
@@ -60,14 +68,12 @@ class Recorded:
             return lambda: found[1]
         if first < self._store.n_simulations:
             raise self._another_run(first)
-        if self._executor is None:
-            raise StoreError(f"Simulation {first} is not in {self._store!r}.")
-        wait = self._executor.submit(work, theta, index, unit)
+        wait = None if self._executor is None else self._executor.submit(work, theta, index, unit)
 
         def kept() -> Simulations:
-            answer = wait()
-            self._keep(first, check, answer)
-            return answer
+            if wait is None:
+                raise KeyboardInterrupt
+            return self._kept(first, check, wait())
 
         return kept
 
@@ -77,8 +83,9 @@ class Recorded:
             self._store.append(*self._held)
             self._held = None
 
-    def _keep(self, first: int, check: int, answer: Simulations) -> None:
-        n = len(answer.distance)
+    def _kept(self, first: int, check: int, answer: Simulations) -> Simulations:
+        """What is kept of an answer: no more is given, so that a run sees what a later one will."""
+        n, answer = len(answer.distance), self.needed(answer)
         if first >= self._n_summaries:
             answer = Simulations(
                 answer.distance, answer.summary.reshape(n, -1)[:, :0], answer.failures
@@ -88,6 +95,7 @@ class Recorded:
             self._held = (first, check, answer)
         else:
             self._store.append(first, check, answer)
+        return answer
 
     def _check(self, found: tuple[int, Simulations], first: int, n: int, check: int) -> None:
         if found[0] != check or len(found[1].distance) != n:

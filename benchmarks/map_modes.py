@@ -1,0 +1,258 @@
+"""Errors of posterior modes: MAP-Tree against what it replaces, its error ellipse, thin spikes.
+
+    python -m benchmarks.map_modes --workers 4           100 repetitions, about 30 CPU minutes
+    python -m benchmarks.map_modes --quick               a few, in seconds
+    python -m benchmarks.map_modes --from-json           print the tables again
+
+P0 is Example 2 of the paper, with the mode (−1, −1) and a rival at (2, 2).  Errors are squared
+distances in θ.  The baselines are given the setting that serves them best in hindsight, beside the
+paper's.  One JSON, ``experiments/results/map_modes.json``, holds the numbers of all repetitions.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from experiments import command
+
+import abctree
+from abctree import bandits, problems
+from abctree.analysis.mode.peaks import kernel_mode
+
+NAME = "map_modes"
+TRUE_MODE = np.array([-1.0, -1.0])
+BUDGETS = (2_000, 5_000, 20_000)
+FLOORS = {2_000: 0.009, 5_000: 0.003, 20_000: 0.001}
+FIRST_SEED = 20_000
+
+#: Estimates of one run, by name.
+Estimates = dict[str, np.ndarray]
+
+
+# Methods ----------------------------------------------------------------------------------------
+
+
+def map_tree(n: int, seed: int, label: str = "map_tree", **settings: Any) -> Estimates:
+    mode = abctree.map_tree(problems.gaussian_mixture(2), n_simulations=n, rng=seed, **settings)
+    return {f"{label}, {how}": value for how, value in mode.estimates.items()} | {label: mode.theta}
+
+
+def published(n: int, seed: int) -> Estimates:
+    """Algorithm 4 with dyadic boxes, and with CART; the two estimates of the paper."""
+    dyadic = map_tree(n, seed, "published dyadic", preset="published")
+    cart = map_tree(n, seed, "published CART", preset="published", partitioner=abctree.Cart())
+    both = dyadic | cart
+    return {name: both[name] for name in both if name.endswith(("kernel", "box"))}
+
+
+def rejection(n: int, seed: int) -> Estimates:
+    result = abctree.rejection(problems.gaussian_mixture(2), n_simulations=n, rng=seed)
+    order = np.argsort(result.table.distance)
+    found = {
+        f"rejection + KDE, closest {share:.0%}": kernel_mode(
+            result.table.theta[order[: max(10, int(share * n))]], np.ones(max(10, int(share * n)))
+        )
+        for share in (0.01, 0.02, 0.05, 0.1)
+    }
+    return {**found, "rejection + local-quadratic": abctree.posterior_mode(result).theta}
+
+
+def smc(n: int, seed: int) -> Estimates:
+    settings: dict[str, dict[str, Any]] = {
+        "N = 1000, 0.9 ε": {"n_particles": min(1000, n // 4), "schedule": 0.9},
+        "N = T/20, median": {"n_particles": n // 20},
+        "N = T/5, median": {"n_particles": n // 5},
+    }
+    found: Estimates = {}
+    for name, how in settings.items():
+        result = abctree.smc(problems.gaussian_mixture(2), n_simulations=n, rng=seed, **how)
+        draws = result.posterior()
+        found[f"SMC + KDE, {name}"] = kernel_mode(draws.theta, draws.weight)
+    return found
+
+
+#: HOO: the tolerance of its reward, ρ, ν₁.  The first is the paper's.
+HOO = {"ε = 6, ρ = ν₁ = 1": (6.0, 1.0, 1.0), "ε = 1": (1.0, 0.7, 0.5), "ε = 2": (2.0, 0.7, 0.5)}
+
+
+def hoo(n: int, seed: int) -> Estimates:
+    found: Estimates = {}
+    for name, (epsilon, rho, nu1) in HOO.items():
+        rng = np.random.default_rng(seed)
+        climb = bandits.hoo(partial(_accepted, epsilon=epsilon, rng=rng), 2, n, rho=rho, nu1=nu1)
+        found[f"HOO, {name}"] = 10.0 * climb.most_played - 5.0
+        found[f"HOO, {name}, last point"] = 10.0 * climb.last - 5.0
+    return found
+
+
+def _accepted(cube: np.ndarray, epsilon: float, rng: np.random.Generator) -> float:
+    """One simulation of Example 2: θ ~ U(−5, 5)², x ~ .3 N(θ, I) + .7 N(θ + 3, I/4)."""
+    x = 10.0 * cube - 5.0 + rng.normal(size=2) * (1.0 if (wide := rng.random() < 0.3) else 0.5)
+    x = x if wide else x + 3.0
+    return float(np.hypot(*(x - 2.0)) < epsilon)
+
+
+METHODS: dict[str, Callable[[int, int], Estimates]] = {
+    "map_tree": map_tree,
+    "published": published,
+    "rejection": rejection,
+    "smc": smc,
+    "hoo": hoo,
+}
+
+
+def errors(method: str, n: int, seed: int) -> dict[str, list[float]]:
+    """Estimates of one repetition, as plain numbers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+        return {name: at.tolist() for name, at in METHODS[method](n, seed).items()}
+
+
+# The ellipse ------------------------------------------------------------------------------------
+
+
+#: Problems of a known mode, and the tolerance-free place of it.
+KNOWN: dict[str, tuple[Callable[[], Any], float]] = {
+    "Gauss(2)": (partial(problems.gauss, 2), 0.0),
+    "Gauss(5)": (partial(problems.gauss, 5), 0.0),
+    "P0": (partial(problems.gaussian_mixture, 2), -1.0),
+    "P1": (partial(problems.gaussian_mixture, 5), -1.0),
+}
+
+
+def coverage(problem: str, n: int, seed: int) -> dict[str, Any]:
+    """Whether the 90 % ellipse holds the mode; None where no ellipse is shown."""
+    make, at = KNOWN[problem]
+    mode = abctree.map_tree(make(), n_simulations=n, rng=seed)
+    truth = np.full(len(mode.theta), at)
+    wrong = bool(np.linalg.norm(mode.theta - truth) > 1.5)
+    inside = None if mode.covariance is None else mode.contains(truth, 0.9)
+    return {
+        "inside": inside,
+        "wrong mode": wrong,
+        "error": float(((mode.theta - truth) ** 2).sum()),
+        "promised": None if mode.covariance is None else float(np.trace(mode.covariance)),
+    }
+
+
+# Spikes -----------------------------------------------------------------------------------------
+
+SPIKE, PLATEAU = (0.4137, 0.4147), (0.6, 0.9)
+
+
+def _spiky(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Distance 0 with probability 1 on the spike and .2 on the plateau, else 1."""
+    at = theta[:, 0]
+    rate = np.where((at >= SPIKE[0]) & (at < SPIKE[1]), 1.0, 0.0)
+    rate = np.where((at >= PLATEAU[0]) & (at < PLATEAU[1]), 0.2, rate)
+    return np.where(rng.random(len(at)) < rate, 0.0, 1.0)[:, None]
+
+
+def spike(n: int, seed: int) -> bool:
+    """Whether the mode is in the thin interval that always accepts."""
+    problem = abctree.Problem({"t": (0.0, 1.0)}, _spiky, observed=np.zeros(1), vectorized=True)
+    mode = abctree.map_tree(problem, n_simulations=n, rng=seed, schedule=[0.5])
+    return bool(SPIKE[0] - 1e-3 < mode.theta[0] < SPIKE[1] + 1e-3)
+
+
+# All --------------------------------------------------------------------------------------------
+
+
+def work(what: str, name: str, n: int, seed: int) -> Any:
+    if what == "errors":
+        return errors(name, n, seed)
+    return coverage(name, n, seed) if what == "coverage" else spike(n, seed)
+
+
+def measure(args: command.Options) -> dict[str, Any]:
+    budgets = BUDGETS[:1] if args.quick else BUDGETS
+    largest = budgets[-1]
+    seeds = range(FIRST_SEED + args.first_seed, FIRST_SEED + args.first_seed + args.seeds)
+    twice = range(seeds.start, seeds.start + 2 * args.seeds)
+    # Long ones first, so that no process is left alone at the end.
+    tasks = [("errors", m, n, s) for n in budgets[::-1] for m in METHODS for s in seeds]
+    tasks += [("coverage", p, largest, s) for p in KNOWN for s in twice]
+    tasks += [("spike", "", largest, s) for s in seeds]
+    estimates: dict[str, dict[str, list[list[float]]]] = {}
+    inside: dict[str, list[Any]] = {}
+    spikes = []
+    for (what, name, n, _), answer in command.each(work, tasks, args):
+        if what == "errors":
+            for label, at in answer.items():
+                estimates.setdefault(str(n), {}).setdefault(label, []).append(at)
+        elif what == "coverage":
+            inside.setdefault(name, []).append(answer)
+        else:
+            spikes.append(answer)
+    return {"estimates": estimates, "coverage": inside, "spike": spikes, "T": largest}
+
+
+def tables(numbers: dict[str, Any]) -> dict[str, str]:
+    """Markdown, by name."""
+    return {
+        "errors": error_table(numbers["estimates"]),
+        "coverage": coverage_table(numbers["coverage"]),
+        "spike": f"The spike is found in {sum(numbers['spike'])} of {len(numbers['spike'])} runs.",
+    }
+
+
+def squared_errors(estimates: list[list[float | None]]) -> np.ndarray:
+    """(n,) Of estimates; nan where there is none."""
+    at = np.array(estimates, dtype=float)
+    return np.asarray(((at - TRUE_MODE) ** 2).sum(axis=1))
+
+
+def error_table(estimates: dict[str, dict[str, Any]]) -> str:
+    budgets = sorted(estimates, key=int)
+    rows = []
+    for label in estimates[budgets[-1]]:
+        row = [label]
+        for n in budgets:
+            square = squared_errors(estimates[n][label])
+            wrong = int((square > 1.5**2).sum())
+            row += [command.cell([*square], ".2g"), str(wrong)]
+        rows.append(row)
+    head = ["estimate"]
+    for n in budgets:
+        head += [f"MSE at T = {int(n):,}".replace(",", " "), "wrong"]
+    floor = ["floor"]
+    for n in budgets:
+        floor += [f"{FLOORS[int(n)]}", ""]
+    return command.markdown(head, [*rows, floor])
+
+
+def coverage_table(coverages: dict[str, Any]) -> str:
+    rows = []
+    for problem, runs in coverages.items():
+        shown = [run["inside"] for run in runs if run["inside"] is not None]
+        ratio = [run["error"] / run["promised"] for run in runs if run["promised"]]
+        rows.append([
+            problem,
+            f"{len(shown)} of {len(runs)}",
+            f"{np.mean(shown):.1%}" if shown else "–",
+            str(sum(run["wrong mode"] for run in runs)),
+            command.cell(ratio, ".2f"),
+        ])  # fmt: skip
+    head = ["problem", "ellipses shown", "90 % ellipse holds the mode", "wrong mode",
+            "squared error over promise"]  # fmt: skip
+    return command.markdown(head, rows)
+
+
+def main() -> None:
+    args = command.options(__doc__ or "", NAME, seeds=100, quick_seeds=3)
+    if args.from_json is None:
+        numbers = {"about": command.about(args), **command.rounded(measure(args))}
+        command.write_json(args.out / "experiments" / "results" / f"{NAME}.json", numbers)
+    else:
+        numbers = json.loads(args.from_json.read_text("utf-8"))
+    for table in tables(numbers).values():
+        print(f"\n{table}")
+
+
+if __name__ == "__main__":
+    main()

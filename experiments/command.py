@@ -1,0 +1,235 @@
+"""What the commands of the experiments share: options, processes, and the files they write."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+
+import abctree
+from experiments import ROOT
+
+RESULTS = ROOT / "experiments" / "results"
+REFERENCE = ROOT.parent / "shared" / "data" / "reference"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a command was told."""
+
+    quick: bool
+    workers: int
+    seeds: int
+    first_seed: int
+    seconds: float  #: after which no further run is begun
+    out: Path
+    from_json: Path | None
+    reference: Path
+
+
+def options(
+    description: str, name: str, seeds: int, quick_seeds: int = 2, argv: Sequence[str] | None = None
+) -> Options:
+    """Options of the command line; `name` is that of the JSON."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a small version, in seconds")
+    parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--seeds", type=int, help=f"repetitions; default {seeds}")
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="begin no run after these"
+    )
+    parser.add_argument("--out", type=Path, help="folder to write to, in place of the repository")
+    parser.add_argument(
+        "--from-json",
+        type=Path,
+        nargs="?",
+        const=RESULTS / f"{name}.json",
+        help="draw the picture again from stored numbers",
+    )
+    parser.add_argument("--reference", type=Path, default=REFERENCE, help="folder of .npz files")
+    args = parser.parse_args(argv)
+    quick_folder = Path(tempfile.gettempdir()) / "abctree-experiments"
+    return Options(
+        quick=args.quick,
+        workers=args.workers,
+        seeds=args.seeds or (quick_seeds if args.quick else seeds),
+        first_seed=args.first_seed,
+        seconds=args.seconds,
+        out=args.out or (quick_folder if args.quick else ROOT),
+        from_json=args.from_json,
+        reference=args.reference,
+    )
+
+
+# Processes --------------------------------------------------------------------------------------
+
+
+def one_thread() -> None:
+    """Workers are as many as cores: none of them needs threads of its own."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"
+
+
+def each(
+    work: Callable[..., Any],
+    tasks: Sequence[tuple[Any, ...]],
+    args: Options,
+    *,
+    tell: Callable[[tuple[Any, ...]], str] = str,
+) -> list[tuple[tuple[Any, ...], Any]]:
+    """Tasks with their results, in the order of the tasks; how many processes does not matter.
+
+    After `args.seconds` no further task is begun, and the list is shorter.  So it is by the tasks
+    that fail, whose errors are printed: one of hundreds should not cost the others.
+    """
+    one_thread()
+    began = time.monotonic()
+    done: dict[int, Any] = {}
+    todo = list(enumerate(tasks))[::-1]
+    with ProcessPoolExecutor(args.workers) as pool:
+        running: dict[Future[Any], int] = {}
+        while todo or running:
+            late = time.monotonic() - began > args.seconds
+            while todo and len(running) < args.workers and not late:
+                i, task = todo.pop()
+                running[pool.submit(_timed, work, task)] = i
+            if not running:
+                break
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                i = running.pop(future)
+                answer, seconds, error = future.result()
+                print(f"  {tell(tasks[i])}: {error or f'{seconds:.1f} CPU s'}", flush=True)
+                if error is None:
+                    done[i] = answer
+    if todo:
+        print(f"  out of time: {len(todo)} of {len(tasks)} runs were not begun", flush=True)
+    return [(tasks[i], done[i]) for i in sorted(done)]
+
+
+def _timed(work: Callable[..., Any], task: tuple[Any, ...]) -> tuple[Any, float, str | None]:
+    """The answer, the CPU seconds, and the traceback if there is no answer."""
+    began = time.process_time()
+    try:
+        return work(*task), time.process_time() - began, None
+    except Exception:  # noqa: BLE001 - whatever it is, it is printed
+        return None, 0.0, traceback.format_exc()
+
+
+# Files ------------------------------------------------------------------------------------------
+
+
+def about(args: Options) -> dict[str, Any]:
+    """Where numbers come from."""
+    return {
+        "seeds": [args.first_seed, args.first_seed + args.seeds - 1],
+        "quick": args.quick,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "abctree": abctree.__version__,
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "workers": args.workers,
+    }
+
+
+def run(
+    name: str,
+    args: Options,
+    measure: Callable[[Options], dict[str, Any] | None],
+    draw: Callable[[dict[str, Any]], Any],
+    tables: Callable[[dict[str, Any]], dict[str, str]],
+) -> None:
+    """Measure or read, write the JSON, draw the picture, print the tables."""
+    began = time.monotonic()
+    if args.from_json is None:
+        measured = measure(args)
+        if measured is None:
+            return
+        numbers = {"about": about(args), **rounded(measured)}
+        numbers["about"]["seconds"] = round(time.monotonic() - began, 1)
+    else:
+        numbers = json.loads(args.from_json.read_text("utf-8"))
+    write_json(args.out / "experiments" / "results" / f"{name}.json", numbers)
+    for table in tables(numbers).values():
+        print(f"\n{table}")
+    picture = args.out / "docs" / "images" / f"{name.replace('_', '-')}.png"
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    draw(numbers).savefig(picture, dpi=80)
+    print(f"wrote {picture}", flush=True)
+
+
+def write_json(path: Path, numbers: dict[str, Any]) -> None:
+    """One line for each innermost list: short files, and differences that can be read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_text(numbers) + "\n", encoding="utf-8")
+    print(f"wrote {path}")
+
+
+def _text(value: Any, indent: int = 0) -> str:
+    flat = json.dumps(value)
+    if not isinstance(value, dict | list) or len(flat) + indent <= 98 or _is_numbers(value):
+        return flat
+    pad = " " * (indent + 1)
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(k)}: {_text(v, indent + 1)}" for k, v in value.items()]
+        ends = "{}"
+    else:
+        parts, ends = [_text(v, indent + 1) for v in value], "[]"
+    return ends[0] + "\n" + ",\n".join(pad + p for p in parts) + "\n" + " " * indent + ends[1]
+
+
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(v, int | float | None) for v in value)
+
+
+def rounded(value: Any) -> Any:
+    """The same with floats of five digits and plain types; nan and infinities become None."""
+    if isinstance(value, dict):
+        return {str(k): rounded(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [rounded(v) for v in value]
+    if isinstance(value, np.integer | int) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, np.floating | float):
+        return float(f"{value:.5g}") if np.isfinite(value) else None
+    return value
+
+
+# Tables -----------------------------------------------------------------------------------------
+
+
+def cell(values: Sequence[float | None], form: str = ".3g") -> str:
+    """Mean ± standard error of what is there."""
+    known = np.array([v for v in values if v is not None], dtype=float)
+    if not len(known):
+        return "–"
+    if len(known) == 1:
+        return number(known[0], form)
+    error = known.std(ddof=1) / np.sqrt(len(known))
+    missing = "" if len(known) == len(values) else f" ({len(known)} of {len(values)})"
+    return f"{number(known.mean(), form)} ± {number(error, '.1g')}{missing}"
+
+
+def number(value: float, form: str) -> str:
+    """Rounded as by the form, but without an exponent where it can be: 400, not 4e+02."""
+    return f"{float(format(value, form)):g}"
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,144 @@
+"""The tables of docs/reproduction.md, written between its markers from the stored numbers.
+
+    python -m experiments.report            write them
+    python -m experiments.report --check    say whether the document is what would be written
+
+A marker ``<!-- table: NAME -->`` opens a table and ``<!-- end -->`` closes it.  What stands between
+is replaced by the table of that name, or by a line that says that there are no numbers yet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments import ROOT, command
+from experiments.all import EXPERIMENTS
+
+DOCUMENT = ROOT / "docs" / "reproduction.md"
+PEERS = ROOT / "benchmarks" / "results" / "peers.json"
+TABLE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+MISSING = "*No numbers yet.*"
+
+
+# Experiments that were written before they had tables of their own -------------------------------
+
+
+def partitions(numbers: dict[str, Any]) -> dict[str, str]:
+    head = ["partitioner", "boxes in the last round", "simulations", "honest gain", "Z err, %",
+            "TV20", "s of cutting"]  # fmt: skip
+    rows = [
+        [
+            label,
+            f"{row['boxes, mean over folds'][-1]:.0f}",
+            str(row["simulations in all"]),
+            f"{row['honest gain']:.2f}",
+            f"{100 * row['evidence, relative error']:+.1f}",
+            f"{row['TV20']:.3f}",
+            f"{row['seconds of cutting']:.2g}",
+        ]
+        for label, row in numbers["partitioners"].items()
+    ]
+    return {"partitions": command.markdown(head, rows)}
+
+
+def fixed_grid(numbers: dict[str, Any]) -> dict[str, str]:
+    head = ["bins", *(f"{name}: TV of the draws" for name in numbers["errors"]),
+            *(f"{name}: TV of the step function" for name in numbers["errors"])]  # fmt: skip
+    bins = list(next(iter(numbers["errors"].values())))
+    rows = []
+    for b in bins:
+        cells = [b]
+        for key in ("TV of the weighted draws", "TV of the step function"):
+            for errors in numbers["errors"].values():
+                mean, error = errors[b][key]
+                cells.append(f"{mean:.3f} ± {error:.1g}")
+        rows.append(cells)
+    return {"fixed_grid": command.markdown(head, rows)}
+
+
+OLDER: dict[str, Callable[[dict[str, Any]], dict[str, str]]] = {
+    "partitions": partitions,
+    "fixed_grid": fixed_grid,
+}
+
+
+# Tables -----------------------------------------------------------------------------------------
+
+
+def all_tables() -> dict[str, str]:
+    """Every table that there are numbers for, and a line on where they come from."""
+    found: dict[str, str] = {}
+    for experiment in EXPERIMENTS:
+        path = command.RESULTS / f"{experiment.name}.json"
+        make = maker(experiment.name) if path.exists() else None
+        if make is not None:
+            found |= told(experiment.name, json.loads(path.read_text("utf-8")), make)
+    if PEERS.exists():
+        peers = importlib.import_module("benchmarks.peers")
+        found |= told("peers", json.loads(PEERS.read_text("utf-8")), peers.tables)
+    return found
+
+
+def maker(name: str) -> Callable[[dict[str, Any]], dict[str, str]] | None:
+    if name in OLDER:
+        return OLDER[name]
+    if importlib.util.find_spec(f"experiments.{name}") is None:
+        return None
+    return getattr(importlib.import_module(f"experiments.{name}"), "tables", None)
+
+
+def told(
+    name: str, numbers: dict[str, Any], make: Callable[[dict[str, Any]], dict[str, str]]
+) -> dict[str, str]:
+    """The tables, each under a name that begins with the module's."""
+    own = {k if k.startswith(name) else f"{name}-{k}": v for k, v in make(numbers).items()}
+    own[f"{name}-source"] = source(numbers.get("about", {}))
+    return own
+
+
+def source(about: dict[str, Any]) -> str:
+    """One line: seeds, versions, machine."""
+    parts = []
+    if "seeds" in about:
+        first, last = about["seeds"]
+        parts.append(f"seed {first}" if first == last else f"seeds {first} to {last}")
+    parts += [f"{key} {about[key]}" for key in ("python", "numpy", "abctree") if key in about]
+    if about.get("cpus"):
+        parts.append(f"{about.get('machine', '')} with {about['cpus']} cores".strip())
+    return f"*{', '.join(parts)}.*" if parts else MISSING
+
+
+def written(text: str, found: dict[str, str]) -> str:
+    """The document with its tables."""
+
+    def fill(match: re.Match[str]) -> str:
+        return f"{match[1]}{found.get(match[2], MISSING)}\n{match[3]}"
+
+    return TABLE.sub(fill, text)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--document", type=Path, default=DOCUMENT)
+    args = parser.parse_args(argv)
+    old = args.document.read_text("utf-8")
+    new = written(old, all_tables())
+    if args.check:
+        print("up to date" if old == new else "out of date: run python -m experiments.report")
+        return int(old != new)
+    args.document.write_text(new, encoding="utf-8")
+    print(f"wrote {args.document}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""The picture of a posterior mode: where it is, and how well it is known."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import special
+
+from abctree.analysis.mode_result import ModeResult
+from abctree.edges.plots.canvas import INK, TRUTH, figure_of, grid_of_axes, number
+from abctree.edges.plots.pair import pair
+from abctree.errors import AbctreeWarning, ParameterError
+from abctree.types import FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Points of an ellipse.
+_POINTS = 121
+
+
+def mode(result: ModeResult, level: float = 0.9, axes: Any = None) -> Figure:
+    """The mode and its error ellipse over the draws that the run accepted.
+
+    The pair plot of the posterior at the tolerance of the answer, with a cross of dashed red lines
+    at the mode.  A red ellipse has the two coordinates of the true mode of the ε-posterior with
+    probability `level`; a bar on the diagonal has one.  Hollow dots are the other candidates, the
+    larger the denser.  Where no error is known there is no ellipse.
+
+    Parameters
+    ----------
+    result : ModeResult
+        Of `abctree.map_tree`.
+    level : float
+        In (0, 1).
+    axes : (p, p) array of matplotlib Axes, optional
+        For p parameters.  Default: of a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ParameterError
+        If `level` or `axes` does not fit.
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    if not 0.0 < level < 1.0:
+        raise ParameterError(f"`level` must be in (0, 1), but got {level}. Try 0.9.")
+    p = len(result.names)
+    side = max(3.2, min(14.0, 1.0 + 1.75 * p))
+    grid = grid_of_axes(axes, (p, p), (side, side))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AbctreeWarning)  # that nothing was accepted: it is seen
+        epsilon = result.epsilon if np.isfinite(result.epsilon) else None
+        draws = result.run.posterior(epsilon=epsilon)
+    pair(draws, truth=result.theta, axes=grid)
+    for row in range(p):
+        _draw_error(grid[row, row], result, row, level)
+        for column in range(row):
+            _draw_pair(grid[row, column], result, [column, row], level)
+    return figure_of(grid[0, 0])
+
+
+def _draw_error(ax: Axes, result: ModeResult, j: int, level: float) -> None:
+    """The mode with its error as a title, and an interval."""
+    value, error = float(result.theta[j]), float(result.std[j])
+    title = f"{result.names[j]} = {number(value, error)}"
+    if error > 0.0:
+        half = float(special.ndtri(0.5 + 0.5 * level)) * error
+        ax.axvspan(value - half, value + half, color=TRUTH, alpha=0.3, linewidth=0)
+        title += f" ± {error:.2g}"
+    ax.set_title(title if np.isfinite(value) else result.names[j], fontsize="small", color=INK)
+
+
+def _draw_pair(ax: Axes, result: ModeResult, columns: list[int], level: float) -> None:
+    rivals = result.candidates[1:]
+    if rivals:
+        x, y = np.array([other.theta[columns] for other in rivals]).T
+        size = [30.0 * other.density for other in rivals]
+        ax.scatter(x, y, s=size, facecolors="none", edgecolors=TRUTH, linewidths=1.0, zorder=4)
+    if result.covariance is not None:
+        x, y = _ellipse(result.theta[columns], result.covariance[np.ix_(columns, columns)], level)
+        ax.plot(x, y, color=TRUTH, linewidth=1.4, label=f"{level:.0%}", zorder=5)
+
+
+def _ellipse(centre: FloatArray, covariance: FloatArray, level: float) -> FloatArray:
+    """(2, m) The border of the ellipse that has this probability; a line if one error is 0."""
+    sd = np.sqrt(np.diag(covariance))
+    scale = np.where(sd > 0.0, sd, 1.0)
+    value, vector = np.linalg.eigh(covariance / np.outer(scale, scale))
+    angle = np.linspace(0.0, 2.0 * np.pi, _POINTS)
+    n_known = int(np.count_nonzero(sd > 0.0)) or 1
+    radius = np.sqrt(special.chdtri(n_known, 1.0 - level))
+    circle = radius * np.stack([np.cos(angle), np.sin(angle)])
+    spread = vector * np.sqrt(np.maximum(value, 0.0))
+    return np.asarray(centre[:, None] + scale[:, None] * (spread @ circle))

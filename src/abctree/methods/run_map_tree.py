@@ -1,0 +1,136 @@
+"""`map_tree`: a posterior mode from a prior and a simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from abctree.analysis.mode_result import ModeResult
+from abctree.data import Progress
+from abctree.methods.map_settings import resolve_map
+from abctree.methods.recipe import Recipe, StopLike, check_problem_given
+from abctree.methods.run_folder import StoreLike, play
+from abctree.methods.settings import PartitionerLike, ScheduleLike
+from abctree.parts.executors import ExecutorLike
+from abctree.parts.executors.policy import FailurePolicy
+from abctree.problem import Problem
+from abctree.protocols import BeliefRule, Policy
+from abctree.types import RNGLike
+
+
+def map_tree(
+    problem: Problem,
+    *,
+    n_simulations: int = 20_000,
+    rng: RNGLike = None,
+    policy: Literal["top-two", "thompson", "t3c"] | Policy | None = None,
+    partitioner: PartitionerLike | None = None,
+    schedule: ScheduleLike | None = None,
+    beliefs: BeliefRule | None = None,
+    quota: int | None = None,
+    n_pilot: int | None = None,
+    n_folds: int | None = None,
+    window: Literal["extended", "rolling"] | None = None,
+    relabel: Literal["next", "last"] | None = None,
+    block: int | None = None,
+    lookahead: int | None = None,
+    defensive: float | None = None,
+    max_rounds: int | None = None,
+    preset: Literal["published"] | None = None,
+    stop: StopLike = None,
+    executor: ExecutorLike | None = None,
+    on_failure: Literal["reject", "raise"] | FailurePolicy = "reject",
+    keep_summaries: bool | None = None,
+    store: StoreLike | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> ModeResult:
+    r"""Find the mode of the ABC posterior without a likelihood (Algorithm 4, MAP-Tree).
+
+    The outer loop of `abctree.abc_tree` with bandits that seek the best box (Algorithm 3), and a
+    local-quadratic fit of all its simulations; see docs/explanation/map-tree.md.
+
+    Parameters
+    ----------
+    problem : Problem
+        Prior, simulator, observation, summary and distance.
+    n_simulations : int
+        T, the exact number of simulations, the pilot included.
+    rng : None, int, SeedSequence, BitGenerator or Generator
+        Source of all randomness, simulators included.  The same seed gives the same result.
+    policy : str or Policy
+        "top-two" (default), "thompson" or "t3c", or an object such as
+        ``abctree.TopTwo(b="adaptive")``, which brings its own share of prior draws.
+    partitioner : str or Partitioner
+        P: `abctree.Peaks` (default), "dyadic", "cart", or an object.  ``abctree.Dyadic(n_splits=1,
+        pick="modal")`` refines the box k̂ of the paper, ``Dyadic(n_splits=1)`` the one proposed
+        most.
+    schedule : str, float, sequence of float or Schedule
+        g, as for `abctree.abc_tree`.
+    beliefs : BeliefRule
+        How α and β start on a new partition; default `FairHearing`, and ``Counts(1, 1)`` on a grid.
+    quota : int
+        B, acceptances that end a round.  Default T / 10.
+    n_pilot : int
+        Prior draws of the pilot.  Default T / 5: a mode that they miss is rarely found later.
+    n_folds, window, relabel, lookahead, max_rounds
+        As for `abctree.abc_tree`; one fold, for the mode does not rest on weights.
+    block : int
+        Pulls between two updates of the beliefs.  Default T / 100; 1 is the paper.
+    defensive : float
+        Share of prior draws among the pulls of a policy that is given by name.  Default 0.05.
+    preset : {"published"}
+        The paper's settings: three dyadic splits a round of the box proposed most, top-two
+        sampling with b = ½, 0.9 ε, raw counts.  Its answers are ``estimates["kernel"]`` and
+        ``estimates["box"]``.  Anything given beside it wins over it.
+    stop, executor, on_failure, keep_summaries, store, progress
+        As for `abctree.abc_tree`.
+
+    Returns
+    -------
+    ModeResult
+        The mode with its error ellipse, rivals with their relative densities, the kernel and the
+        box estimate, the lookup table, and the rounds.
+
+    Raises
+    ------
+    ParameterError
+        If a setting breaks its rule, or `store` holds a run already.
+    StoreError
+        If `store` cannot be written to.
+    SimulatorError
+        If the simulator cannot be used: the first simulations have the wrong shape, or the whole
+        pilot fails, or any simulation with ``on_failure="raise"``.
+
+    Notes
+    -----
+    It is the mode of the ε-posterior in the units of the parameters: a mode changes when a
+    parameter is transformed (other than linearly), and the tolerance may shift it where the
+    posterior is skewed.
+
+    Examples
+    --------
+    >>> import abctree
+    >>> def simulate(theta, rng):
+    ...     return theta[0] + rng.normal()
+    >>> problem = abctree.Problem({"mu": (-5.0, 5.0)}, simulate, observed=1.0)
+    >>> mode = abctree.map_tree(problem, n_simulations=2000, rng=1)
+    >>> bool(abs(mode.theta[0] - 1.0) < 0.2)
+    True
+    """
+    check_problem_given(problem)
+    given = {
+        "partitioner": partitioner, "schedule": schedule, "beliefs": beliefs, "policy": policy,
+        "quota": quota, "n_pilot": n_pilot, "n_folds": n_folds, "window": window,
+        "relabel": relabel, "block": block, "lookahead": lookahead, "defensive": defensive,
+        "max_rounds": max_rounds,
+    }  # fmt: skip
+    recipe = Recipe.of(
+        problem,
+        resolve_map(problem.d, n_simulations, given, preset),
+        method="map_tree",
+        rng=rng,
+        stop=stop,
+        on_failure=on_failure,
+        keep_summaries=keep_summaries,
+    )
+    return ModeResult.of(play(problem, recipe, executor, progress, store))

@@ -1,0 +1,399 @@
+"""The posterior mode from a table: where it is, how well it is known, and what it admits."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+import abctree
+from abctree import problems
+from abctree.analysis.mode import find_mode, from_run
+from abctree.analysis.mode.logistic import design_of, logistic, quadratic_of
+from abctree.analysis.mode.peaks import best_box, kernel_mode
+from abctree.analysis.mode.quadratic import fit_peak
+from abctree.analysis.mode.surface import Rows
+from abctree.data import Arms, Boxes
+from abctree.parts.partitioners.growth import Growth
+from abctree.problems import truth
+
+
+def uniform_rows(n, d, rng, half_width=5.0):
+    """θ ~ U(−5, 5)^d, x ~ N(θ, I), x_obs = 0: the mode is 0 at every tolerance."""
+    theta = rng.uniform(-half_width, half_width, (n, d))
+    return theta, np.linalg.norm(theta + rng.normal(size=(n, d)), axis=1)
+
+
+def accept(theta, rate, rng):
+    """Distances 0 with a probability and 1 else."""
+    return np.where(rng.random(len(theta)) < rate, 0.0, 1.0)
+
+
+# Where it is --------------------------------------------------------------------------------------
+
+
+def test_mode_of_a_normal_posterior_is_found_within_its_error(rng):
+    mode = find_mode(*uniform_rows(20_000, 2, rng), names=["a", "b"])
+    assert (np.abs(mode.theta) < 4.0 * mode.std).all()
+    assert (mode.std < 0.1).all()
+    assert mode.contains([0.0, 0.0], 0.999)
+    assert not mode.contains([1.0, 1.0], 0.999)
+    assert mode.candidates[0].shape == "peak"
+    assert mode.notes == ()
+
+
+def normal_prior(rng, n=20_000, sd=1.0):
+    """θ ~ N(0, sd²), x ~ N(θ, 1), x_obs = 2: the likelihood's mode is 2, the posterior's 1."""
+    theta = rng.normal(0.0, sd, (n, 1))
+    return theta, np.abs(theta[:, 0] + rng.normal(size=n) - 2.0)
+
+
+def exact_mode(epsilon):
+    def loss(t):
+        rate = stats.norm.cdf(2.0 + epsilon - t) - stats.norm.cdf(2.0 - epsilon - t)
+        return -stats.norm.logpdf(t) - np.log(rate)
+
+    return optimize.minimize_scalar(loss, bounds=(-1.0, 3.0), method="bounded").x
+
+
+def test_mode_is_the_posteriors_and_not_the_likelihoods(rng):
+    theta, distance = normal_prior(rng)
+    mode = find_mode(theta, distance, log_prior=stats.norm.logpdf(theta[:, 0]))
+    assert abs(mode.theta[0] - exact_mode(mode.epsilon)) < 3.5 * mode.std[0]
+    assert exact_mode(mode.epsilon) == pytest.approx(1.0, abs=0.1)
+    likelihood = find_mode(theta, distance)  # the twin, which knows no prior
+    assert likelihood.theta[0] - exact_mode(mode.epsilon) > 5.0 * mode.std[0]
+
+
+def test_mode_of_a_run_is_the_posteriors():
+    problem = abctree.Problem(
+        {"a": stats.norm(0, 1)}, lambda theta, rng: theta + rng.normal(size=theta.shape),
+        observed=np.array([2.0]), vectorized=True,
+    )  # fmt: skip
+    mode = abctree.map_tree(problem, n_simulations=8_000, rng=3)
+    assert abs(mode.theta[0] - exact_mode(mode.epsilon)) < 3.5 * mode.std[0]
+    assert mode.std[0] < 0.15
+
+
+def test_mode_does_not_depend_on_units(rng):
+    theta, distance = normal_prior(rng)
+    prior = stats.norm.logpdf(theta[:, 0])
+    one = find_mode(theta, distance, log_prior=prior)
+    other = find_mode(1e9 * theta - 7.0, 1e-3 * distance, log_prior=prior - 50.0)
+    assert (other.theta + 7.0) / 1e9 == pytest.approx(one.theta, rel=1e-4)
+    assert other.std / 1e9 == pytest.approx(one.std, rel=1e-4)
+    assert other.epsilon == pytest.approx(1e-3 * one.epsilon)
+
+
+def test_best_box_needs_volumes_in_theta():
+    """Those of the cube lead to the likelihood's mode: they say that the prior is flat."""
+    problem = abctree.Problem({"a": stats.norm(0, 1)}, lambda theta, rng: theta[0], 2.0)
+    growth = Growth(Boxes.whole(1))
+    for cut in stats.norm.cdf(np.arange(-3.0, 4.5, 0.5)):
+        growth.split(len(growth) - 1, 0, float(cut))
+    partition = problem.measure(growth.boxes())
+    middle = problem.prior.from_cube(0.5 * (partition.boxes.lower + partition.boxes.upper))[:, 0]
+    rate = np.exp(-0.5 * (middle - 2.0) ** 2)
+    arms = Arms(1e6 * rate, 1e6 * (1.0 - rate))
+    best = best_box((partition,), (arms,))
+    centre = problem.prior.from_cube(0.5 * (best.lower + best.upper)[None])[0, 0]
+    assert centre == pytest.approx(1.0, abs=0.3)
+    cube = np.log(arms.mean) + np.log(partition.prior_mass) - np.log(partition.boxes.volume)
+    assert middle[np.argmax(cube)] > 1.5
+
+
+# How well it is known -----------------------------------------------------------------------------
+
+
+def fitted(seed, d=1, n=1_500, top=0.6):
+    """A fit of rows that are proposed unevenly: acceptance is .6 exp(−|θ|²/2)."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(0.5, 1.5, (n, d))
+    rate = top * np.exp(-0.5 * (x**2).sum(axis=1))
+    wide = np.full(d, np.inf)
+    rows = Rows(x, accept(x, rate, rng), None, -wide, wide)
+    return fit_peak(rows, 0.5, np.full(d, 0.4), np.eye(d))
+
+
+def test_error_ellipse_covers_as_it_says():
+    fits = [fit for fit in map(fitted, range(150)) if fit.shape == "peak"]
+    assert len(fits) > 140
+    surprise = np.array([float(fit.peak[0] ** 2 / fit.covariance[0, 0]) for fit in fits])
+
+    def p_value(surprise):
+        inside = int((surprise < stats.chi2(1).ppf(0.9)).sum())
+        return stats.binomtest(inside, len(surprise), 0.9).pvalue
+
+    assert p_value(surprise) > 1e-3
+    assert p_value(4.0 * surprise) < 1e-3  # the twin: half the standard error
+    assert p_value(surprise / 4.0) < 1e-2
+
+
+def test_spread_is_that_of_the_posterior():
+    spread = np.mean([fitted(seed, d=2, n=8_000, top=0.15).spread for seed in range(8)], axis=0)
+    assert spread == pytest.approx(np.eye(2), abs=0.25)
+
+
+def test_logistic_regression_is_at_its_maximum(rng):
+    z = rng.normal(size=(400, 2))
+    y = (rng.random(400) < 0.3).astype(float)
+    design = design_of(z)
+    ridge = np.array([1e-9] + [1e-3] * 5)
+
+    def loss(beta):
+        odds = design @ beta
+        return -(y @ odds - np.logaddexp(0.0, odds).sum() - 0.5 * ridge @ beta**2)
+
+    beta, information = logistic(design, y)
+    best = optimize.minimize(loss, np.zeros(6), method="BFGS")
+    assert beta == pytest.approx(best.x, abs=1e-3)
+    assert loss(beta) <= best.fun + 1e-9
+    step = 1e-3 * np.eye(6)[3]
+    curvature = (loss(beta + step) + loss(beta - step) - 2.0 * loss(beta)) / 1e-6
+    assert information[3, 3] == pytest.approx(curvature, rel=1e-3)
+
+
+def test_logistic_regression_ends_when_accepted_and_rejected_are_separated():
+    z = np.linspace(-1.0, 1.0, 40)[:, None]
+    beta, _ = logistic(design_of(z), (np.abs(z[:, 0]) < 0.5).astype(float))
+    assert np.isfinite(beta).all()
+    assert beta[2] < 0.0
+
+
+def test_quadratic_of_a_quadratic_is_itself(rng):
+    z = rng.normal(size=(200, 3))
+    hessian = np.array([[2.0, 0.5, 0.0], [0.5, -1.0, 0.3], [0.0, 0.3, 4.0]])
+    slope = np.array([1.0, -2.0, 0.5])
+    value = 3.0 + z @ slope + 0.5 * np.einsum("ij,jk,ik->i", z, hessian, z)
+    c, g, a = quadratic_of(z, value, np.ones(200))
+    assert c == pytest.approx(3.0)
+    assert g == pytest.approx(slope)
+    assert a == pytest.approx(hessian)
+
+
+# Several ------------------------------------------------------------------------------------------
+
+
+def test_candidates_have_their_densities_relative_to_the_best():
+    table = abctree.rejection(problems.gaussian_mixture(2), n_simulations=60_000, rng=2).table
+    mode = find_mode(table.theta, table.distance)
+    assert len(mode.candidates) == 2
+    narrow, wide = mode.candidates
+    assert np.abs(narrow.theta + 1.0).max() < 0.25
+    assert np.abs(wide.theta - 2.0).max() < 0.6
+    peaks = np.array([[2.0, 2.0], [-1.0, -1.0]])
+    rate = truth.GaussianMixtureTruth(2).likelihood(peaks, mode.epsilon)
+    assert narrow.density == 1.0
+    assert wide.density == pytest.approx(rate[0] / rate[1], rel=0.35)
+    assert wide.density < 0.4
+
+
+def test_one_peak_has_no_rivals(rng):
+    assert len(find_mode(*uniform_rows(10_000, 2, rng)).candidates) == 1
+
+
+# What it admits -----------------------------------------------------------------------------------
+
+
+def test_a_flat_top_has_no_ellipse(rng):
+    theta = rng.random((10_000, 1))
+    inside = np.abs(theta[:, 0] - 0.5) < 0.2
+    mode = find_mode(theta, accept(theta, np.where(inside, 0.5, 0.0), rng), epsilon=0.5)
+    assert mode.covariance is None
+    assert 0.3 < mode.theta[0] < 0.7
+    assert "no error" in " ".join(mode.notes)
+    peaked = 0.5 * np.exp(-0.5 * ((theta[:, 0] - 0.5) / 0.1) ** 2)  # the twin: of the same width
+    assert find_mode(theta, accept(theta, peaked, rng), epsilon=0.5).covariance is not None
+
+
+def test_a_ridge_has_no_ellipse(rng):
+    theta = rng.uniform(-3.0, 3.0, (12_000, 2))
+    distance = np.abs(theta.sum(axis=1) + rng.normal(0.0, 0.5, len(theta)))
+    mode = find_mode(theta, distance, names=["a", "b"])
+    assert mode.covariance is None
+    assert abs(mode.theta.sum()) < 0.4
+    assert "a combination of a, b" in " ".join(mode.notes)
+    with pytest.raises(abctree.ParameterError, match="`covariance` must be known"):
+        mode.contains([0.0, 0.0])
+
+
+def test_a_tolerance_that_accepts_everything_shows_no_peak(rng):
+    theta, distance = uniform_rows(4_000, 1, rng, half_width=1.0)
+    mode = find_mode(theta, distance, epsilon=20.0)
+    assert mode.covariance is None
+    assert mode.notes
+
+
+def test_a_mode_on_the_border_is_said_to_be_there(rng):
+    theta = rng.random((15_000, 2)) * [5.0, 10.0] - [0.0, 5.0]
+    x = theta + rng.normal(size=theta.shape)
+    distance = np.hypot(x[:, 0] + 1.0, x[:, 1])
+    mode = find_mode(theta, distance, names=["a", "b"], bounds=np.array([[0.0, 5.0], [-5.0, 5.0]]))
+    assert mode.theta[0] == pytest.approx(0.0, abs=1e-9)
+    assert abs(mode.theta[1]) < 4.0 * mode.std[1]
+    assert np.isnan(mode.std[0])
+    assert "end of the prior's support in a" in " ".join(mode.notes)
+    assert mode.contains([3.0, 0.0], 0.999)  # a is not compared
+
+
+@pytest.mark.parametrize("n_accepted", range(6))
+def test_few_accepted_draws_give_a_place_or_say_that_there_is_none(n_accepted, rng):
+    theta = rng.uniform(-1.0, 1.0, (500, 2))
+    distance = np.full(500, np.inf)
+    near = np.argsort(np.linalg.norm(theta - 0.3, axis=1))[:n_accepted]
+    distance[near] = 0.1
+    mode = find_mode(theta, distance)
+    assert mode.covariance is None
+    assert mode.notes
+    assert mode.n_accepted == n_accepted
+    if n_accepted == 0:
+        assert np.isnan(mode.theta).all()
+        assert mode.candidates == ()
+    else:
+        assert np.abs(mode.theta - 0.3).max() < 0.3
+    assert str(mode.summary())
+    json.dumps(mode.summary().to_dict(), allow_nan=False)
+
+
+def test_ten_dimensions_are_no_obstacle():
+    mode = abctree.map_tree(problems.gauss(10), n_simulations=8_000, rng=1)
+    assert np.sqrt(np.mean(mode.theta**2)) < 0.7  # of a prior draw: 5.8
+
+
+# Discrete parameters ------------------------------------------------------------------------------
+
+
+def test_mode_over_values_is_the_value_of_the_highest_mass(rng):
+    prior = np.array([0.1, 0.2, 0.4, 0.3])
+    rate = np.array([0.9, 0.5, 0.2, 0.2])  # posterior ∝ .09, .10, .08, .06
+    value = rng.choice(4, 60_000, p=prior)
+    mode = find_mode(
+        value[:, None].astype(float), accept(value, rate[value], rng), names=["j"],
+        log_prior=np.log(prior)[value], bounds=np.full((1, 2), np.nan), epsilon=0.5,
+    )  # fmt: skip
+    assert mode.theta[0] == 1.0
+    assert [c.theta[0] for c in mode.candidates] == [1.0, 0.0, 2.0, 3.0]
+    assert mode.candidates[2].density == pytest.approx(0.8, rel=0.06)
+    assert "with probability" in mode.notes[0]
+    flat = find_mode(  # the twin: without the prior it is the likelihood's
+        value[:, None].astype(float), accept(value, rate[value], rng),
+        bounds=np.full((1, 2), np.nan), epsilon=0.5,
+    )  # fmt: skip
+    assert flat.theta[0] == 0.0
+
+
+def test_integers_beside_a_continuous_parameter(rng):
+    theta = np.column_stack([rng.integers(0, 4, 16_000), rng.uniform(-4.0, 4.0, 16_000)])
+    x = theta + rng.normal(size=theta.shape) * [0.4, 0.7]
+    distance = np.hypot(x[:, 0] - 2.0, x[:, 1] - 1.0)
+    bounds = np.array([[np.nan, np.nan], [-4.0, 4.0]])
+    mode = find_mode(theta, distance, names=["n", "a"], bounds=bounds)
+    assert mode.theta[0] == 2.0
+    assert abs(mode.theta[1] - 1.0) < 4.0 * mode.std[1]
+    assert mode.std[0] == 0.0
+    assert "the best values are n=2" in " ".join(mode.notes)
+
+
+def test_categorical_and_fixed_parameters_of_a_problem():
+    prior = {"kind": abctree.Categorical([0.0, 1.0, 2.0]), "a": (-4.0, 4.0), "c": 3.0}
+
+    def simulate(theta, rng):
+        noise = np.where(theta[:, 0] == 1.0, 0.4, 2.0)
+        return theta[:, 1] + noise * rng.normal(size=len(theta))
+
+    problem = abctree.Problem(prior, simulate, observed=np.array(1.0), vectorized=True)
+    mode = abctree.map_tree(problem, n_simulations=6_000, rng=4)
+    assert mode.theta[0] == 1.0
+    assert mode.theta[2] == 3.0
+    assert mode.theta[1] == pytest.approx(1.0, abs=0.25)
+
+
+# Runs of every kind -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["abc_tree", "rejection", "smc"])
+def test_posterior_mode_reads_any_run(method):
+    problem = problems.gaussian_mixture(2)
+    result = getattr(abctree, method)(problem, n_simulations=20_000, rng=6)
+    mode = abctree.posterior_mode(result)
+    assert np.abs(mode.theta + 1.0).max() < 0.25
+    for name in ("quadratic", "kernel", "box"):
+        assert np.abs(mode.estimates[name] + 1.0).max() < 0.8
+    assert (mode.box[0] < mode.box[1]).all()
+    assert abctree.posterior_mode(result, epsilon=1.0).epsilon == 1.0
+
+
+def test_a_table_without_rejected_rows_has_a_kernel_mode_only():
+    result = abctree.rejection(problems.gaussian_mixture(2), n_simulations=40_000, rng=1, keep=600)
+    mode = abctree.posterior_mode(result)
+    assert np.abs(mode.theta + 1.0).max() < 0.6
+    assert mode.covariance is None
+    assert mode.theta.tolist() == mode.estimates["kernel"].tolist()
+    assert (mode.n_simulations, mode.n_accepted) == (40_000, 600)
+    assert "closest simulations only" in mode.notes[0]
+    json.dumps(mode.summary().to_dict(), allow_nan=False)
+
+
+def test_a_constraint_that_excludes_the_peak_leaves_an_allowed_mode():
+    problem = abctree.Problem(
+        {"a": (-3.0, 3.0), "b": (-3.0, 3.0)},
+        lambda theta, rng: theta + 0.5 * rng.normal(size=theta.shape),
+        observed=np.array([0.5, 0.5]),
+        vectorized=True,
+        constraint=lambda p: p["a"] + p["b"] < 0.0,
+    )
+    result = abctree.rejection(problem, n_simulations=8_000, rng=1)
+    mode = abctree.posterior_mode(result)
+    assert mode.theta.sum() < 0.0
+    assert np.abs(mode.theta).max() < 1.0
+
+
+def test_density_of_a_prior_that_is_only_a_map_is_by_its_slope(rng):
+    def transform(cube):
+        return np.column_stack([np.exp(cube[:, 0]), cube[:, 0] + 3.0 * cube[:, 1]])
+
+    problem = abctree.Problem(
+        abctree.PriorTransform(transform, names=["a", "b"]), lambda theta, rng: theta[0], 1.0
+    )
+    cube = 0.05 + 0.9 * rng.random((30, 2))
+    theta = problem.prior.from_cube(cube)
+    value, unknown = from_run.log_prior_of(problem, theta, cube)
+    assert value == pytest.approx(-cube[:, 0] - np.log(3.0), abs=1e-6)
+    assert unknown == []
+
+
+# Kernel modes -------------------------------------------------------------------------------------
+
+
+def test_kernel_mode_of_normal_draws_is_near_their_mean(rng):
+    x = rng.normal(size=(1_000, 2)) @ np.array([[1.0, 0.9], [0.0, 0.2]]) + 3.0
+    assert kernel_mode(x, np.ones(1_000)) == pytest.approx([3.0, 3.0], abs=0.35)
+
+
+def test_kernel_mode_is_drawn_to_weight(rng):
+    x = np.concatenate([rng.normal(-2.0, 0.3, 400), rng.normal(2.0, 0.3, 200)])[:, None]
+    weight = np.repeat([1.0, 8.0], [400, 200])
+    assert kernel_mode(x, weight)[0] == pytest.approx(2.0, abs=0.3)
+    assert kernel_mode(x, np.ones(600))[0] == pytest.approx(-2.0, abs=0.3)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_kernel_mode_of_a_few_draws_is_among_them(n):
+    x = np.array([[0.0, 1.0], [1.0, 1.0], [2.0, 1.0]])[:n]
+    at = kernel_mode(x, np.ones(n))
+    assert 0.0 <= at[0] <= n - 1
+    assert at[1] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: find_mode(np.zeros((3, 2)), np.zeros(2)), "`theta` must have shape"),
+        (lambda: find_mode(np.zeros((3, 2)), np.zeros(3), epsilon=0.0), "`epsilon` must be above"),
+    ],
+)
+def test_an_argument_that_breaks_its_rule_is_named(call, says):
+    with pytest.raises(abctree.ParameterError, match=says):
+        call()
