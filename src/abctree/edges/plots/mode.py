@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import special
 
 from abctree.analysis.mode_result import ModeResult
-from abctree.edges.plots.canvas import INK, TRUTH, figure_of, grid_of_axes, number
+from abctree.edges.plots.canvas import FAINT, INK, TRUTH, figure_of, grid_of_axes, number
 from abctree.edges.plots.pair import pair
 from abctree.errors import AbctreeWarning, ParameterError
 from abctree.types import FloatArray
@@ -20,15 +21,19 @@ if TYPE_CHECKING:
 
 #: Points of an ellipse.
 _POINTS = 121
+#: Most accepted draws in a panel.
+_DOTS = 3000
 
 
 def mode(result: ModeResult, level: float = 0.9, axes: Any = None) -> Figure:
     """The mode and its error ellipse over the draws that the run accepted.
 
-    The pair plot of the posterior at the tolerance of the answer, with a cross of dashed red lines
-    at the mode.  A red ellipse has the two coordinates of the true mode of the ε-posterior with
-    probability `level`; a bar on the diagonal has one.  Hollow dots are the other candidates, the
-    larger the denser.  Where no error is known there is no ellipse.
+    The pair plot of the posterior at the tolerance of the answer, with all accepted draws as grey
+    dots, and the mode as a red cross.  The solid ellipse has the two coordinates of the true mode
+    of the ε-posterior with probability `level`, and the red bar on the diagonal one; the dashed
+    ellipse has this share of the normal approximation of the posterior around the mode.  Hollow
+    dots are the other candidates, the larger the denser.  Where no error is known there are no
+    ellipses.
 
     Parameters
     ----------
@@ -59,17 +64,24 @@ def mode(result: ModeResult, level: float = 0.9, axes: Any = None) -> Figure:
         warnings.simplefilter("ignore", AbctreeWarning)  # that nothing was accepted: it is seen
         epsilon = result.epsilon if np.isfinite(result.epsilon) else None
         draws = result.run.posterior(epsilon=epsilon)
-    pair(draws, truth=result.theta, axes=grid)
+    pair(draws, axes=grid)
+    dots = draws.theta[-_DOTS:]
     for row in range(p):
         _draw_error(grid[row, row], result, row, level)
+        _widen(grid[row, row].get_xlim, grid[row, row].set_xlim, result.theta[row])
         for column in range(row):
-            _draw_pair(grid[row, column], result, [column, row], level)
+            ax = grid[row, column]
+            ax.scatter(dots[:, column], dots[:, row], s=3.0, c=FAINT, linewidths=0, zorder=0)
+            _draw_pair(ax, result, [column, row], level)
+            _widen(ax.get_xlim, ax.set_xlim, result.theta[column])
+            _widen(ax.get_ylim, ax.set_ylim, result.theta[row])
     return figure_of(grid[0, 0])
 
 
 def _draw_error(ax: Axes, result: ModeResult, j: int, level: float) -> None:
     """The mode with its error as a title, and an interval."""
     value, error = float(result.theta[j]), float(result.std[j])
+    ax.axvline(value, color=TRUTH, linewidth=1.2)
     title = f"{result.names[j]} = {number(value, error)}"
     if error > 0.0:
         half = float(special.ndtri(0.5 + 0.5 * level)) * error
@@ -79,6 +91,8 @@ def _draw_error(ax: Axes, result: ModeResult, j: int, level: float) -> None:
 
 
 def _draw_pair(ax: Axes, result: ModeResult, columns: list[int], level: float) -> None:
+    x, y = result.theta[columns]
+    ax.plot(x, y, color=TRUTH, marker="+", markersize=9.0, linestyle="none", label="mode", zorder=6)
     rivals = result.candidates[1:]
     if rivals:
         x, y = np.array([other.theta[columns] for other in rivals]).T
@@ -86,7 +100,19 @@ def _draw_pair(ax: Axes, result: ModeResult, columns: list[int], level: float) -
         ax.scatter(x, y, s=size, facecolors="none", edgecolors=TRUTH, linewidths=1.0, zorder=4)
     if result.covariance is not None:
         x, y = _ellipse(result.theta[columns], result.covariance[np.ix_(columns, columns)], level)
-        ax.plot(x, y, color=TRUTH, linewidth=1.4, label=f"{level:.0%}", zorder=5)
+        ax.plot(x, y, color=TRUTH, linewidth=1.4, label=f"mode, {level:.0%}", zorder=5)
+    if result.spread is not None and result.covariance is not None:
+        x, y = _ellipse(result.theta[columns], result.spread[np.ix_(columns, columns)], level)
+        label = f"posterior, {level:.0%}"
+        ax.plot(x, y, color=TRUTH, linewidth=0.9, linestyle="--", label=label, zorder=4)
+
+
+def _widen(get: Callable[[], Any], set_to: Callable[[float, float], Any], value: float) -> None:
+    """Let an axis show the mode, if it does not."""
+    low, high = get()
+    if np.isfinite(value) and not low <= value <= high:
+        room = 0.05 * (max(high, value) - min(low, value))
+        set_to(min(low, value - room), max(high, value + room))
 
 
 def _ellipse(centre: FloatArray, covariance: FloatArray, level: float) -> FloatArray:
