@@ -27,7 +27,7 @@ class Peaks:
     """Coarse boxes for a run that seeks the mode, and small ones around suspicious acceptances.
 
     Boxes that are small beside the posterior would draw all pulls to one point of the peak, which
-    is bad for finding its top: the fit (`abctree.analysis.mode.quadratic`) needs its slopes.  So the
+    is bad for finding its top: the fit (see `abctree.analysis.mode`) needs its slopes.  So the
     boxes are those of a soft tree with few of them.  But a peak that is much thinner than they are
     would be lost in its box.  It shows as one or a few accepted rows among none: a cell of volume
     about 1/n with a surprising share of accepted rows becomes a box of its own, and a policy that
