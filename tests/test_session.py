@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+import zipfile
 
 import numpy as np
 import pytest
@@ -368,6 +369,16 @@ def test_parts_of_the_users_are_given_again(tmp_path):
         drive(session),
         drive(abctree.Session.load(tmp_path / "s.npz", problem(), schedule=OwnSchedule())),
     )
+
+
+@pytest.mark.parametrize("header", [b"{'descr': '''", b"{'descr': '<f8', o", b"\xff"])
+def test_a_header_that_cannot_be_parsed_is_a_damaged_file(tmp_path, header):
+    path = tmp_path / "s.npz"
+    with zipfile.ZipFile(path, "w") as file:
+        size = len(header).to_bytes(2, "little")
+        file.writestr("a.npy", b"\x93NUMPY\x01\x00" + size + header)
+    with pytest.raises(abctree.StoreError, match="is damaged"):
+        abctree.Session.load(path, problem())
 
 
 @settings(max_examples=60)
