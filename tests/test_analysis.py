@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from abctree.analysis import diagnostics, histogram, metrics
+from abctree.analysis import diagnostics, metrics
 from abctree.analysis.adjustment import linear_adjustment
 from abctree.analysis.evidence import Evidence, evidence
-from abctree.analysis.histogram import StepFold, StepPosterior, mean_density, mean_over
+from abctree.analysis.histogram import StepFold, StepPosterior, mean_density, mean_over, ranges
+from abctree.analysis.histogram import draws as within_boxes
 from abctree.analysis.posterior import Posterior, default_ess, select
 from abctree.data import Boxes, Mixture, Partition, SplitTree
 from abctree.errors import AbctreeWarning, MissingDependencyError, ParameterError
@@ -912,7 +913,7 @@ def test_mean_over_many_ranges_does_not_depend_on_how_many_at_once(monkeypatch):
     lower, upper = np.sort(rng.random((2, 100, 2)), axis=0)
     value = rng.random(len(boxes))
     whole = mean_over(boxes, value, lower, upper)
-    monkeypatch.setattr(histogram, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(ranges, "_ROWS_AT_ONCE", 7)
     assert np.array_equal(mean_over(boxes, value, lower, upper), whole)
     assert len(mean_over(boxes, value, lower[:0], upper[:0])) == 0
 
@@ -1063,8 +1064,8 @@ def test_draws_within_a_box_are_those_of_the_prior(name, monkeypatch):
     assert not within_rejects(cube, step, share)
     if name == "density":
         # The twin: the first candidate with density, which is uniform.
-        monkeypatch.setattr(histogram, "_N_CANDIDATES", 1)
-        monkeypatch.setattr(histogram, "_N_FIRST", 1)
+        monkeypatch.setattr(within_boxes, "_N_CANDIDATES", 1)
+        monkeypatch.setattr(within_boxes, "_N_FIRST", 1)
         assert within_rejects(UNIFORM.to_cube(step.sample(20_000, rng=0)), step, share)
 
 
@@ -1077,7 +1078,7 @@ def test_draws_keep_the_mass_of_a_box_of_which_little_is_allowed(monkeypatch):
     seen = np.bincount(boxes.locate(UNIFORM.to_cube(step.sample(4000, rng=0))), minlength=4)
     assert stats.chisquare(seen, 4000 * exact).pvalue > 1e-3
     # The twin: another box is drawn early.
-    monkeypatch.setattr(histogram, "_N_IN_VAIN", 64)
+    monkeypatch.setattr(within_boxes, "_N_IN_VAIN", 64)
     seen = np.bincount(boxes.locate(UNIFORM.to_cube(step.sample(4000, rng=0))), minlength=4)
     assert stats.chisquare(seen, 4000 * exact).pvalue < 1e-6
 

@@ -26,7 +26,8 @@ from abctree.parts.utilities import (
     PosteriorMatch,
     SamplingEfficiency,
 )
-from abctree.testing import check_partitioner, check_prior, check_utility, conformance
+from abctree.testing import check_partitioner, check_prior, check_utility
+from abctree.testing.conformance.boxes import check_implied_corners
 
 # -------------------------------------------------------------------------------------- our parts
 
@@ -390,11 +391,11 @@ def test_check_of_corners_rejects_a_border_one_rounding_away_from_its_cut():
     boxes = Dyadic(n_splits=500, min_draws=1).partition(
         np.random.default_rng(0).random((900, 2)), np.zeros(900), 1.0, None, None
     )
-    conformance._check_implied_corners(boxes, "")
+    check_implied_corners(boxes, "")
     upper = boxes.upper.copy()
     upper[77] = np.nextafter(upper[77], 0.0)
     with pytest.raises(AssertionError, match=r"exactly what the cuts of the tree imply.* 1 boxes"):
-        conformance._check_implied_corners(Boxes(boxes.lower, upper, boxes.tree), "")
+        check_implied_corners(Boxes(boxes.lower, upper, boxes.tree), "")
 
 
 def test_check_partitioner_names_the_table():

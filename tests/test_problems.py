@@ -18,7 +18,7 @@ from scipy.special import ndtr
 
 from abctree import problems
 from abctree.errors import ParameterError
-from abctree.kernels import simulators
+from abctree.kernels import generator, simulators
 from abctree.problems import pelts, predator_prey, truth, volatility
 
 REFERENCE = Path(__file__).resolve().parents[2] / "shared" / "data" / "reference"
@@ -131,7 +131,7 @@ def test_draws_have_their_law(draws, law):
 
 def test_normal_draws_reach_into_the_tail():
     x = simulators.normal_draws(seeds_of(1000), 1000).ravel()
-    start = simulators._TAIL_START
+    start = generator._TAIL_START
 
     def worst(values):
         return max(
@@ -147,7 +147,7 @@ def test_normal_draws_reach_into_the_tail():
 
 
 def test_ziggurat_layers_close_at_the_mode():
-    edge, density = simulators._EDGE, simulators._DENSITY
+    edge, density = generator._EDGE, generator._DENSITY
     area = edge[0] * density[1]
     assert edge[255] * (1.0 - density[255]) == pytest.approx(area, rel=1e-9)
     assert (np.diff(edge) < 0).all()

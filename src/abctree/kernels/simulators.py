@@ -1,223 +1,106 @@
 """Compiled simulators of the ready-made problems: one row of theta and one seed per simulation.
 
-A row's result depends on its theta and its seed only, so it is the same in every batch.  The
-generator is our own because numba's global state would tie a row to the rows before it:
-
-- bits: xoshiro256++ 1.0 of Blackman and Vigna, "Scrambled linear pseudorandom number generators",
-  ACM TOMS 47 (2021), started from the seed by SplitMix64 (Steele, Lea and Flood, "Fast splittable
-  pseudorandom number generators", OOPSLA 2014), as its authors recommend;
-- normals: the ziggurat of Marsaglia and Tsang, "The ziggurat method for generating random
-  variables", J. Stat. Software 5(8) (2000), with 256 layers;
-- exponentials: minus the logarithm of a uniform.
+A row's result depends on its theta and its seed only, so it is the same in every batch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TypeVar, cast
 
-import numba
 import numpy as np
 
+from abctree.kernels.generator import exponential, normal, start_state, uniform
+from abctree.kernels.jit import jit
 from abctree.types import FloatArray, SeedArray
 
-F = TypeVar("F", bound=Callable[..., object])
+# --- plain draws ---------------------------------------------------------------------------------
 
 
-def _compiled(function: F) -> F:
-    """Compile at the first call, keep the machine code on disk, and release the GIL."""
-    return cast("F", numba.njit(cache=True, nogil=True)(function))
-
-
-# --- the generator -------------------------------------------------------------------------------
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-# Shift counts are uint64 as well: numba turns uint64 with a signed integer into a float.
-_7, _11, _12, _17, _23, _27, _30, _31, _45 = (
-    np.uint64(k) for k in (7, 11, 12, 17, 23, 27, 30, 31, 45)
-)
-_64 = np.uint64(64)
-_LAYER_BITS = np.uint64(0xFF)
-_TO_UNIT = 2.0**-52
-
-_N_LAYERS = 256
-_TAIL_START = 3.6541528853610088  # Marsaglia and Tsang's r for 256 layers
-
-
-def _ziggurat() -> tuple[FloatArray, FloatArray]:
-    """Edges x_0 > x_1 = r > ... > x_256 = 0 of layers of equal area, and the density there."""
-    density_at_tail = math.exp(-0.5 * _TAIL_START**2)
-    tail = math.sqrt(math.pi / 2) * math.erfc(_TAIL_START / math.sqrt(2))
-    area = _TAIL_START * density_at_tail + tail
-    edge = np.zeros(_N_LAYERS + 1)
-    edge[0] = area / density_at_tail  # the base layer, tail included, as a rectangle
-    edge[1] = _TAIL_START
-    for i in range(2, _N_LAYERS):
-        below = math.exp(-0.5 * edge[i - 1] ** 2)
-        edge[i] = math.sqrt(-2.0 * math.log(area / edge[i - 1] + below))
-    return edge, np.exp(-0.5 * edge**2)
-
-
-_EDGE, _DENSITY = _ziggurat()
-
-
-@_compiled
-def _rotated(bits: np.uint64, k: np.uint64) -> np.uint64:
-    return (bits << k) | (bits >> (_64 - k))
-
-
-@_compiled
-def _start(state: SeedArray, seed: np.uint64) -> None:
-    """Fill the state (4,) of xoshiro256++ with four outputs of SplitMix64."""
-    for i in range(4):
-        seed += _GOLDEN
-        z = seed
-        z = (z ^ (z >> _30)) * _MIX_1
-        z = (z ^ (z >> _27)) * _MIX_2
-        state[i] = z ^ (z >> _31)
-
-
-@_compiled
-def _bits(state: SeedArray) -> np.uint64:
-    """The next 64 bits."""
-    s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
-    out: np.uint64 = _rotated(s0 + s3, _23) + s0
-    t = s1 << _17
-    s2 ^= s0
-    s3 ^= s1
-    s1 ^= s2
-    s0 ^= s3
-    s2 ^= t
-    s3 = _rotated(s3, _45)
-    state[0], state[1], state[2], state[3] = s0, s1, s2, s3
-    return out
-
-
-@_compiled
-def _uniform(state: SeedArray) -> float:
-    """A draw of the open interval (0, 1): the middle of one of 2^52 equal cells."""
-    return (float(_bits(state) >> _12) + 0.5) * _TO_UNIT
-
-
-@_compiled
-def _exponential(state: SeedArray) -> float:
-    return -math.log(_uniform(state))
-
-
-@_compiled
-def _normal_tail(state: SeedArray) -> float:
-    """A normal beyond r (Marsaglia 1964)."""
-    while True:
-        beyond = -math.log(_uniform(state)) / _TAIL_START
-        if -2.0 * math.log(_uniform(state)) >= beyond * beyond:
-            return _TAIL_START + beyond
-
-
-@_compiled
-def _normal(state: SeedArray) -> float:
-    while True:
-        bits = _bits(state)
-        # The low 8 bits choose the layer, the high 52 the place in it: no bit serves both.
-        layer = np.int64(bits & _LAYER_BITS)
-        u = 2.0 * ((float(bits >> _12) + 0.5) * _TO_UNIT) - 1.0
-        x: float = u * _EDGE[layer]
-        if abs(x) < _EDGE[layer + 1]:
-            return x
-        if layer == 0:
-            return math.copysign(_normal_tail(state), u)
-        low, high = _DENSITY[layer], _DENSITY[layer + 1]
-        if low + _uniform(state) * (high - low) < math.exp(-0.5 * x * x):
-            return x
-
-
-@_compiled
+@jit
 def uniform_draws(seeds: SeedArray, n: int) -> FloatArray:
     """The first n uniforms of each seed's stream (n_seeds, n)."""
     out = np.empty((len(seeds), n))
     state = np.empty(4, np.uint64)
     for i in range(len(seeds)):
-        _start(state, seeds[i])
+        start_state(state, seeds[i])
         for j in range(n):
-            out[i, j] = _uniform(state)
+            out[i, j] = uniform(state)
     return out
 
 
-@_compiled
+@jit
 def normal_draws(seeds: SeedArray, n: int) -> FloatArray:
     """The first n standard normals of each seed's stream (n_seeds, n)."""
     out = np.empty((len(seeds), n))
     state = np.empty(4, np.uint64)
     for i in range(len(seeds)):
-        _start(state, seeds[i])
+        start_state(state, seeds[i])
         for j in range(n):
-            out[i, j] = _normal(state)
+            out[i, j] = normal(state)
     return out
 
 
-@_compiled
+@jit
 def exponential_draws(seeds: SeedArray, n: int) -> FloatArray:
     """The first n standard exponentials of each seed's stream (n_seeds, n)."""
     out = np.empty((len(seeds), n))
     state = np.empty(4, np.uint64)
     for i in range(len(seeds)):
-        _start(state, seeds[i])
+        start_state(state, seeds[i])
         for j in range(n):
-            out[i, j] = _exponential(state)
+            out[i, j] = exponential(state)
     return out
 
 
 # --- toy models ----------------------------------------------------------------------------------
 
 
-@_compiled
+@jit
 def gauss(theta: FloatArray, seeds: SeedArray) -> FloatArray:
     """y ~ N(theta, I): (n, d) -> (n, d)."""
     n, d = theta.shape
     out = np.empty((n, d))
     state = np.empty(4, np.uint64)
     for i in range(n):
-        _start(state, seeds[i])
+        start_state(state, seeds[i])
         for j in range(d):
-            out[i, j] = theta[i, j] + _normal(state)
+            out[i, j] = theta[i, j] + normal(state)
     return out
 
 
-@_compiled
+@jit
 def gaussian_mixture(theta: FloatArray, seeds: SeedArray) -> FloatArray:
     """x ~ .3 N(theta, I) + .7 N(theta + 3, I/4): (n, d) -> (n, d)."""
     n, d = theta.shape
     out = np.empty((n, d))
     state = np.empty(4, np.uint64)
     for i in range(n):
-        _start(state, seeds[i])
-        wide = _uniform(state) < 0.3
+        start_state(state, seeds[i])
+        wide = uniform(state) < 0.3
         offset, sd = (0.0, 1.0) if wide else (3.0, 0.5)
         for j in range(d):
-            out[i, j] = theta[i, j] + offset + sd * _normal(state)
+            out[i, j] = theta[i, j] + offset + sd * normal(state)
     return out
 
 
-@_compiled
+@jit
 def banana(theta: FloatArray, seeds: SeedArray) -> FloatArray:
     """The five-dimensional banana, (n, 5) -> (n, 5)."""
     n = theta.shape[0]
     out = np.empty((n, 5))
     state = np.empty(4, np.uint64)
     for i in range(n):
-        _start(state, seeds[i])
+        start_state(state, seeds[i])
         a, b, c, e, f = theta[i, 0], theta[i, 1], theta[i, 2], theta[i, 3], theta[i, 4]
-        out[i, 0] = a + 0.5 * _normal(state)
-        out[i, 1] = b + a * a - 1.0 + 0.3 * _normal(state)
-        out[i, 2] = c + 0.5 * _normal(state)
-        out[i, 3] = math.sin(2.0 * e) + 0.3 * _normal(state)
-        out[i, 4] = f + 0.3 * c * f + 0.5 * _normal(state)
+        out[i, 0] = a + 0.5 * normal(state)
+        out[i, 1] = b + a * a - 1.0 + 0.3 * normal(state)
+        out[i, 2] = c + 0.5 * normal(state)
+        out[i, 3] = math.sin(2.0 * e) + 0.3 * normal(state)
+        out[i, 4] = f + 0.3 * c * f + 0.5 * normal(state)
     return out
 
 
-@_compiled
+@jit
 def finite_normal(theta: FloatArray, seeds: SeedArray) -> FloatArray:
     """U ~ U(j - 1, j), x ~ N(U, variance 5): j (n, 1) -> (n, 1)."""
     n = theta.shape[0]
@@ -225,16 +108,16 @@ def finite_normal(theta: FloatArray, seeds: SeedArray) -> FloatArray:
     state = np.empty(4, np.uint64)
     sd = math.sqrt(5.0)
     for i in range(n):
-        _start(state, seeds[i])
-        u = theta[i, 0] - 1.0 + _uniform(state)
-        out[i, 0] = u + sd * _normal(state)
+        start_state(state, seeds[i])
+        u = theta[i, 0] - 1.0 + uniform(state)
+        out[i, 0] = u + sd * normal(state)
     return out
 
 
 # --- prey and predators --------------------------------------------------------------------------
 
 
-@_compiled
+@jit
 def _jump_path(
     rates: FloatArray,
     start: FloatArray,
@@ -261,14 +144,14 @@ def _jump_path(
         total = c + death * y
         if total <= 0.0:
             break
-        t += _exponential(state) / total
+        t += exponential(state) / total
         while k < m and times[k] < t:
             path[k, 0] = x
             path[k, 1] = y
             k += 1
         if k == m:
             return
-        u = _uniform(state) * total
+        u = uniform(state) * total
         # Sums of selected numbers instead of branches: the next event cannot be predicted.
         in_a = 1.0 if u < a else 0.0
         in_b = 1.0 if u < b else 0.0
@@ -281,7 +164,7 @@ def _jump_path(
         k += 1
 
 
-@_compiled
+@jit
 def jump_process(
     theta: FloatArray,
     seeds: SeedArray,
@@ -297,12 +180,12 @@ def jump_process(
     out = np.empty((n, len(times), 2))
     state = np.empty(4, np.uint64)
     for i in range(n):
-        _start(state, seeds[i])
+        start_state(state, seeds[i])
         _jump_path(theta[i], start, times, max_events, state, out[i])
     return out
 
 
-@_compiled
+@jit
 def _series_summary(series: FloatArray, summary: FloatArray) -> float:
     """Mean, log(variance + 1), autocorrelations at lags 1 and 2 (biased; 0 if constant)."""
     m = len(series)
@@ -325,7 +208,7 @@ def _series_summary(series: FloatArray, summary: FloatArray) -> float:
     return float(moment)
 
 
-@_compiled
+@jit
 def lotka_volterra(
     theta: FloatArray,
     seeds: SeedArray,
@@ -344,7 +227,7 @@ def lotka_volterra(
     path = np.empty((len(times), 2))
     prey, predators = np.empty(4), np.empty(4)
     for i in range(n):
-        _start(state, seeds[i])
+        start_state(state, seeds[i])
         _jump_path(theta[i], start, times, max_events, state, path)
         var_x = _series_summary(path[:, 0], prey)
         var_y = _series_summary(path[:, 1], predators)
@@ -363,7 +246,7 @@ def lotka_volterra(
 # --- stochastic volatility -----------------------------------------------------------------------
 
 
-@_compiled
+@jit
 def _heston_path(
     theta: FloatArray, drift: float, dt: float, state: SeedArray, returns: FloatArray
 ) -> None:
@@ -374,12 +257,12 @@ def _heston_path(
     for k in range(len(returns)):
         positive = max(v, 0.0)
         noise = math.sqrt(positive) * root_dt
-        a, b = _normal(state), _normal(state)
+        a, b = normal(state), normal(state)
         returns[k] = (drift - 0.5 * positive) * dt + noise * a
         v += kappa * (xi - positive) * dt + sigma * noise * (rho * a + other * b)
 
 
-@_compiled
+@jit
 def heston_returns(
     theta: FloatArray, seeds: SeedArray, n_steps: int, drift: float, dt: float
 ) -> FloatArray:
@@ -388,12 +271,12 @@ def heston_returns(
     out = np.empty((n, n_steps))
     state = np.empty(4, np.uint64)
     for i in range(n):
-        _start(state, seeds[i])
+        start_state(state, seeds[i])
         _heston_path(theta[i], drift, dt, state, out[i])
     return out
 
 
-@_compiled
+@jit
 def _heston_summary(r: FloatArray, out: FloatArray) -> None:
     n = len(r)
     mean_r, mean_s = 0.0, 0.0
@@ -426,7 +309,7 @@ def _heston_summary(r: FloatArray, out: FloatArray) -> None:
     out[6] = 0.0 if constant else cross / math.sqrt(var_r * var_s)
 
 
-@_compiled
+@jit
 def heston(
     theta: FloatArray, seeds: SeedArray, n_steps: int, drift: float, dt: float
 ) -> FloatArray:
@@ -440,7 +323,7 @@ def heston(
     state = np.empty(4, np.uint64)
     returns = np.empty(n_steps)
     for i in range(n):
-        _start(state, seeds[i])
+        start_state(state, seeds[i])
         _heston_path(theta[i], drift, dt, state, returns)
         _heston_summary(returns, out[i])
     return out

@@ -8,23 +8,32 @@ from __future__ import annotations
 
 import functools
 import inspect
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 import numpy as np
-from scipy.spatial.distance import cdist, pdist
 
-from abctree.errors import AbctreeWarning, ParameterError, SimulatorError
+from abctree.errors import ParameterError, SimulatorError
+from abctree.parts.differences import check_length, check_order, differences, norm
+from abctree.parts.pilot_scales import (
+    covariance,
+    deviations,
+    finite_rows,
+    listed,
+    ones_where_constant,
+    positive,
+    unfitted,
+    warn,
+    whitening,
+)
+from abctree.parts.sample_distances import directions, energy, energy_line, paired, wasserstein_line
 from abctree.parts.simulators import floats
 from abctree.protocols import Distance
-from abctree.types import BoolArray, FloatArray, IntArray
+from abctree.types import FloatArray
 
 #: The median absolute deviation of a normal law is its sd divided by this.
 _MAD_TO_SD = 1.4826022185056018
-#: Eigenvalues of a correlation matrix below this share of the largest count as zero.
-_SINGULAR = 1e-10
 
 
 # Vectors of summaries ---------------------------------------------------------------------------
@@ -43,7 +52,7 @@ class Euclidean:
 
     def __call__(self, simulated: Any, observed: Any) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
-        return _norm(_difference(simulated, observed), 2.0)
+        return norm(differences(simulated, observed), 2.0)
 
 
 @dataclass(frozen=True)
@@ -64,11 +73,11 @@ class Minkowski:
     p: float = 2.0
 
     def __post_init__(self) -> None:
-        _check_order(self.p)
+        check_order(self.p)
 
     def __call__(self, simulated: Any, observed: Any) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
-        return _norm(_difference(simulated, observed), self.p)
+        return norm(differences(simulated, observed), self.p)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +108,11 @@ class Scaled:
     scale: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        _check_order(self.p)
+        check_order(self.p)
         if self.by not in {"mad", "std"}:
             raise ParameterError(f'`by` must be "mad" or "std", but got {self.by!r}.')
         if self.scale is not None:
-            object.__setattr__(self, "scale", _positive(self.scale))
+            object.__setattr__(self, "scale", positive(self.scale))
 
     @property
     def is_fitted(self) -> bool:
@@ -124,29 +133,29 @@ class Scaled:
         """
         if self.is_fitted:
             return self
-        rows = _finite_rows(simulated)
-        deviation = _deviation(rows)
+        rows = finite_rows(simulated)
+        deviation = deviations(rows)
         scale = deviation
         if self.by == "mad":
             centred = np.abs(rows - np.median(rows, axis=0))
             scale = _MAD_TO_SD * np.median(centred, axis=0)
             tied = (scale == 0.0) & (deviation > 0.0)
             if tied.any():
-                _warn(
-                    f"{_listed(tied)}: more than half of the pilot's values are equal, so the MAD "
+                warn(
+                    f"{listed(tied)}: more than half of the pilot's values are equal, so the MAD "
                     'is 0; the standard deviation is used. Use distance="std" to have it for all.'
                 )
             scale = np.where(tied, deviation, scale)
-        return replace(self, scale=_ones_where_constant(scale))
+        return replace(self, scale=ones_where_constant(scale))
 
     def __call__(self, simulated: Any, observed: Any) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
         if self.scale is None:
-            raise _unfitted("Scaled")
-        difference = _difference(simulated, observed)
-        _check_length(self.scale, difference)
+            raise unfitted("Scaled")
+        difference = differences(simulated, observed)
+        check_length(self.scale, difference)
         with np.errstate(over="ignore", invalid="ignore"):
-            return _norm(difference / self.scale, self.p)
+            return norm(difference / self.scale, self.p)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,9 +182,9 @@ class Mahalanobis:
 
     def __post_init__(self) -> None:
         if self.cov is not None:
-            cov = _covariance(self.cov)
+            cov = covariance(self.cov)
             object.__setattr__(self, "cov", cov)
-            object.__setattr__(self, "_root", _whitening(cov))
+            object.__setattr__(self, "_root", whitening(cov))
 
     @property
     def is_fitted(self) -> bool:
@@ -195,8 +204,8 @@ class Mahalanobis:
         """
         if self.is_fitted:
             return self
-        rows = _finite_rows(simulated, at_least=2)
-        scale = _ones_where_constant(_deviation(rows))
+        rows = finite_rows(simulated, at_least=2)
+        scale = ones_where_constant(deviations(rows))
         # Standardised first: a product of two units may overflow.
         correlation = np.atleast_2d(np.cov((rows - rows.mean(axis=0)) / scale, rowvar=False))
         constant = np.diag(correlation) == 0.0
@@ -206,11 +215,11 @@ class Mahalanobis:
     def __call__(self, simulated: Any, observed: Any) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
         if self._root is None:
-            raise _unfitted("Mahalanobis")
-        difference = _difference(simulated, observed)
-        _check_length(self._root, difference)
+            raise unfitted("Mahalanobis")
+        difference = differences(simulated, observed)
+        check_length(self._root, difference)
         with np.errstate(over="ignore", invalid="ignore"):
-            return _norm(difference @ self._root, 2.0)
+            return norm(difference @ self._root, 2.0)
 
 
 # Samples ----------------------------------------------------------------------------------------
@@ -229,11 +238,11 @@ class Energy:
 
     def __call__(self, simulated: Any, observed: Any) -> FloatArray:
         """Simulated (n, m) or (n, m, k), observed (m',) or (m', k) -> (n,)."""
-        x, y = _samples(simulated, observed)
+        x, y = paired(simulated, observed)
         usable = np.isfinite(x).all(axis=(1, 2))
         squared = np.full(len(x), np.nan)
         one = x.shape[2] == 1
-        squared[usable] = _energy_line(x[usable, :, 0], y[:, 0]) if one else _energy(x[usable], y)
+        squared[usable] = energy_line(x[usable, :, 0], y[:, 0]) if one else energy(x[usable], y)
         return np.asarray(np.sqrt(np.maximum(squared, 0.0)))
 
 
@@ -265,7 +274,7 @@ class Wasserstein:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _check_order(self.p)
+        check_order(self.p)
         if np.isinf(self.p):
             raise ParameterError("`p` must be finite, but got inf.")
         if self.n_directions < 1:
@@ -273,19 +282,15 @@ class Wasserstein:
 
     def __call__(self, simulated: Any, observed: Any) -> FloatArray:
         """Simulated (n, m) or (n, m, k), observed (m',) or (m', k) -> (n,)."""
-        x, y = _samples(simulated, observed)
+        x, y = paired(simulated, observed)
         usable = np.isfinite(x).all(axis=(1, 2))
         power = np.full(len(x), np.nan)
-        directions = self._directions(x.shape[2])
-        slices = [_wasserstein_line(x[usable] @ u, y @ u, self.p) for u in directions]
+        slices = [
+            wasserstein_line(x[usable] @ u, y @ u, self.p)
+            for u in directions(self.n_directions, x.shape[2], self.seed)
+        ]
         power[usable] = np.mean(slices, axis=0)
         return np.asarray(power ** (1.0 / self.p))
-
-    def _directions(self, k: int) -> FloatArray:
-        if k == 1:
-            return np.ones((1, 1))
-        u = np.random.default_rng(self.seed).standard_normal((self.n_directions, k))
-        return np.asarray(u / np.linalg.norm(u, axis=1, keepdims=True))
 
 
 # Functions and names ----------------------------------------------------------------------------
@@ -393,201 +398,3 @@ def _is_function(spec: Any) -> bool:
     """Functions of any make, compiled ones (`py_func`) included, but not objects with a call."""
     is_partial = isinstance(spec, functools.partial)
     return inspect.isroutine(spec) or is_partial or hasattr(spec, "py_func")
-
-
-# Shapes -----------------------------------------------------------------------------------------
-
-
-def _difference(simulated: Any, observed: Any) -> FloatArray:
-    """Differences as rows (n, m)."""
-    s = np.asarray(simulated, dtype=np.float64)
-    o = np.asarray(observed, dtype=np.float64)
-    if s.ndim == 0 or s.shape[1:] != o.shape:
-        raise SimulatorError(
-            f"simulated summaries must have shape (n, {str(o.shape)[1:-1].rstrip(',')}) like the "
-            f"observed ones of shape {o.shape}, but got {s.shape}. "
-            'Samples of different sizes need distance="energy" or "wasserstein".'
-        )
-    with np.errstate(over="ignore", invalid="ignore"):  # inf − inf is the row's own nan
-        return np.asarray(s.reshape(len(s), o.size) - o.reshape(1, o.size))
-
-
-def _samples(simulated: Any, observed: Any) -> tuple[FloatArray, FloatArray]:
-    """Samples as (n, m, k) and (m', k)."""
-    x = np.asarray(simulated, dtype=np.float64)
-    y = np.asarray(observed, dtype=np.float64)
-    if x.ndim == 2 and y.ndim == 1:
-        x, y = x[:, :, None], y[:, None]
-    if x.ndim != 3 or y.ndim != 2 or x.shape[2] != y.shape[1] or 0 in {*x.shape[1:], *y.shape}:
-        raise SimulatorError(
-            "simulated samples must have shape (n, m) with observed (m',), or (n, m, k) with "
-            f"(m', k), none of them empty, but got {np.shape(simulated)} and {np.shape(observed)}."
-        )
-    return x, y
-
-
-def _check_order(p: float) -> None:
-    if not p >= 1.0:
-        raise ParameterError(f"`p` must be at least 1, but got {p}.")
-
-
-def _check_length(scale: FloatArray, difference: FloatArray) -> None:
-    if len(scale) != difference.shape[1]:
-        raise SimulatorError(
-            f"the distance was scaled for {len(scale)} summaries, but got {difference.shape[1]}."
-        )
-
-
-def _positive(scale: Any) -> FloatArray:
-    array = np.ravel(np.asarray(scale, dtype=np.float64))
-    if not (np.isfinite(array).all() and (array > 0.0).all()):
-        raise ParameterError(f"`scale` must be positive and finite, but got {array}.")
-    return array
-
-
-def _unfitted(name: str) -> ParameterError:
-    return ParameterError(
-        f"`distance` must be fitted before use, but {name} has no scale. "
-        "Call .fitted(pilot_summaries); a run does so by itself."
-    )
-
-
-# Norms ------------------------------------------------------------------------------------------
-
-
-def _norm(difference: FloatArray, p: float) -> FloatArray:
-    """The p-norm of each row."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if p == 2.0:
-            return np.asarray(np.sqrt(np.einsum("ij,ij->i", difference, difference)))
-        size = np.abs(difference)
-        if p == 1.0:
-            return np.asarray(size.sum(axis=1))
-        largest = np.max(size, axis=1, initial=0.0)
-        if np.isinf(p):
-            return np.asarray(largest)
-        # Divided by the largest: a high power of a plain number overflows.
-        unit = np.where((largest > 0.0) & np.isfinite(largest), largest, 1.0)
-        return np.asarray(unit * ((size / unit[:, None]) ** p).sum(axis=1) ** (1.0 / p))
-
-
-# Pilot scales -----------------------------------------------------------------------------------
-
-
-def _finite_rows(simulated: Any, at_least: int = 1) -> FloatArray:
-    s = np.asarray(simulated, dtype=np.float64)
-    rows = s.reshape(len(s), int(np.prod(s.shape[1:])))
-    rows = rows[np.isfinite(rows).all(axis=1)]
-    if len(rows) < at_least:
-        raise SimulatorError(
-            f"the distance takes its scale from pilot simulations, but {len(rows)} of {len(s)} "
-            f"gave finite summaries; it needs {at_least}. Check the simulator at prior draws."
-        )
-    return np.asarray(rows)
-
-
-def _deviation(rows: FloatArray) -> FloatArray:
-    """(m,) Standard deviations; exactly 0 where a column never varies."""
-    low, high = rows.min(axis=0), rows.max(axis=0)
-    width = high - low
-    unit = np.where(width > 0.0, width, 1.0)
-    # In units of the range: squares of very large or small numbers are lost.
-    return np.asarray(np.where(width > 0.0, unit * ((rows - low) / unit).std(axis=0), 0.0))
-
-
-def _ones_where_constant(scale: FloatArray) -> FloatArray:
-    constant: BoolArray = scale == 0.0
-    if constant.any():
-        _warn(
-            f"{_listed(constant)}: never varies in the pilot, so it has no scale; 1 is used. "
-            "Drop it if it says nothing of the parameters."
-        )
-    return np.where(constant, 1.0, scale)
-
-
-def _listed(which: BoolArray) -> str:
-    index = np.flatnonzero(which)
-    shown = ", ".join(str(i) for i in index[:10]) + (", ..." if len(index) > 10 else "")
-    return f"summary {shown} (counting from 0)"
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, AbctreeWarning, stacklevel=4)
-
-
-# Mahalanobis ------------------------------------------------------------------------------------
-
-
-def _covariance(cov: Any) -> FloatArray:
-    array = np.asarray(cov, dtype=np.float64)
-    if array.ndim != 2 or array.shape[0] != array.shape[1] or not np.isfinite(array).all():
-        raise ParameterError(f"`cov` must be a finite square matrix, but got {array!r}.")
-    if not (np.diag(array) > 0.0).all():
-        raise ParameterError(
-            f"`cov` must have positive variances, but its diagonal is {np.diag(array)}."
-        )
-    sd = np.sqrt(np.diag(array))
-    if (np.abs(array - array.T) > 1e-8 * np.outer(sd, sd)).any():
-        raise ParameterError(f"`cov` must be symmetric, but got {array!r}.")
-    return np.asarray((array + array.T) / 2.0)
-
-
-def _whitening(cov: FloatArray) -> FloatArray:
-    """W (m, r) with W Wᵀ = C⁻¹, r the numerical rank."""
-    sd = np.sqrt(np.diag(cov))
-    value, vector = np.linalg.eigh(cov / sd[:, None] / sd[None, :])
-    if value[0] < -_SINGULAR * len(value) * value[-1]:
-        raise ParameterError(
-            f"`cov` must not have negative eigenvalues, but its correlation has {value[0]:.3g}."
-        )
-    known = value > _SINGULAR * value[-1]
-    if not known.all():
-        _warn(
-            f"the covariance of the {len(value)} summaries has numerical rank {known.sum()}; "
-            "differences along the other directions are not counted. Drop summaries that are "
-            "combinations of others, or use more pilot simulations."
-        )
-    return np.asarray(vector[:, known] / np.sqrt(value[known]) / sd[:, None])
-
-
-# Energy -----------------------------------------------------------------------------------------
-
-
-def _energy_line(x: FloatArray, y: FloatArray) -> FloatArray:
-    """2 ∫ (F − G)² of samples x (n, m) and y (m',)."""
-    pooled = np.concatenate([x, np.broadcast_to(y, (len(x), len(y)))], axis=1)
-    step = np.concatenate([np.full(x.shape[1], 1 / x.shape[1]), np.full(len(y), -1 / len(y))])
-    order = np.argsort(pooled, axis=1)
-    gap = np.diff(np.take_along_axis(pooled, order, axis=1), axis=1)
-    difference = np.cumsum(step[order], axis=1)[:, :-1]
-    return np.asarray(2.0 * np.sum(difference**2 * gap, axis=1))
-
-
-def _energy(x: FloatArray, y: FloatArray) -> FloatArray:
-    """2 E|X−Y| − E|X−X'| − E|Y−Y'| of samples x (n, m, k) and y (m', k), over all pairs."""
-    m = x.shape[1]
-    # `pdist` holds each pair once; a point has no distance to itself.
-    within_y = 2.0 * pdist(y).sum() / len(y) ** 2
-    within_x = np.array([2.0 * pdist(row).sum() / m**2 for row in x])
-    across = np.array([cdist(row, y).mean() for row in x])
-    return np.asarray(2.0 * across - within_x - within_y)
-
-
-# Wasserstein ------------------------------------------------------------------------------------
-
-
-def _wasserstein_line(x: FloatArray, y: FloatArray, p: float) -> FloatArray:
-    """∫ |F⁻¹ − G⁻¹|^p of samples x (n, m) and y (m',)."""
-    i, j, width = _common_levels(x.shape[1], len(y))
-    gap = np.abs(np.sort(x, axis=1)[:, i] - np.sort(y)[j])
-    return np.asarray((gap if p == 1.0 else gap**p) @ width)
-
-
-def _common_levels(m: int, n: int) -> tuple[IntArray, IntArray, FloatArray]:
-    """Intervals on which both empirical quantile functions are constant: ranks and widths.
-
-    In whole numbers (levels times m n), because i/m and j/n that are equal may differ as floats.
-    """
-    level = np.union1d(np.arange(m + 1) * n, np.arange(n + 1) * m)
-    start = level[:-1]
-    return start // n, start // m, np.diff(level) / (m * n)

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from abctree.kernels import simulators
-from abctree.kernels.simulators import _compiled, _start, _uniform
+from abctree.kernels.generator import start_state, uniform
+from abctree.kernels.jit import jit
 from abctree.parts.distances import Scaled
 from abctree.parts.priors import MultivariateNormal
 from abctree.problem import Problem
@@ -99,18 +100,18 @@ def summaries(theta: FloatArray, seeds: SeedArray) -> FloatArray:
     return _summaries(np.ascontiguousarray(theta), seeds, design())
 
 
-@_compiled
+@jit
 def _summaries(theta: FloatArray, seeds: SeedArray, seen: FloatArray) -> FloatArray:
     n, k = theta.shape
     out = np.zeros((n, k))
     state = np.empty(4, np.uint64)
     for i in range(n):
-        _start(state, seeds[i])
+        start_state(state, seeds[i])
         for t in range(len(seen)):
             drive = 0.0
             for j in range(k):
                 drive += seen[t, j] * theta[i, j]
-            if _uniform(state) * (1.0 + math.exp(-drive)) < 1.0:
+            if uniform(state) * (1.0 + math.exp(-drive)) < 1.0:
                 for j in range(k):
                     out[i, j] += seen[t, j]
     return out

@@ -8,75 +8,23 @@ from functools import cached_property
 
 import numpy as np
 
-from abctree.data import Boxes, Mixture, Partition
+from abctree.analysis.histogram.draws import draw_within
+from abctree.analysis.histogram.folds import StepFold, check_masses, prior_fold, prior_mass_of
+from abctree.analysis.histogram.marginal import StepMarginal, along, cube_coordinate, drivers
+from abctree.analysis.histogram.quadrature import nodes
+from abctree.analysis.histogram.ranges import cube_range, mean_over, middle, out_of_support
+from abctree.analysis.histogram.region import Region, densest
+from abctree.data import Boxes
 from abctree.errors import ParameterError
-from abctree.parts.priors.cube import spread
-from abctree.problem import Problem
 from abctree.protocols import Prior
-from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
+from abctree.types import FloatArray, IntArray, RNGLike
 
 #: Draws for marginals that no single cube dimension drives.
 _N_DRAWS = 100_000
-#: Under a density or a constraint: nodes shared out by mass, those of each box, and those of a box
-#: in which the first ones found nothing.
-_N_NODES, _N_NODES_EACH, _N_NODES_AGAIN = 2**16, 64, 1024
-#: Candidates with density among which a draw from a density is picked.
-_N_CANDIDATES = 64
-#: Candidates in the first attempt at a draw under a constraint; each attempt doubles it.
-_N_FIRST = 4
-#: Candidates in vain after which another box is drawn.
-_N_IN_VAIN = 4096
-#: Draws made at once, and rows averaged at once: a limit on memory.
-_DRAWS_AT_ONCE, _ROWS_AT_ONCE = 4096, 2048
 #: Points of the quadrature over a marginal.
 _N_POINTS = 2**16
-#: Halvings that find a cube coordinate to the last digit.
-_HALVINGS = 55
 #: A default histogram leaves out this much mass on either side.
 _TAIL = 5e-4
-#: The open cube in float64.
-_LOWEST, _HIGHEST = float(np.finfo(np.float64).tiny), float(np.nextafter(1.0, 0.0))
-
-
-@dataclass(frozen=True, eq=False)
-class StepFold:
-    """The posterior masses of the boxes of one partition."""
-
-    boxes: Boxes
-    mass: FloatArray  #: (K,) posterior mass, up to a constant
-    log_volume: FloatArray  #: (K,) log |Ω_k| in θ space; nan where unknown
-    prior_mass: FloatArray | None = None  #: (K,) π(Ω_k); the volumes in the cube by default
-
-    @classmethod
-    def of(cls, partition: Partition, eta: FloatArray) -> StepFold:
-        """Masses p̂(k) ∝ π(Ω_k) η_k, from estimated acceptance rates η (K,)."""
-        mass = partition.prior_mass * eta
-        return cls(partition.boxes, mass, partition.log_volume, partition.prior_mass)
-
-
-@dataclass(frozen=True, eq=False)
-class PriorDensity:
-    """Density of a problem's prior relative to the cube; 0 where the constraint refuses."""
-
-    problem: Problem
-
-    def __call__(self, cube: FloatArray) -> FloatArray:
-        """(n, d) -> (n,)."""
-        problem = self.problem
-        allowed = problem.feasible(problem.prior.from_cube(cube))
-        return np.asarray(problem.prior_weight(cube) * allowed / problem.normaliser[0])
-
-
-@dataclass(frozen=True, eq=False)
-class Region:
-    """A union of boxes in θ space."""
-
-    lower: FloatArray  #: (m, p)
-    upper: FloatArray  #: (m, p)
-    mass: FloatArray  #: (m,) posterior mass that each box brings
-
-    def __len__(self) -> int:
-        return len(self.mass)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,9 +84,9 @@ class StepPosterior:
             raise ParameterError("`folds` must hold at least one fold, but is empty.")
         given = [f if isinstance(f, StepFold) else StepFold(*f) for f in folds]
         for fold in given:
-            _check_masses(fold)
+            check_masses(fold)
         telling = [f for f in given if f.mass.sum() > 0.0]
-        chosen = telling or [_prior_fold(f) for f in given]
+        chosen = telling or [prior_fold(f) for f in given]
         normalised = tuple(replace(f, mass=f.mass / f.mass.sum()) for f in chosen)
         return cls(normalised, prior, epsilon, empty=not telling, density=density)
 
@@ -193,7 +141,7 @@ class StepPosterior:
         volume = fold.boxes.volume
         mass = fold.mass
         if self.density is not None:
-            share = _prior_mass(fold) / volume
+            share = prior_mass_of(fold) / volume
             mass = np.divide(mass, share, out=np.zeros_like(mass), where=share > 0.0)
         return mass * np.exp(-fold.log_volume) if in_theta else mass / volume
 
@@ -245,13 +193,9 @@ class StepPosterior:
         """A point of the prior in each named box: (n,) -> (n, d)."""
         if self.density is None:
             return fold.boxes.sample(box, rng)
-        # Without a density of its own, v is constant where it is not 0: one candidate will do.
-        enough = _N_CANDIDATES if hasattr(self.prior, "cube_density") else 1
-        cube = np.empty((len(box), self.prior.d))
-        for first in range(0, len(box), _DRAWS_AT_ONCE):
-            some = slice(first, first + _DRAWS_AT_ONCE)
-            cube[some] = _Search(fold, self.density, enough, box[some], rng).points()
-        return cube
+        # Without a density of its own, v is constant where it is not 0.
+        constant = not hasattr(self.prior, "cube_density")
+        return draw_within(fold, self.density, box, rng, constant=constant)
 
     @cached_property
     def _cloud(self) -> tuple[FloatArray, FloatArray]:
@@ -267,29 +211,7 @@ class StepPosterior:
 
         The box is a number in the list of all folds.
         """
-        wanted = np.where(self._mass > 0.0, _N_NODES_EACH + _N_NODES * self._mass, 0.0)
-        cube, box, value = self._spread(wanted.astype(np.int64))
-        found = np.bincount(box, minlength=len(wanted)) > 0
-        again = np.where((wanted > 0.0) & ~found, _N_NODES_AGAIN, 0)
-        if again.any():
-            more = self._spread(again)
-            cube, box = np.concatenate([cube, more[0]]), np.concatenate([box, more[1]])
-            value = np.concatenate([value, more[2]])
-        if len(box) == 0:
-            raise _nowhere()
-        total = np.bincount(box, value, minlength=len(wanted))
-        weight = self._mass[box] * value / total[box]
-        return cube, box, weight / weight.sum()
-
-    def _spread(self, wanted: IntArray) -> tuple[FloatArray, IntArray, FloatArray]:
-        """So many (K,) even points in each box, of which those with density are kept, and v."""
-        box = np.repeat(np.arange(len(wanted)), wanted)
-        lower, upper = self._lower[box], self._upper[box]
-        cube = lower + (upper - lower) * spread(len(box), self.prior.d)
-        cube = np.clip(np.minimum(cube, np.nextafter(upper, lower)), _LOWEST, _HIGHEST)
-        value = self._value(cube)
-        kept = value > 0.0
-        return cube[kept], box[kept], value[kept]
+        return nodes(self._lower, self._upper, self._mass, self._value)
 
     # Marginals ------------------------------------------------------------------------------
 
@@ -313,7 +235,7 @@ class StepPosterior:
 
     @cached_property
     def _drivers(self) -> tuple[int | None, ...]:
-        return _drivers(self.prior)
+        return drivers(self.prior)
 
     def marginal(self, name: str, bins: int | FloatArray = 50) -> tuple[FloatArray, FloatArray]:
         """Edges (b + 1,) and densities (b,) of the marginal histogram of one parameter.
@@ -353,7 +275,7 @@ class StepPosterior:
                 answer[i] = weight @ theta[:, i]
             else:
                 level = (np.arange(_N_POINTS) + 0.5) / _N_POINTS
-                answer[i] = _along(self.prior, i, j, self._step(j).quantile(level)).mean()
+                answer[i] = along(self.prior, i, j, self._step(j).quantile(level)).mean()
         return answer
 
     def _below(self, name: str, x: FloatArray) -> FloatArray:
@@ -362,7 +284,7 @@ class StepPosterior:
         if j is None:
             value, cumulative = self._sorted(i)
             return np.append(0.0, cumulative)[np.searchsorted(value, x, side="right")]
-        return self._step(j).cdf(_cube_coordinate(self.prior, i, j, x))
+        return self._step(j).cdf(cube_coordinate(self.prior, i, j, x))
 
     def _sorted(self, i: int) -> tuple[FloatArray, FloatArray]:
         """The points of the cloud in the order of parameter i, and their cumulative weights."""
@@ -388,7 +310,7 @@ class StepPosterior:
             value, cumulative = self._sorted(i)
             ends = value[np.searchsorted(cumulative, level)]
         else:
-            ends = _along(self.prior, i, j, self._step(j).quantile(level))
+            ends = along(self.prior, i, j, self._step(j).quantile(level))
         low, high = (float(e) for e in ends)
         return (low, high) if high > low else (low - 0.5, high + 0.5)
 
@@ -399,8 +321,8 @@ class StepPosterior:
             )
         return self.names.index(name)
 
-    def _step(self, j: int) -> _StepMarginal:
-        return _StepMarginal(self._lower[:, j], self._upper[:, j], self._mass)
+    def _step(self, j: int) -> StepMarginal:
+        return StepMarginal(self._lower[:, j], self._upper[:, j], self._mass)
 
     # Regions --------------------------------------------------------------------------------
 
@@ -423,17 +345,7 @@ class StepPosterior:
         """
         if not 0.0 < mass <= 1.0:
             raise ParameterError(f"`mass` must be in (0, 1], but got {mass}. Try 0.9.")
-        density, brings = self._ranks
-        ranked = np.argsort(-density, kind="stable")
-        ranked = ranked[brings[ranked] > 0.0]
-        reached = np.cumsum(brings[ranked])
-        n = int(np.searchsorted(reached, mass - 1e-12, side="left")) + 1
-        chosen = ranked[:n]
-        corners = [
-            self.prior.from_cube(np.clip(c[chosen], _LOWEST, _HIGHEST))
-            for c in (self._lower, self._upper)
-        ]
-        return Region(np.minimum(*corners), np.maximum(*corners), brings[chosen])
+        return densest(self.prior, self._lower, self._upper, *self._ranks, mass)
 
     def mode(self) -> FloatArray:
         """(p,) The parameters at the centre of the box of highest density in θ.
@@ -477,274 +389,3 @@ class StepPosterior:
     @cached_property
     def _mass(self) -> FloatArray:
         return np.concatenate([f.mass for f in self.folds]) / len(self.folds)
-
-
-def _check_masses(fold: StepFold) -> None:
-    shapes = {fold.mass.shape, fold.log_volume.shape, (len(fold.boxes),)}
-    if len(shapes) != 1 or not (np.isfinite(fold.mass).all() and (fold.mass >= 0.0).all()):
-        raise ParameterError(
-            f"`mass` must be finite, at least 0, and one for each of {len(fold.boxes)} boxes, as "
-            f"must be `log_volume`, but got shapes {fold.mass.shape} and {fold.log_volume.shape}."
-        )
-
-
-def _prior_mass(fold: StepFold) -> FloatArray:
-    return fold.boxes.volume if fold.prior_mass is None else fold.prior_mass
-
-
-def _prior_fold(fold: StepFold) -> StepFold:
-    return replace(fold, mass=_prior_mass(fold))
-
-
-def _nowhere() -> ParameterError:
-    return ParameterError(
-        "`density` must be positive somewhere in the boxes with mass, but no such point was found. "
-        "The constraint leaves too little of them: use the weighted draws of `Result.posterior`."
-    )
-
-
-# Points and ranges of the cube ------------------------------------------------------------------
-
-
-def cube_range(prior: Prior, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The ends (n, d), (n, d) of what a prior maps to theta (n, p), for atoms their intervals.
-
-    A prior without a `cube_range` of its own is taken at `to_cube`.
-    """
-    own = getattr(prior, "cube_range", None)
-    if own is None:
-        point = prior.to_cube(theta)
-        return point, point
-    lower, upper = own(theta)
-    return lower, upper
-
-
-def middle(lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """The points in the middle of ranges, in the open cube."""
-    return np.clip(0.5 * lower + 0.5 * upper, _LOWEST, _HIGHEST)
-
-
-def out_of_support(prior: Prior, theta: FloatArray, cube: FloatArray) -> BoolArray:
-    """Where the density of a prior is zero: theta (n, p) and its place (n, d) in the cube."""
-    log_density = getattr(prior, "log_density", None)
-    if log_density is not None:
-        return np.asarray(np.asarray(log_density(theta)) == -np.inf)
-    # A point out of the support maps to a face of the cube.
-    return np.asarray(((cube <= _LOWEST) | (cube >= _HIGHEST)).any(axis=1))
-
-
-def mean_over(boxes: Boxes, value: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """Means of a step function over ranges of the cube, exact up to rounding.
-
-    Parameters
-    ----------
-    boxes : Boxes
-        Where the function is constant.
-    value : (K,) array
-        The function.
-    lower, upper : (n, d) array
-        The ranges, ``lower <= upper``; of no length in a dimension that is not averaged over.
-
-    Returns
-    -------
-    (n,) array
-        In O(m log K) for m pairs of a range and a box that meet.
-    """
-    if (lower == upper).all():
-        return np.asarray(value[boxes.locate(lower)])
-    mean = np.empty(len(lower))
-    for first in range(0, len(lower), _ROWS_AT_ONCE):
-        some = slice(first, first + _ROWS_AT_ONCE)
-        row, box, share = _met(boxes, lower[some], upper[some])
-        mean[some] = np.bincount(row, value[box] * share, minlength=len(lower[some]))
-    return mean
-
-
-def mean_density(mixture: Mixture, lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """M of a `Mixture`, averaged over ranges of the cube: (n, d), (n, d) -> (n,).
-
-    Exact for proposals on boxes.  A mixture of another kind is asked at 16 midpoints of the range,
-    or at 64 Sobol' points if the range has several dimensions: where it is smooth, good to 1 %.
-    """
-    if (lower == upper).all():
-        return mixture(middle(lower, upper))
-    total = np.zeros(len(lower))
-    if type(mixture) is Mixture:
-        total += mixture.n_prior
-        for boxes, density in mixture.layers:
-            total += mean_over(boxes, density, lower, upper)
-        return total
-    free = np.flatnonzero((lower < upper).any(axis=0))
-    even = _even(16 if len(free) == 1 else 64, len(free))
-    for share in even:
-        point = lower.copy()
-        point[:, free] += (upper - lower)[:, free] * share
-        total += mixture(middle(point, point))
-    return total / len(even)
-
-
-def _even(n: int, d: int) -> FloatArray:
-    """Points (n, d), n a power of two, that in each dimension are the n midpoints."""
-    from scipy.stats import qmc
-
-    return np.asarray(qmc.Sobol(d, scramble=False).random(n) + 0.5 / n)
-
-
-def _met(
-    boxes: Boxes, lower: FloatArray, upper: FloatArray
-) -> tuple[IntArray, IntArray, FloatArray]:
-    """The pairs of a range and a box that meet, and the share of the range that the box holds."""
-    tree = boxes.tree
-    row, node = np.arange(len(lower)), np.zeros(len(lower), dtype=np.int64)
-    rows, found = [], []
-    while len(row):
-        leaf = tree.feature[node] < 0
-        rows.append(row[leaf])
-        found.append(tree.box[node[leaf]])
-        row, node = row[~leaf], node[~leaf]
-        dim, cut = tree.feature[node], tree.threshold[node]
-        left = lower[row, dim] < cut
-        right = (upper[row, dim] > cut) | ~left
-        row = np.concatenate([row[left], row[right]])
-        node = np.concatenate([tree.left[node[left]], tree.right[node[right]]])
-    row, box = np.concatenate(rows), np.concatenate(found)
-    low, high = lower[row], upper[row]
-    length = high - low
-    overlap = np.minimum(high, boxes.upper[box]) - np.maximum(low, boxes.lower[box])
-    share = np.divide(overlap, length, out=np.ones_like(length), where=length > 0.0)
-    return row, box, np.asarray(share.prod(axis=1))
-
-
-# Draws of a density within boxes ----------------------------------------------------------------
-
-
-class _Search:
-    """Draws of a density in given boxes, from uniform candidates.
-
-    Each draw holds one of its candidates so far, picked in proportion to the density: a candidate
-    of a new batch replaces it with the probability of its share (reservoir sampling).
-    """
-
-    def __init__(
-        self,
-        fold: StepFold,
-        density: Callable[[FloatArray], FloatArray],
-        enough: int,
-        box: IntArray,
-        rng: np.random.Generator,
-    ) -> None:
-        self.boxes, self.mass, self.density = fold.boxes, fold.mass.copy(), density
-        self.enough = enough  # candidates with density
-        self.box, self.rng = box.copy(), rng
-        self.cube = np.empty((len(box), fold.boxes.d))
-        self.total = np.zeros(len(box))  # density of the candidates of each draw
-        self.count = np.zeros(len(box), dtype=np.int64)  # those with density
-        self.tried = np.zeros(len(box), dtype=np.int64)  # all since the box was drawn
-        self.tried_in = np.zeros(len(fold.boxes), dtype=np.int64)  # by all draws of a box
-        self.count_in = np.zeros(len(fold.boxes), dtype=np.int64)
-
-    def points(self) -> FloatArray:
-        """(n, d) The draws."""
-        waiting = np.arange(len(self.box))
-        batch = max(_N_FIRST, self.enough)
-        while len(waiting):
-            self._try(waiting, batch)
-            count, tried = self.count[waiting], self.tried[waiting]
-            in_vain = self.tried_in[self.box[waiting]] * (self.count_in[self.box[waiting]] == 0)
-            lost = (count == 0) & (np.maximum(tried, in_vain) >= _N_IN_VAIN)
-            self._redraw(waiting[lost])
-            done = (count >= self.enough) | ((count > 0) & (tried >= _N_IN_VAIN))
-            waiting = waiting[~done]
-            batch = min(2 * batch, _N_CANDIDATES)
-        return self.cube
-
-    def _try(self, rows: IntArray, batch: int) -> None:
-        """So many more candidates for each of some draws."""
-        candidate = self.boxes.sample(np.repeat(self.box[rows], batch), self.rng)
-        value = self.density(candidate).reshape(len(rows), batch)
-        cumulative = np.cumsum(value, axis=1)
-        new = cumulative[:, -1]
-        level = np.minimum(self.rng.random(len(rows)) * new, np.nextafter(new, 0.0))
-        pick = (cumulative > level[:, None]).argmax(axis=1) + batch * np.arange(len(rows))
-        self.total[rows] += new
-        taken = (new > 0.0) & (self.rng.random(len(rows)) * self.total[rows] <= new)
-        self.cube[rows[taken]] = candidate[pick[taken]]
-        count = np.count_nonzero(value, axis=1)
-        self.count[rows] += count
-        self.tried[rows] += batch
-        np.add.at(self.count_in, self.box[rows], count)
-        np.add.at(self.tried_in, self.box[rows], batch)
-
-    def _redraw(self, rows: IntArray) -> None:
-        """Other boxes for some draws, but none in which nothing was ever found."""
-        if len(rows) == 0:
-            return
-        self.mass[(self.count_in == 0) & (self.tried_in >= _N_IN_VAIN)] = 0.0
-        left = self.mass.sum()
-        if not left > 0.0:
-            raise _nowhere()
-        self.box[rows] = self.rng.choice(len(self.mass), size=len(rows), p=self.mass / left)
-        self.tried[rows] = 0
-
-
-# One dimension of the cube ----------------------------------------------------------------------
-
-
-class _StepMarginal:
-    """The marginal in one dimension of the cube: a density that is constant between knots."""
-
-    def __init__(self, lower: FloatArray, upper: FloatArray, mass: FloatArray) -> None:
-        self.knots = np.unique(np.concatenate([[0.0, 1.0], lower, upper]))
-        density = mass / (upper - lower)
-        steps = np.zeros(len(self.knots))
-        np.add.at(steps, np.searchsorted(self.knots, lower), density)
-        np.add.at(steps, np.searchsorted(self.knots, upper), -density)
-        # Differences of sums may round to a little below zero.
-        piece = np.maximum(0.0, np.cumsum(steps)[:-1]) * np.diff(self.knots)
-        cumulative = np.concatenate([[0.0], np.cumsum(piece)])
-        self.cumulative = cumulative / cumulative[-1]
-
-    def cdf(self, u: FloatArray) -> FloatArray:
-        return np.asarray(np.interp(u, self.knots, self.cumulative))
-
-    def quantile(self, level: FloatArray) -> FloatArray:
-        return np.asarray(np.interp(level, self.cumulative, self.knots))
-
-
-def _along(prior: Prior, i: int, j: int, u: FloatArray) -> FloatArray:
-    """Parameter i along dimension j of the cube, the other dimensions at their middle."""
-    cube = np.full((len(u), prior.d), 0.5)
-    cube[:, j] = np.clip(u, _LOWEST, _HIGHEST)
-    return np.asarray(prior.from_cube(cube)[:, i])
-
-
-def _cube_coordinate(prior: Prior, i: int, j: int, x: FloatArray) -> FloatArray:
-    """The measure of {u_j : parameter i <= x}, by halving: right for atoms, too."""
-    low, high = np.zeros(len(x)), np.ones(len(x))
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2.0
-        below = _along(prior, i, j, middle) <= x
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    low = np.where(_along(prior, i, j, np.ones(len(x))) <= x, 1.0, low)
-    return np.where(_along(prior, i, j, np.zeros(len(x))) > x, 0.0, low)
-
-
-def _drivers(prior: Prior) -> tuple[int | None, ...]:
-    """For each parameter the one cube dimension on which it depends, increasingly."""
-    grid = np.linspace(0.01, 0.99, 99)
-    origins = np.array([0.5, 0.21, 0.83])[:, None] + 0.01 * np.arange(prior.d) / max(1, prior.d)
-    depends = np.zeros((prior.d, len(prior.names)), dtype=bool)
-    rises = np.ones_like(depends)
-    for j in range(prior.d):
-        for origin in origins:
-            cube = np.tile(origin, (len(grid), 1))
-            cube[:, j] = grid
-            step = np.diff(prior.from_cube(cube), axis=0)
-            depends[j] |= (step != 0.0).any(axis=0)
-            rises[j] &= (step >= 0.0).all(axis=0)
-    return tuple(_only(depends[:, i], rises[:, i]) for i in range(len(prior.names)))
-
-
-def _only(depends: BoolArray, rises: BoolArray) -> int | None:
-    found = np.flatnonzero(depends)
-    return int(found[0]) if len(found) == 1 and rises[found[0]] else None
