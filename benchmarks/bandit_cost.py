@@ -103,7 +103,7 @@ def measure(args: command.Options) -> dict[str, Any]:
     return {"microseconds": cost, "right": right}
 
 
-def tables(numbers: dict[str, Any]) -> list[str]:
+def tables(numbers: dict[str, Any]) -> dict[str, str]:
     cost = numbers["microseconds"]
     names = list(next(iter(cost.values())))
     head = ["K", *(f"{name}, µs" for name in names)]
@@ -115,10 +115,10 @@ def tables(numbers: dict[str, Any]) -> list[str]:
             error = [(s * (1 - s) / n) ** 0.5 for s in share]
             cells = [f"{s:.3f} ± {e:.3f}" for s, e in zip(share, error, strict=True)]
             blocks.append([rule, block, *cells])
-    return [
-        command.markdown(head, rows),
-        command.markdown(["rule", "block", "T = 1 000", "3 000", "10 000"], blocks),
-    ]
+    return {
+        "cost": command.markdown(head, rows),
+        "blocks": command.markdown(["rule", "block", "T = 1 000", "3 000", "10 000"], blocks),
+    }
 
 
 def main() -> None:
@@ -128,7 +128,7 @@ def main() -> None:
         command.write_json(args.out / "experiments" / "results" / f"{NAME}.json", numbers)
     else:
         numbers = json.loads(args.from_json.read_text("utf-8"))
-    for table in tables(numbers):
+    for table in tables(numbers).values():
         print(f"\n{table}")
 
 

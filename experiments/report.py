@@ -1,7 +1,7 @@
-"""The tables of docs/reproduction.md, written between its markers from the stored numbers.
+"""The tables of the documents, written between their markers from the stored numbers.
 
     python -m experiments.report            write them
-    python -m experiments.report --check    say whether the document is what would be written
+    python -m experiments.report --check    say whether the documents are what would be written
 
 A marker ``<!-- table: NAME -->`` opens a table and ``<!-- end -->`` closes it.  What stands between
 is replaced by the table of that name, or by a line that says that there are no numbers yet.
@@ -22,8 +22,17 @@ from typing import Any
 from experiments import ROOT, command
 from experiments.all import EXPERIMENTS
 
-DOCUMENT = ROOT / "docs" / "reproduction.md"
-PEERS = ROOT / "benchmarks" / "results" / "peers.json"
+DOCUMENTS = (
+    ROOT / "docs" / "reproduction.md",
+    ROOT / "docs" / "explanation" / "map-tree.md",
+    ROOT / "docs" / "explanation" / "digits-experiment.md",
+)
+#: Benchmarks with tables in them, and where their numbers are.
+BENCHMARKS = {
+    "peers": ROOT / "benchmarks" / "results" / "peers.json",
+    "map_modes": command.RESULTS / "map_modes.json",
+    "bandit_cost": command.RESULTS / "bandit_cost.json",
+}
 TABLE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 MISSING = "*No numbers yet.*"
 
@@ -81,9 +90,10 @@ def all_tables() -> dict[str, str]:
         make = maker(experiment.name) if path.exists() else None
         if make is not None:
             found |= told(experiment.name, json.loads(path.read_text("utf-8")), make)
-    if PEERS.exists():
-        peers = importlib.import_module("benchmarks.peers")
-        found |= told("peers", json.loads(PEERS.read_text("utf-8")), peers.tables)
+    for name, path in BENCHMARKS.items():
+        if path.exists():
+            benchmark = importlib.import_module(f"benchmarks.{name}")
+            found |= told(name, json.loads(path.read_text("utf-8")), benchmark.tables)
     return found
 
 
@@ -128,16 +138,20 @@ def written(text: str, found: dict[str, str]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--document", type=Path, default=DOCUMENT)
+    parser.add_argument("--documents", type=Path, nargs="+", default=DOCUMENTS)
     args = parser.parse_args(argv)
-    old = args.document.read_text("utf-8")
-    new = written(old, all_tables())
+    found = all_tables()
+    stale = 0
+    for document in args.documents:
+        old = document.read_text("utf-8")
+        new = written(old, found)
+        stale += old != new
+        if old != new and not args.check:
+            document.write_text(new, encoding="utf-8")
+            print(f"wrote {document}")
     if args.check:
-        print("up to date" if old == new else "out of date: run python -m experiments.report")
-        return int(old != new)
-    args.document.write_text(new, encoding="utf-8")
-    print(f"wrote {args.document}")
-    return 0
+        print("out of date: run python -m experiments.report" if stale else "up to date")
+    return stale if args.check else 0
 
 
 if __name__ == "__main__":

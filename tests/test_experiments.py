@@ -380,8 +380,9 @@ def test_an_experiment_whose_package_is_missing_is_skipped_with_its_reason():
     assert everything.reason_to_skip(everything.Experiment("theorem1")) is None
 
 
-def test_reproduction_is_what_the_report_writes():
-    text = report.DOCUMENT.read_text("utf-8")
+@pytest.mark.parametrize("document", report.DOCUMENTS, ids=lambda path: path.stem)
+def test_a_document_is_what_the_report_writes(document):
+    text = document.read_text("utf-8")
     assert report.written(text, report.all_tables()) == text
 
 
