@@ -35,7 +35,7 @@ SHOWN = {
     "published CART, kernel": "MAP-Tree, CART, KDE",
     "rejection + KDE, closest 2%": "rejection + KDE",
     "SMC + KDE, N = 1000, 0.9 ε": "SMC + KDE, paper",
-    "SMC + KDE, N = T/5, median": "SMC + KDE, good",
+    "SMC + KDE, N = T/20, median": "SMC + KDE, good",
     "HOO, ε = 6, ρ = ν₁ = 1": "HOO, paper",
     "HOO, ε = 1": "HOO, good",
 }
