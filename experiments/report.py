@@ -25,7 +25,6 @@ from experiments.all import EXPERIMENTS
 DOCUMENTS = (
     ROOT / "docs" / "reproduction.md",
     ROOT / "docs" / "explanation" / "map-tree.md",
-    ROOT / "docs" / "explanation" / "digits-experiment.md",
 )
 #: Benchmarks with tables in them, and where their numbers are.
 BENCHMARKS = {

@@ -383,6 +383,7 @@ def test_an_experiment_whose_package_is_missing_is_skipped_with_its_reason():
 @pytest.mark.parametrize("document", report.DOCUMENTS, ids=lambda path: path.stem)
 def test_a_document_is_what_the_report_writes(document):
     text = document.read_text("utf-8")
+    assert report.TABLE.search(text)
     assert report.written(text, report.all_tables()) == text
 
 

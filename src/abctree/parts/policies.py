@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -116,6 +116,7 @@ class TopTwo:
     b: float | Literal["adaptive"] = 0.5
     n_draws: int = 256
     defensive: float = 0.0
+    _transport: ClassVar[bool] = False  #: whether the second arm is always that of `T3C`
 
     def __post_init__(self) -> None:
         _check(self.n_draws, self.defensive)
@@ -126,11 +127,13 @@ class TopTwo:
     ) -> tuple[IntArray | None, FloatArray]:
         """n arms to play (n,), and the estimated probability q (K,) of each, never 0."""
         share = _share(self.b, arms, partition)
-        return _pulled(arms, partition, n, self.n_draws, self.defensive, share, rng)
+        return _pulled(
+            arms, partition, n, self.n_draws, self.defensive, share, rng, transport=self._transport
+        )
 
 
 @dataclass(frozen=True)
-class T3C:
+class T3C(TopTwo):
     """Top-two Thompson sampling with the arm that is hardest to tell from the first (T3C).
 
     As `TopTwo`, but the second arm is the one with the least evidence that it is worse than the
@@ -147,20 +150,7 @@ class T3C:
         If a parameter is out of its range.
     """
 
-    b: float | Literal["adaptive"] = 0.5
-    n_draws: int = 256
-    defensive: float = 0.0
-
-    def __post_init__(self) -> None:
-        _check(self.n_draws, self.defensive)
-        _check_share(self.b)
-
-    def pull(
-        self, arms: Arms, partition: Partition, n: int, rng: np.random.Generator
-    ) -> tuple[IntArray | None, FloatArray]:
-        """n arms to play (n,), and the estimated probability q (K,) of each, never 0."""
-        share = _share(self.b, arms, partition)
-        return _pulled(arms, partition, n, self.n_draws, self.defensive, share, rng, transport=True)
+    _transport: ClassVar[bool] = True
 
 
 def box_density(partition: Partition) -> FloatArray:
