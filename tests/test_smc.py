@@ -18,7 +18,8 @@ from scipy.special import ndtr
 
 import abctree
 from abctree import problems
-from abctree.algorithms.smc import Proposal, accepted_of
+from abctree.algorithms.kernel_mixture import Proposal
+from abctree.algorithms.smc import accepted_of
 from abctree.parts import perturbations
 from abctree.parts.coordinates import coordinates
 from abctree.parts.perturbations import KernelDensity, as_perturbation, weighted_covariance

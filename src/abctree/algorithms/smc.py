@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from abctree.algorithms.inner_loop import Simulate, draw_points
+from abctree.algorithms.kernel_mixture import FAR, KernelMixture, Proposal
 from abctree.data import (
     Arms,
     Boxes,
-    Mixture,
     Partition,
     Plan,
     Round,
@@ -37,70 +37,6 @@ from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Points refused in a row after which a population has nowhere to go.
 _HOPELESS = 10_000_000
-#: Densities relative to the prior are kept within exp(± this): weights stay finite and positive.
-_FAR = 600.0
-
-
-@dataclass(frozen=True, eq=False)
-class Proposal:
-    """Where a population is drawn from: a density over coordinates, known relative to the cube."""
-
-    density: KernelDensity
-    coordinates: Coordinates
-    rows: IntArray  #: (N,) of the table, where its particles are
-
-    def log_ratio(self, theta: FloatArray, cube: FloatArray) -> FloatArray:
-        """Log-density relative to the uniform law of the cube: (n, p), (n, d) -> (n,)."""
-        z = self.coordinates.of(theta, cube)
-        return np.asarray(self.density.log_density(z) - self.coordinates.theta(z)[1])
-
-    def ratio_without_oneself(self, table: Table) -> FloatArray:
-        """The density relative to the cube at all rows of the table: (n,).
-
-        At a particle it is that of the other particles: a kernel that is centred at a draw says
-        nothing of where such draws come from, and would make its weight too small.
-        """
-        log_ratio = self.log_ratio(table.theta, table.cube)
-        own = table.theta[self.rows], table.cube[self.rows]
-        log_base = self.coordinates.theta(self.coordinates.of(*own))[1]
-        with np.errstate(divide="ignore"):
-            itself = np.log(self.density.weight) + self.density.log_peak - log_base
-        others = -np.expm1(np.minimum(itself - log_ratio[self.rows], 0.0))
-        ratio = _exp(log_ratio)
-        ratio[self.rows] *= others / np.maximum(1.0 - self.density.weight, 1e-300)
-        return ratio
-
-
-def _exp(log_ratio: FloatArray) -> FloatArray:
-    """The ratio, where it is a number: it need not be one in the tail of an unbounded prior."""
-    return np.asarray(np.exp(np.minimum(log_ratio, _FAR)))
-
-
-@dataclass(frozen=True, eq=False)
-class KernelMixture(Mixture):
-    """The prior draws and all populations of a run, for weights by the mixture of all proposals.
-
-    ``M(u) = n_prior + Σ_t N_t q_t(u)`` with N_t the points drawn for population t, refused ones
-    included.
-    """
-
-    problem: Problem
-    proposals: tuple[tuple[float, Proposal], ...] = ()  #: N_t and q_t, from the second population
-
-    def __call__(self, cube: FloatArray) -> FloatArray:
-        """M at points of the cube: (n, d) -> (n,), O(N) for each population."""
-        theta = self.problem.prior.from_cube(cube)
-        total = np.full(len(cube), self.n_prior)
-        for n_drawn, proposal in self.proposals:
-            total += n_drawn * _exp(proposal.log_ratio(theta, cube))
-        return total
-
-    def at_rows(self, table: Table) -> FloatArray:
-        """M at the run's own draws (n,), each without the kernels that are centred at itself."""
-        total = np.full(len(table), self.n_prior)
-        for n_drawn, proposal in self.proposals:
-            total += n_drawn * proposal.ratio_without_oneself(table)
-        return total
 
 
 @dataclass(frozen=True)
@@ -295,7 +231,7 @@ def draw(
         use, looked_at = _allowed(problem, coordinates, z, theta, log_base, n - have)
         cube = coordinates.cube(z[use], theta[use])
         log_ratio = proposal.density.log_density(z[use]) - log_base[use]
-        parts.append((theta[use], cube, np.clip(log_ratio, -_FAR, _FAR)))
+        parts.append((theta[use], cube, np.clip(log_ratio, -FAR, FAR)))
         have += len(use)
         n_drawn += looked_at
         _not_hopeless(have, n_drawn)
@@ -402,9 +338,3 @@ def _pilot_scale(game: SmcGame) -> FloatArray:
     z = game.rules.coordinates.of(game.table.theta[pilot], game.table.cube[pilot])
     scale = z.std(axis=0)
     return np.asarray(np.where(scale > 0.0, scale, np.maximum(np.abs(z[0]), 1.0)))
-
-
-def update_mixture(table: Table, mixture: Mixture) -> None:
-    """Write M of all rows into the table, for weights by the mixture of all populations."""
-    if isinstance(mixture, KernelMixture):
-        table.set_denominator(mixture.at_rows(table))

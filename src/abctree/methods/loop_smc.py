@@ -7,14 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from abctree.algorithms.smc import (
-    KernelMixture,
-    SmcGame,
-    SmcRules,
-    accepted_of,
-    populations,
-    update_mixture,
-)
+from abctree.algorithms.kernel_mixture import KernelMixture, update_mixture
+from abctree.algorithms.smc import SmcGame, SmcRules, accepted_of, populations
 from abctree.analysis.result import Result
 from abctree.data import Round, Table
 from abctree.methods.runner import Runner
