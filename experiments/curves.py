@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import abctree
-from abctree.analysis.posterior import default_ess, select
+from abctree.analysis.selection import default_ess, select
 from experiments.methods import Reading
 
 

@@ -17,7 +17,8 @@ from abctree.analysis.adjustment import linear_adjustment
 from abctree.analysis.evidence import Evidence, evidence
 from abctree.analysis.histogram import StepFold, StepPosterior, mean_density, mean_over, ranges
 from abctree.analysis.histogram import draws as within_boxes
-from abctree.analysis.posterior import Posterior, default_ess, select
+from abctree.analysis.posterior import Posterior
+from abctree.analysis.selection import default_ess, select
 from abctree.data import Boxes, Mixture, Partition, SplitTree
 from abctree.errors import AbctreeWarning, MissingDependencyError, ParameterError
 from abctree.parts.partitioners.growth import Growth

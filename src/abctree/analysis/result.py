@@ -21,7 +21,8 @@ from abctree.analysis.histogram import (
     middle,
     out_of_support,
 )
-from abctree.analysis.posterior import Posterior, select
+from abctree.analysis.posterior import Posterior
+from abctree.analysis.selection import select
 from abctree.analysis.summary import Summary, summarise
 from abctree.data import Partition, Plan, Round, Table, mixture_weights
 from abctree.errors import AbctreeWarning, ParameterError
