@@ -44,7 +44,7 @@ def rates(k: int) -> np.ndarray:
 
 def budget(k: int) -> int:
     """Pulls of a game: twenty an arm, as far as a benchmark can wait."""
-    return min(20 * k, 200_000)
+    return min(20 * k, 20_000)
 
 
 def beliefs(k: int) -> tuple[np.ndarray, np.ndarray]:
