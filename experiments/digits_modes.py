@@ -78,7 +78,7 @@ def leaves_task(n_leaves: int, seed: int, n: int) -> dict[str, Any]:
             n_simulations=n,
             rng=seed,
             preset="published",
-            partitioner=abctree.Cart(max_leaves=n_leaves, min_leaf=5),
+            partitioner=abctree.Cart(max_leaves=n_leaves, min_leaf=10),
             quota=max(50, n // 100),
             block=max(10, n // 1000),
         )
