@@ -2,6 +2,7 @@
 
     python -m benchmarks.peers --workers 16             P0, P1, P3 at 1e4 and 1e5 simulations
     python -m benchmarks.peers --quick                  a look, in a temporary folder
+    python -m benchmarks.peers --go-on                  only what the stored JSON lacks
     python -m benchmarks.peers --tables                 the tables from the stored JSON
 
 SMC-ABC is tuned for each problem and budget: every setting of `GRID` is run on the tuning seeds,
@@ -122,18 +123,20 @@ def distance(stick: Any, draws: Any) -> float:
 # Tuning and testing -----------------------------------------------------------------------------
 
 
-def tune(args: command.Options, budgets: Sequence[int], grid: Sequence[Any]) -> dict[str, Any]:
+def tune(
+    args: command.Options, budgets: Sequence[int], grid: Sequence[Any], known: dict[str, Any]
+) -> dict[str, Any]:
     """Mean measures of every setting on the tuning seeds, and the best of each problem."""
+    cells = [cell for cell in product(PROBLEMS, budgets) if f"{cell[0]}, {cell[1]}" not in known]
     tasks = [
         (name, n, "SMC-ABC", setting, FIRST_TUNING_SEED + i)
-        for n in budgets
+        for name, n in cells
         for i in range(TUNING_SEEDS[n])
-        for name in PROBLEMS
         for setting in grid
     ]
     done = command.each(one_run, tasks, args, tell=lambda t: f"tuning {t[0]} {t[1]} {t[3]}")
-    answer: dict[str, Any] = {}
-    for name, n in product(PROBLEMS, budgets):
+    answer = dict(known)
+    for name, n in cells:
         settings = {}
         for setting in grid:
             runs = [r for (a, b, _, s, _), r in done if (a, b, s) == (name, n, setting)]
@@ -159,9 +162,14 @@ def best_of(settings: dict[str, dict[str, float]], least: float = 0.0) -> dict[s
 
 
 def test(
-    args: command.Options, budgets: Sequence[int], grid: Sequence[Any], tuned: dict[str, Any]
+    args: command.Options,
+    budgets: Sequence[int],
+    grid: Sequence[Any],
+    tuned: dict[str, Any],
+    known: list[dict[str, Any]],
 ) -> list[dict[str, Any]]:
     """All methods on the test seeds."""
+    old = {(line["problem"], line["T"], line["method"]): line["runs"] for line in known}
     by_label = {label_of(*setting): setting for setting in grid}
     cells = []
     for n, name in product(budgets, PROBLEMS):
@@ -169,15 +177,27 @@ def test(
         chosen = sorted(set(tuned[f"{name}, {n}"]["best"].values()))
         cells += [(name, n, "SMC-ABC", by_label[label]) for label in chosen]
     seeds = range(FIRST_TEST_SEED, FIRST_TEST_SEED + args.seeds)
-    tasks = [(*cell, seed) for seed in seeds for cell in cells]
+    there = {key: {run["seed"] for run in runs} for key, runs in old.items()}
+    tasks = [
+        (*cell, seed)
+        for seed in seeds
+        for cell in cells
+        if seed not in there.get((*cell[:2], name_of(*cell[2:])), ())
+    ]
     done = command.each(one_run, tasks, args, tell=lambda t: f"{t[0]} {t[1]} {t[2]} {t[4]}")
     rows = []
     for name, n, method, setting in cells:
-        runs = [{"seed": s, **r} for (*key, s), r in done if key == [name, n, method, setting]]
-        label = method if setting is None else f"SMC-ABC, {label_of(*setting)}"
+        label = name_of(method, setting)
+        runs = [*old.get((name, n, label), [])]
+        runs += [{"seed": s, **r} for (*key, s), r in done if key == [name, n, method, setting]]
+        runs.sort(key=lambda run: run["seed"])
         aims = [] if setting is None else _aims(tuned[f"{name}, {n}"]["best"], setting)
         rows.append({"problem": name, "T": n, "method": label, "best by": aims, "runs": runs})
     return rows
+
+
+def name_of(method: str, setting: Any) -> str:
+    return method if setting is None else f"{method}, {label_of(*setting)}"
 
 
 def _aims(best: dict[str, str], setting: Any) -> list[str]:
@@ -214,6 +234,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--budgets", type=int, nargs="*")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="for each half")
     parser.add_argument("--out", type=Path, help="the JSON")
+    parser.add_argument("--go-on", action="store_true", help="keep the runs of the JSON")
     parser.add_argument("--tables", action="store_true", help="only print the stored tables")
     given = parser.parse_args(argv)
     quick_folder = Path(tempfile.gettempdir()) / "abctree-experiments"
@@ -228,8 +249,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         )  # fmt: skip
         budgets = given.budgets or (QUICK_BUDGETS if given.quick else BUDGETS)
         grid = QUICK_GRID if given.quick else GRID
-        tuned = tune(args, budgets, grid)
-        tests = test(args, budgets, grid, tuned)
+        old = json.loads(out.read_text("utf-8")) if given.go_on else {"tuning": {}, "tests": []}
+        tuned = tune(args, budgets, grid, old["tuning"])
+        tests = test(args, budgets, grid, tuned, old["tests"])
         about = {**command.about(args), "tuning seeds from": FIRST_TUNING_SEED}
         numbers = {"about": about, **command.rounded({"tuning": tuned, "tests": tests})}
         command.write_json(out, numbers)

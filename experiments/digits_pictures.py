@@ -231,6 +231,16 @@ def utilities(numbers: dict[str, Any]) -> Figure:
     return figure
 
 
+def tables(numbers: dict[str, Any]) -> dict[str, str]:
+    """Those of one part, told by what its numbers hold."""
+    if "leaves" in numbers:
+        return {"digits_leaves": leaves_table(numbers)}
+    if "estimates" in numbers:
+        return {"digits_map": modes_table(numbers)}
+    answers, costs = posterior_tables(numbers)
+    return {"digits_posterior": answers, "digits_posterior-cost": costs}
+
+
 def posterior_tables(numbers: dict[str, Any]) -> list[str]:
     head = ["method", "rounds", "ε at ESS 1000, or own", "ε of the answer", "ESS of the answer"]
     head += ["TV of the digits", "evidence there, relative error"]

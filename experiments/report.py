@@ -25,12 +25,16 @@ from experiments.all import EXPERIMENTS
 DOCUMENTS = (
     ROOT / "docs" / "reproduction.md",
     ROOT / "docs" / "explanation" / "map-tree.md",
+    ROOT / "docs" / "explanation" / "digits-experiment.md",
 )
-#: Benchmarks with tables in them, and where their numbers are.
-BENCHMARKS = {
-    "peers": ROOT / "benchmarks" / "results" / "peers.json",
-    "map_modes": command.RESULTS / "map_modes.json",
-    "bandit_cost": command.RESULTS / "bandit_cost.json",
+#: Modules with tables in them that are no experiments of one JSON, and where their numbers are.
+OTHERS = {
+    "peers": ("benchmarks.peers", ROOT / "benchmarks" / "results" / "peers.json"),
+    "map_modes": ("benchmarks.map_modes", command.RESULTS / "map_modes.json"),
+    "bandit_cost": ("benchmarks.bandit_cost", command.RESULTS / "bandit_cost.json"),
+    "digits_posterior": ("experiments.digits_pictures", command.RESULTS / "digits_posterior.json"),
+    "digits_leaves": ("experiments.digits_pictures", command.RESULTS / "digits_leaves.json"),
+    "digits_map": ("experiments.digits_pictures", command.RESULTS / "digits_map.json"),
 }
 TABLE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 MISSING = "*No numbers yet.*"
@@ -89,10 +93,10 @@ def all_tables() -> dict[str, str]:
         make = maker(experiment.name) if path.exists() else None
         if make is not None:
             found |= told(experiment.name, json.loads(path.read_text("utf-8")), make)
-    for name, path in BENCHMARKS.items():
+    for name, (module, path) in OTHERS.items():
         if path.exists():
-            benchmark = importlib.import_module(f"benchmarks.{name}")
-            found |= told(name, json.loads(path.read_text("utf-8")), benchmark.tables)
+            make = importlib.import_module(module).tables
+            found |= told(name, json.loads(path.read_text("utf-8")), make)
     return found
 
 
