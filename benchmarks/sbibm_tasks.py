@@ -8,6 +8,7 @@ Both of the first may be given at once.  The folder of draws takes about a gigab
 deleted after the scores; what is kept is the JSON.  `--data` is the folder with the observations,
 reference draws and published numbers.  `--limit-seconds` ends either step in an orderly way: what
 is missing is missing in the JSON, and a second call with the same folder goes on with the draws.
+`--score DIR --add` keeps what the JSON has of other units.
 """
 
 from __future__ import annotations
@@ -127,8 +128,12 @@ def score_all(args: argparse.Namespace) -> None:
         args.score, args.data, args.device, args.limit_seconds, args.max_iter, threads
     )
     args.json.parent.mkdir(parents=True, exist_ok=True)
-    lines = ",\n".join(json.dumps(r) for r in records)
-    args.json.write_text(f'{{"about": {json.dumps(about(args))},\n"pairs": [\n{lines}\n]}}\n')
+    numbers = {"about": [about(args)], "pairs": records}
+    if args.add and args.json.exists():
+        numbers = scoring.joined(numbers, json.loads(args.json.read_text()))
+    lines = ",\n".join(json.dumps(r) for r in numbers["pairs"])
+    head = json.dumps(numbers["about"])
+    args.json.write_text(f'{{"about": {head},\n"pairs": [\n{lines}\n]}}\n')
     done = sum("c2st" in r for r in records)
     ended = sum(r.get("converged", False) for r in records)
     print(
@@ -145,6 +150,7 @@ def main() -> None:
     parser.add_argument("--draws", type=Path, help="folder for the draws: run the methods")
     parser.add_argument("--score", type=Path, help="folder of draws: score them")
     parser.add_argument("--tables", action="store_true", help="write the tables of docs/sbibm.md")
+    parser.add_argument("--add", action="store_true", help="to the scores that the JSON has")
     parser.add_argument("--json", type=Path, default=RESULTS)
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--workers", type=int, default=2)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks.c2st import c2st
-from benchmarks.sbibm import methods, smoothing, tables, tasks
+from benchmarks.sbibm import methods, scoring, smoothing, tables, tasks
 from benchmarks.sbibm.odes import lotka_volterra_curves, sir_infected
 from scipy import stats
 from scipy.integrate import solve_ivp
@@ -386,6 +386,18 @@ def test_batched_c2st_stops_each_network_by_itself_and_all_at_the_deadline():
 # Tables -----------------------------------------------------------------------------------------
 
 
+def pair_of(observation, **more):
+    return {"task": "sir", "observation": observation, "simulations": 1_000, "row": "x", **more}
+
+
+def test_joined_scores_replace_what_they_score_anew_and_keep_the_rest():
+    earlier = {"about": ["a"], "pairs": [pair_of(0, c2st=0.5), pair_of(1, c2st=0.6)]}
+    later = {"about": ["b"], "pairs": [pair_of(1, c2st=0.7), pair_of(2), pair_of(0)]}
+    both = scoring.joined(later, earlier)
+    assert both["about"] == ["a", "b"]
+    assert both["pairs"] == [pair_of(0, c2st=0.5), pair_of(1, c2st=0.7), pair_of(2)]
+
+
 def test_tables_say_the_means_with_errors_and_keep_the_rest_of_the_page(tmp_path):
     pairs = [
         {"task": "sir", "observation": o, "simulations": 100_000, "row": row, "c2st": value,
@@ -398,7 +410,7 @@ def test_tables_say_the_means_with_errors_and_keep_the_rest_of_the_page(tmp_path
         "versions": {"python": "3"}, "first_seed": 1, "device": "cpu", "cpu_count": 2,
     }  # fmt: skip
     numbers, page = tmp_path / "n.json", tmp_path / "page.md"
-    numbers.write_text(json.dumps({"about": about, "pairs": pairs}))
+    numbers.write_text(json.dumps({"about": [about], "pairs": pairs}))
     (tmp_path / "sbibm_published_wide.csv").write_text(
         "task,num_simulations,REJ-ABC,SMC-ABC\nsir,100000,0.713,0.613\n"
     )
@@ -412,6 +424,6 @@ def test_tables_say_the_means_with_errors_and_keep_the_rest_of_the_page(tmp_path
     assert text.startswith("# Before")
     assert text.endswith("After.\n")
     assert "old" not in text
-    assert "| sir | 0.58 | 0.550 ± 0.050 |" in text
-    assert "| sir | 1e+05 | 0.710 ± 0.010 | 0.713 |  | 0.613 | yes |" in text
+    assert "| sir | 0.58 | 0.550 ± 0.050 (2) |" in text
+    assert "| sir | 1e+05 | 0.710 ± 0.010 (2) | 0.713 |  | 0.613 | yes |" in text
     assert "4 of 5 pairs scored, 1 runs failed" in text

@@ -15,8 +15,8 @@ import numpy as np
 from benchmarks.sbibm.tasks import TASKS, references
 
 #: Most pairs that are trained together: enough to fill a GPU, and few enough that the largest
-#: budgets, which come first, are done when time runs out.
-MOST_PAIRS = 420
+#: budgets, which come first, are done when time runs out.  A CPU gains nothing by many.
+MOST_PAIRS = {"cuda": 420, "cpu": 7}
 #: Seconds that a process is given beyond the limit to judge what it has.
 _GRACE = 25.0
 
@@ -63,6 +63,17 @@ def merged(folder: Path, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**r, **_together(nets.get(_key(r), []))} for r in records]
 
 
+def joined(numbers: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any]:
+    """Numbers and those of an earlier call that they do not replace."""
+    scored = {_key(pair) for pair in numbers["pairs"] if "c2st" in pair}
+    kept = [pair for pair in earlier["pairs"] if _key(pair) not in scored]
+    there = {_key(pair) for pair in kept}
+    new = [pair for pair in numbers["pairs"] if _key(pair) not in there]
+    about = [*earlier["about"], *numbers["about"]]
+    pairs = sorted([*kept, *new], key=lambda p: (p["task"], p["observation"], p["simulations"]))
+    return {"about": about, "pairs": pairs}
+
+
 def _together(nets: list[dict[str, Any]]) -> dict[str, Any]:
     """Of five folds; fewer are no score."""
     latest = {net["fold"]: net for net in nets}
@@ -96,7 +107,7 @@ def _score_size(
     began = time.monotonic()
     torch.set_num_threads(threads)
     with (folder / f"scores-{p}.jsonl").open("a") as out:
-        for some in _chunks(records):
+        for some in _chunks(records, MOST_PAIRS["cuda" if device.startswith("cuda") else "cpu"]):
             try:
                 _score_some(folder, data, some, device, began + limit, max_iter, out)
             except Exception:  # noqa: BLE001  the next chunk goes on
@@ -106,10 +117,10 @@ def _score_size(
     print(f"scored p = {p} in {time.monotonic() - began:.0f} s", flush=True)
 
 
-def _chunks(records: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """The largest budgets first, in parts of about one size."""
-    ordered = sorted(records, key=lambda r: -r["simulations"])
-    n = -(-len(ordered) // MOST_PAIRS)
+def _chunks(records: list[dict[str, Any]], most: int) -> Iterator[list[dict[str, Any]]]:
+    """The largest budgets first, then the first observations, in parts of about one size."""
+    ordered = sorted(records, key=lambda r: (-r["simulations"], r["observation"]))
+    n = -(-len(ordered) // most)
     for part in np.array_split(np.arange(len(ordered)), max(1, n)):
         yield [ordered[i] for i in part]
 
