@@ -159,7 +159,7 @@ def posterior_task(
     for reading in method.readings:
         found = [read(known, shares, levels[0]) for known in known_after(result, reading, points)]
         last, draws = found[-1]
-        keys = ("made", "ε", "ESS", "TV", "ε at ESS")
+        keys = ("made", "ε", "ESS", "TV", "ε at ESS", "ESS there", "TV there")
         entry: dict[str, Any] = {
             "curve": {key: [row.get(key) for row, _ in found] for key in keys},
             "final": last,
@@ -188,24 +188,28 @@ def read(known: Known | None, shares: np.ndarray, floor: float) -> tuple[dict[st
 
     Enough is an effective sample size of 1 000, or 1 % of the simulations so far if that is less.
     Below the reference's ε the posterior is another one, and no distance to it would be fair.
+    "There" is at the reference's ε, however few draws that leaves.
     """
     if known is None:
         return {}, None
     draws = known.posterior(max(20.0, min(TARGET, known.n / 100)))
     reached = draws.epsilon
+    there = replace(known, epsilon=floor).posterior()
     if draws.epsilon < floor:
-        draws = replace(known, epsilon=floor).posterior()
+        draws = there
     if not draws.weight.sum() > 0.0:
         return {}, None
-    own = digit_generator(D).shares(draws.theta, draws.weight)
-    row = {
-        "made": known.n,
-        "ε": draws.epsilon,
-        "ESS": draws.ess,
-        "TV": abctree.metrics.total_variation(own, shares),
-        "ε at ESS": reached,
-    }
+    row = {"made": known.n, "ε": draws.epsilon, "ESS": draws.ess, "TV": apart(draws, shares)}
+    row["ε at ESS"] = reached
+    if there.weight.sum() > 0.0:
+        row |= {"ESS there": there.ess, "TV there": apart(there, shares)}
     return row, draws
+
+
+def apart(draws: Any, shares: np.ndarray) -> float:
+    """Total variation of the distributions over the digits."""
+    own = digit_generator(D).shares(draws.theta, draws.weight)
+    return float(abctree.metrics.total_variation(own, shares))
 
 
 def checkpoints(n: int) -> list[int]:

@@ -175,10 +175,9 @@ def over_simulations(ax: Any, numbers: dict[str, Any], key: str, names: Any) -> 
         for line in lines:
             ax.plot(points, line, color=colour, alpha=0.15, lw=0.7)
         ax.plot(points, mean_of(lines), color=colour, lw=1.8, label=short(name))
-    if key == "TV":
-        ax.axhline(numbers["reference"]["TV of its halves"], color="black", ls=":", lw=1)
-    ylabel = "TV of the digits to the reference" if key == "TV" else key
-    ax.set(xscale="log", xlabel="simulations", ylabel=ylabel)
+    ax.axhline(numbers["reference"]["TV of its halves"], color="black", ls=":", lw=1)
+    what = {"TV": "", "TV there": " at its ε"}[key]
+    ax.set(xscale="log", xlabel="simulations", ylabel=f"TV of the digits to the reference{what}")
     ax.legend(frameon=False, fontsize=6)
     ax.spines[["top", "right"]].set_visible(False)
 
@@ -226,7 +225,7 @@ def utilities(numbers: dict[str, Any]) -> Figure:
     chosen = (*UTILITIES, "ABC-Tree, default")
     figure = Figure(figsize=(10, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
-    over_simulations(left, numbers, "TV", chosen)
+    over_simulations(left, numbers, "TV there", chosen)
     acceptance(right, numbers, chosen)
     return figure
 
@@ -243,11 +242,16 @@ def tables(numbers: dict[str, Any]) -> dict[str, str]:
 
 def posterior_tables(numbers: dict[str, Any]) -> list[str]:
     head = ["method", "rounds", "ε at ESS 1000, or own", "ε of the answer", "ESS of the answer"]
-    head += ["TV of the digits", "evidence there, relative error"]
+    head += [
+        "TV of the digits",
+        "ESS at the reference's ε",
+        "TV there",
+        "error of the evidence there",
+    ]
     rows = []
     for name, runs in numbers["methods"].items():
         finals = [run["final"] for run in runs]
-        keys = ("ε at ESS", "ε", "ESS", "TV")
+        keys = ("ε at ESS", "ε", "ESS", "TV", "ESS there", "TV there")
         rows.append(
             [
                 name,
@@ -260,7 +264,8 @@ def posterior_tables(numbers: dict[str, Any]) -> list[str]:
     itself = f"{known['TV of its halves']:.3g} (halves)"
     epsilon = f"{known['epsilon']:.4g}"
     made = f"reference, {known['simulations']:.0e} simulations"
-    rows.append([made, "", epsilon, epsilon, str(known["draws"]), itself, ""])
+    size = str(known["draws"])
+    rows.append([made, "", epsilon, epsilon, size, itself, size, itself, ""])
     answers = command.markdown(head, rows)
     n = numbers["settings"]["simulations"]
     costs = []
