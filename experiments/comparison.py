@@ -237,7 +237,8 @@ def draw(numbers: dict[str, Any], keys: Sequence[str]) -> Figure:
     axes = np.atleast_1d(upper.subplots(1, len(keys)))
     for ax, key in zip(axes, keys, strict=True):
         draw_curves(ax, numbers, key)
-    axes[0].legend(frameon=False, fontsize=7)
+    lines = axes[0].get_legend_handles_labels()
+    upper.legend(*lines, loc="outside upper center", ncols=4, frameon=False, fontsize=8)
     panels = np.atleast_2d(lower.subplots(max(1, -(-len(names) // 5)), min(5, len(names)))).ravel()
     draw_marginals(panels, numbers)
     return figure
@@ -293,4 +294,5 @@ def draw_marginals(panels: Any, numbers: dict[str, Any]) -> None:
         ax.axvline(numbers["settings"]["theta_true"][j], color="black", lw=0.8)
         ax.set(yticks=[], xlabel=names[j])
         ax.spines[["top", "right", "left"]].set_visible(False)
-    panels[0].legend(frameon=False, fontsize=5)
+    lines = panels[0].get_legend_handles_labels()
+    panels[0].figure.legend(*lines, loc="outside lower center", ncols=3, frameon=False, fontsize=8)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 import abctree
 from abctree import problems
@@ -233,6 +234,9 @@ def draw(numbers: dict[str, Any]) -> Figure:
         for line in members:
             ax.plot(line["values"], line["seconds"], marker="o", ms=3, label=line["of"])
         ax.set(xscale="log", yscale="log", xlabel=variable, ylabel=f"seconds a {unit}")
+        values = members[0]["values"]
+        ax.set_xticks(values, [f"{v:g}" for v in values], rotation=45)
+        ax.xaxis.set_minor_locator(NullLocator())
         ax.legend(frameon=False, fontsize=6)
         ax.spines[["top", "right"]].set_visible(False)
     for ax in axes[len(groups) :]:
