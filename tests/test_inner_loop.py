@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.algorithms.inner_loop import Fold, draw_points, inner_loop, pick
+from abctree.algorithms.fold import Fold
+from abctree.algorithms.inner_loop import inner_loop
+from abctree.algorithms.points import draw_points, pick
 from abctree.data import Mixture, Simulations, Table
 from abctree.parts.beliefs import BetaBeliefs
 from abctree.parts.policies import UtilityProposal

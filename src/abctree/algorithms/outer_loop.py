@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abctree.algorithms.inner_loop import Fold, Simulate, inner_loop
+from abctree.algorithms.companion import with_companions
+from abctree.algorithms.fold import Fold
+from abctree.algorithms.inner_loop import Simulate, inner_loop
 from abctree.data import (
     Boxes,
     Mixture,
@@ -164,6 +166,11 @@ def _cut_folds(
             game.rng,
         )
         folds.append(_new_fold(game, boxes, mixture, epsilon, rows))
+    if game.plan.kernels:
+        teachers = [_teachers(game, f) for f in range(len(folds))]
+        return with_companions(
+            game.table, folds, teachers, epsilon.now, game.rules.policy, game.rng
+        )
     return tuple(folds)
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abctree.algorithms.inner_loop import Block, draw_points, record
+from abctree.algorithms.inner_loop import Block, record
+from abctree.algorithms.points import draw_points
 from abctree.data import Boxes, Simulations, Table
 from abctree.errors import SimulatorError
 from abctree.problem import Discrepancy, Problem, finite_rows
@@ -138,7 +139,11 @@ class _Draws:
         n_drawn = tuple((np.array(self.n_drawn) * share).tolist())
         arm = np.zeros(m, dtype=np.int64)
         proposal = np.full(m, sum(n_drawn) / m)  # 1 without a constraint
-        return Block(self.cube[:m], self.theta[:m], arm, proposal, self.fold[:m], ()), n_drawn
+        from_prior = np.ones(m, dtype=bool)
+        block = Block(
+            self.cube[:m], self.theta[:m], arm, proposal, self.fold[:m], from_prior, offered=()
+        )
+        return block, n_drawn
 
 
 def _prior_draws(problem: Problem, n: int, n_folds: int, rng: np.random.Generator) -> _Draws:

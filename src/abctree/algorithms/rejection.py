@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from abctree import streams
-from abctree.algorithms.inner_loop import Simulate, draw_points
+from abctree.algorithms.inner_loop import Simulate
+from abctree.algorithms.points import draw_points
 from abctree.data import Boxes, Simulations
 from abctree.problem import Problem
 from abctree.types import BoolArray, FloatArray, IntArray

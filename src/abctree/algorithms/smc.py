@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from abctree.algorithms.inner_loop import Simulate, draw_points
+from abctree.algorithms.inner_loop import Simulate
 from abctree.algorithms.kernel_mixture import FAR, KernelMixture, Proposal
+from abctree.algorithms.points import draw_points
 from abctree.data import (
     Arms,
     Boxes,

@@ -123,7 +123,7 @@ class Result:
                 if not mixture.layers:
                     continue  # a round of one proposal
                 own = rows[table.fold[rows] == f]
-                density = mixture.layers[-1][1][table.arm[own]]
+                density = mixture.newest(table.cube[own])
                 weight[own] = len(own) / density * table.prior_weight[own]
         return np.asarray(weight)
 

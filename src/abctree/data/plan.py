@@ -27,3 +27,4 @@ class Plan:
     from_pilot: bool = True  #: cut the first partition from the pilot; the paper starts from {Θ}
     defensive: float = 0.05  #: share of prior draws in every proposal
     max_rounds: int | None = None  #: S_max
+    kernels: bool = False  #: whether kernels around accepted draws propose beside the boxes

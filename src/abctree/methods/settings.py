@@ -96,6 +96,7 @@ def _defaults(d: int, n: int) -> dict[str, Any]:
         "relabel": "next",
         "from_pilot": True,
         "defensive": 0.05,
+        "kernels": False,
         "max_rounds": None,
         "weights": "mixture",
     }
@@ -122,10 +123,27 @@ def _plan(n: int, s: Mapping[str, Any]) -> Plan:
         relabel=s["relabel"],
         from_pilot=bool(s["from_pilot"]),
         defensive=float(s["defensive"]),
+        kernels=_kernels(s, n_folds),
         max_rounds=(
             None if s["max_rounds"] is None else checked_count("max_rounds", s["max_rounds"])
         ),
     )
+
+
+def _kernels(s: Mapping[str, Any], n_folds: int) -> bool:
+    if not isinstance(s["kernels"], bool | np.bool_):
+        raise ParameterError(f"`kernels` must be True or False, but got {s['kernels']!r}.")
+    if s["kernels"] and s["policy"] is not None:
+        raise ParameterError(
+            "`kernels` must be False with a `policy` of your own: they propose beside boxes that "
+            "are drawn by a utility."
+        )
+    if s["kernels"] and n_folds < 2:
+        raise ParameterError(
+            f"`n_folds` must be at least 2 with `kernels`, but got {n_folds}: draws would be "
+            "weighted by kernels that stand around themselves."
+        )
+    return bool(s["kernels"])
 
 
 def _beliefs(spec: BeliefRule | None, partitioner: Partitioner) -> BeliefRule:

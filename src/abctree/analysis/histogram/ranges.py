@@ -77,7 +77,7 @@ def mean_density(mixture: Mixture, lower: FloatArray, upper: FloatArray) -> Floa
     if (lower == upper).all():
         return mixture(middle(lower, upper))
     total = np.zeros(len(lower))
-    if type(mixture) is Mixture:
+    if type(mixture) is Mixture and not mixture.kernels:
         total += mixture.n_prior
         for boxes, density in mixture.layers:
             total += mean_over(boxes, density, lower, upper)

@@ -32,7 +32,7 @@ OURS = ("problem", "store", "progress")
 METHODS = {
     "abc-tree": Face(
         "the posterior, by bandits on a tree (default)",
-        ("utility", *_TREE, *COMMON),
+        ("utility", *_TREE, "kernels", *COMMON),
         objects=("beliefs", "policy"),
         cuts_boxes=True,
     ),

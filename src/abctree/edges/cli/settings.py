@@ -123,6 +123,9 @@ SETTINGS = {
     "chunk": _whole("Simulations begun at once."),
     "lookahead": _whole("Blocks begun before the oldest is back.", least=0),
     "defensive": _share("Share of the prior in every proposal."),
+    "kernels": Setting(
+        (bool,), "true or false", "Whether kernels around accepted draws propose beside the boxes."
+    ),
     "max_rounds": _whole("Most rounds."),
     "on_failure": _one_of(
         "Whether a failed simulation counts as rejected, or ends the run.", "reject", "raise"
