@@ -2,6 +2,7 @@
 
     python -m benchmarks.map_modes --workers 4           100 repetitions, about 30 CPU minutes
     python -m benchmarks.map_modes --quick               a few, in seconds
+    python -m benchmarks.map_modes --only coverage       one part, in the place of the stored one
     python -m benchmarks.map_modes --from-json           print the tables again
 
 P0 is Example 2 of the paper, with the mode (−1, −1) and a rival at (2, 2).  Errors are squared
@@ -178,6 +179,7 @@ def measure(args: command.Options) -> dict[str, Any]:
     tasks = [("errors", m, n, s) for n in budgets[::-1] for m in METHODS for s in seeds]
     tasks += [("coverage", p, largest, s) for p in KNOWN for s in twice]
     tasks += [("spike", "", largest, s) for s in seeds]
+    tasks = [task for task in tasks if args.only in (None, task[0])]
     estimates: dict[str, dict[str, list[list[float]]]] = {}
     inside: dict[str, list[Any]] = {}
     spikes = []
@@ -189,14 +191,18 @@ def measure(args: command.Options) -> dict[str, Any]:
             inside.setdefault(name, []).append(answer)
         else:
             spikes.append(answer)
-    return {"estimates": estimates, "coverage": inside, "spike": spikes, "T": largest}
+    parts = {"estimates": estimates, "coverage": inside, "spike": spikes}
+    return {**{name: part for name, part in parts.items() if part}, "T": largest}
 
 
 def tables(numbers: dict[str, Any]) -> dict[str, str]:
     """Markdown, by name."""
+    again = numbers.get("again", {}).get("coverage", numbers.get("about", {}))
+    first, last = again.get("seeds", (1, 100))
+    seeds = f"Seeds {first} to {2 * last - first + 1}."
     return {
         "errors": error_table(numbers["estimates"]),
-        "coverage": coverage_table(numbers["coverage"]),
+        "coverage": coverage_table(numbers["coverage"]) + f"\n\n{seeds}",
         "spike": f"The spike is found in {sum(numbers['spike'])} of {len(numbers['spike'])} runs.",
     }
 
@@ -246,8 +252,13 @@ def coverage_table(coverages: dict[str, Any]) -> str:
 def main() -> None:
     args = command.options(__doc__ or "", NAME, seeds=100, quick_seeds=3)
     if args.from_json is None:
+        path = args.out / "experiments" / "results" / f"{NAME}.json"
         numbers = {"about": command.about(args), **command.rounded(measure(args))}
-        command.write_json(args.out / "experiments" / "results" / f"{NAME}.json", numbers)
+        if args.only is not None:
+            stored = json.loads(path.read_text("utf-8"))
+            again = {args.only: numbers["about"]}
+            numbers = {**stored, **numbers, "about": stored["about"], "again": again}
+        command.write_json(path, numbers)
     else:
         numbers = json.loads(args.from_json.read_text("utf-8"))
     for table in tables(numbers).values():

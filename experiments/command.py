@@ -37,6 +37,7 @@ class Options:
     out: Path
     from_json: Path | None
     reference: Path
+    only: str | None = None  #: one method, whose runs join those that are stored
 
 
 def options(
@@ -60,6 +61,7 @@ def options(
         help="draw the picture again from stored numbers",
     )
     parser.add_argument("--reference", type=Path, default=REFERENCE, help="folder of .npz files")
+    parser.add_argument("--only", metavar="METHOD", help="join the runs of one method to the JSON")
     args = parser.parse_args(argv)
     quick_folder = Path(tempfile.gettempdir()) / "abctree-experiments"
     return Options(
@@ -71,6 +73,7 @@ def options(
         out=args.out or (quick_folder if args.quick else ROOT),
         from_json=args.from_json,
         reference=args.reference,
+        only=args.only,
     )
 
 

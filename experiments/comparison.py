@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ COLOURS = {
     "ABC-Tree, published, ω²": "#3e8e5a",
     "ABC-Tree, published, ω³": "#1f5f4a",
     "ABC-Tree, default": "#2458a6",
+    "ABC-Tree, kernels": "#17a2b8",
 }
 
 
@@ -128,7 +130,8 @@ def measure(subject: Subject, args: command.Options) -> dict[str, Any] | None:
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     # All methods of a seed before the next seed: a run that is cut short still compares.
     shown = subject.range(judge)
-    tasks = [(subject.problem, judge, shown, label, seed, n) for seed in seeds for label in METHODS]
+    labels = [label for label in METHODS if args.only in (None, label)]
+    tasks = [(subject.problem, judge, shown, label, seed, n) for seed in seeds for label in labels]
     done = command.each(one_run, tasks, args, tell=lambda task: f"{task[3]}, seed {task[4]}")
     low, high = shown
     return {
@@ -146,8 +149,16 @@ def measure(subject: Subject, args: command.Options) -> dict[str, Any] | None:
             "high": high,
             "marginals": histograms(judge.reference, np.ones(len(judge.reference)), low, high),
         },
-        "methods": _by_method(done),
+        "methods": _stored(subject.name, args) | _by_method(done),
     }
+
+
+def _stored(name: str, args: command.Options) -> dict[str, Any]:
+    """The methods that are measured already, where only one is wanted."""
+    if args.only is None:
+        return {}
+    path = args.out / "experiments" / "results" / f"{name}.json"
+    return dict(json.loads(path.read_text("utf-8"))["methods"])
 
 
 def _by_method(done: Sequence[tuple[Any, Any]]) -> dict[str, Any]:

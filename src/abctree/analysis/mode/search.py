@@ -24,11 +24,12 @@ _LADDER = (0.2, 0.13, 0.08, 0.05, 0.03), (0.45, 0.6)
 #: The tolerance is lowered while the error stays below this share of a posterior standard
 #: deviation, or within this factor of the least error.
 _GOOD_ERROR, _AS_GOOD = 0.03, 1.1
-#: Variance that the likelihood of the regression does not know of.  A run that seeks the mode plays
-#: on where it was lucky and leaves where it was not.  Squared errors over promised ones are 1.0 for
-#: designs that do not look at what was accepted, 1.0 in five dimensions and 1.1 to 1.25 in two for
-#: those of `map_tree`, without this factor (benchmarks/map_modes.py has them with it).
-_ADAPTIVE = 1.15
+#: Variance that the likelihood of the regression does not know of, beside 1 and in r dimensions
+#: over r.  A run that seeks the mode plays on where it was lucky and leaves where it was not.
+#: Without it squared errors over promised ones are 1.0 for designs that do not look at what was
+#: accepted, and for those of `map_tree` 1.2 (normal) and 1.1 (Example 2) in two dimensions and 1.0
+#: in five (benchmarks/map_modes.py has them with it).
+_ADAPTIVE = 0.4
 #: Fits at two tolerances disagree when a difference as large has a smaller chance than this.
 _DISAGREE = 0.002
 
@@ -148,7 +149,8 @@ def _on_ladder(place: Place, epsilon: float) -> tuple[Place, float]:
     enough = max(_GOOD_ERROR, _AS_GOOD * min(errors))
     at, best = next(t for t, error in zip(sound, errors, strict=True) if error <= enough)
     if best.fit is not None:
-        best = replace(best, fit=replace(best.fit, covariance=_ADAPTIVE * best.fit.covariance))
+        inflated = (1.0 + _ADAPTIVE / place.rows.r) * best.fit.covariance
+        best = replace(best, fit=replace(best.fit, covariance=inflated))
     return best, at
 
 
