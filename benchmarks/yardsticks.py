@@ -33,6 +33,7 @@ from abctree.problems import truth
 
 METHODS: dict[str, dict[str, Any]] = {
     "default": {},
+    "kernels": {"kernels": True},
     "published": {"preset": "published"},
     "dyadic": {"partitioner": "dyadic"},
     "CART": {"partitioner": "cart"},
