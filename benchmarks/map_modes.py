@@ -255,9 +255,7 @@ def main() -> None:
         path = args.out / "experiments" / "results" / f"{NAME}.json"
         numbers = {"about": command.about(args), **command.rounded(measure(args))}
         if args.only is not None:
-            stored = json.loads(path.read_text("utf-8"))
-            again = {args.only: numbers["about"]}
-            numbers = {**stored, **numbers, "about": stored["about"], "again": again}
+            numbers = command.joined(json.loads(path.read_text("utf-8")), numbers, args.only)
         command.write_json(path, numbers)
     else:
         numbers = json.loads(args.from_json.read_text("utf-8"))

@@ -158,21 +158,30 @@ def run(
 ) -> None:
     """Measure or read, write the JSON, draw the picture, print the tables."""
     began = time.monotonic()
+    path = args.out / "experiments" / "results" / f"{name}.json"
     if args.from_json is None:
         measured = measure(args)
         if measured is None:
             return
         numbers = {"about": about(args), **rounded(measured)}
         numbers["about"]["seconds"] = round(time.monotonic() - began, 1)
+        if args.only is not None:
+            numbers = joined(json.loads(path.read_text("utf-8")), numbers, args.only)
     else:
         numbers = json.loads(args.from_json.read_text("utf-8"))
-    write_json(args.out / "experiments" / "results" / f"{name}.json", numbers)
+    write_json(path, numbers)
     for table in tables(numbers).values():
         print(f"\n{table}")
     picture = args.out / "docs" / "images" / f"{name.replace('_', '-')}.png"
     picture.parent.mkdir(parents=True, exist_ok=True)
     draw(numbers).savefig(picture, dpi=80)
     print(f"wrote {picture}", flush=True)
+
+
+def joined(stored: dict[str, Any], new: dict[str, Any], part: str) -> dict[str, Any]:
+    """New numbers over the stored ones; "again" says where those of the part come from."""
+    again = {**stored.get("again", {}), part: new["about"]}
+    return {**stored, **new, "about": stored["about"], "again": again}
 
 
 def write_json(path: Path, numbers: dict[str, Any]) -> None:

@@ -113,7 +113,9 @@ def told(
 ) -> dict[str, str]:
     """The tables, each under a name that begins with the module's."""
     own = {k if k.startswith(name) else f"{name}-{k}": v for k, v in make(numbers).items()}
-    own[f"{name}-source"] = source(numbers.get("about", {}))
+    lines = [source(numbers.get("about", {}))]
+    lines += [f"{part}: {source(about)}" for part, about in numbers.get("again", {}).items()]
+    own[f"{name}-source"] = "\n\n".join(lines)
     return own
 
 
