@@ -152,7 +152,8 @@ class Result:
 
         A value of a discrete parameter owns an interval of the cube, over which the proposals are
         averaged: exactly, up to rounding, for those on boxes, and to about 1 % for the kernels of
-        `abctree.smc` (16 midpoints, or 64 Sobol' points for several discrete parameters).
+        `abctree.smc` or ``kernels=True`` (16 midpoints, or 64 Sobol' points for several discrete
+        parameters).
 
         Raises
         ------

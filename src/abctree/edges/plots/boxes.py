@@ -62,7 +62,8 @@ def partition(
         joint prior is drawn in the cube in either case, and its label says so.
     show : {"posterior", "proposal"}
         π(Ω_k) η_k over the volume of the box (Equation 7), or the density with which the round
-        played the box.  Per volume in θ where both axes are in user units, else in the cube.
+        played the box, without that of kernels beside it.  Per volume in θ where both axes are in
+        user units, else in the cube.
     draws : bool
         Whether the draws that the round accepted, in any fold, are shown as red dots; in more than
         two dimensions all of them are projected onto the slice.
