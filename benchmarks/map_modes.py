@@ -199,7 +199,7 @@ def tables(numbers: dict[str, Any]) -> dict[str, str]:
     """Markdown, by name."""
     again = numbers.get("again", {}).get("coverage", numbers.get("about", {}))
     first, last = again.get("seeds", (1, 100))
-    seeds = f"Seeds {first} to {2 * last - first + 1}."
+    seeds = f"Seeds {FIRST_SEED + first} to {FIRST_SEED + 2 * last - first + 1}."
     return {
         "errors": error_table(numbers["estimates"]),
         "coverage": coverage_table(numbers["coverage"]) + f"\n\n{seeds}",
