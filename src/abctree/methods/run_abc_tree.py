@@ -89,8 +89,8 @@ def abc_tree(
     kernels : bool
         Whether kernels around accepted draws propose beside the boxes, in each round with the share
         under which the accepted draws weigh most evenly.  For a posterior that is one narrow,
-        slanting ridge, as those of rates that only matter together.  Default False: they cost some
-        50 µs for each simulation, and on several separate modes they do harm.
+        slanting ridge, as those of rates that only matter together.  Default False: they cost 25 to
+        60 µs for each simulation, and on separate modes of different widths they do harm.
     max_rounds : int
         S_max.
     preset : {"published"}
