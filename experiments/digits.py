@@ -19,7 +19,8 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ from typing import Any
 import numpy as np
 
 import abctree
+from abctree.algorithms import inner_loop
 from abctree.problems import digit_generator, digits
 from experiments import command, digits_modes, digits_pictures
 from experiments.curves import Known, known_after
@@ -55,6 +57,8 @@ SHOWN = (
     "ABC-Tree, published, ω¹",
     "ABC-Tree, default",
 )
+#: What is kept of a run beside its answers.
+RUN_KEYS = ("rounds", "seconds", "simulator seconds", "bandit seconds", "acceptance")
 PARTS = ("reference", "posterior", "leaves", "map", "tutorial")
 
 
@@ -128,6 +132,28 @@ class Clocked:
         return answer
 
 
+@contextmanager
+def bandit_clock() -> Iterator[list[float]]:
+    """CPU seconds of Algorithm 1 without the simulator: choosing boxes, drawing, beliefs."""
+    spent = [0.0]
+
+    def timed(work: Callable[..., Any]) -> Callable[..., Any]:
+        def timed_work(*args: Any) -> Any:
+            began = time.process_time()
+            answer = work(*args)
+            spent[0] += time.process_time() - began
+            return answer
+
+        return timed_work
+
+    own = inner_loop.pull_arms, inner_loop.update_beliefs
+    inner_loop.pull_arms, inner_loop.update_beliefs = map(timed, own)
+    try:
+        yield spent
+    finally:
+        inner_loop.pull_arms, inner_loop.update_beliefs = own
+
+
 def clocked(problem: Any) -> tuple[Any, Clocked]:
     clock = Clocked(problem.model.simulator)
     return abctree.Problem(problem.prior, clock, problem.observed, vectorized=True), clock
@@ -152,7 +178,8 @@ def posterior_task(
     method = METHODS[label]
     problem, clock = clocked(digits(DIGIT, d=D))
     began = time.process_time()
-    result = play(method, problem, n, seed)
+    with bandit_clock() as bandit:
+        result = play(method, problem, n, seed)
     seconds = time.process_time() - began
     readings = {}
     points = checkpoints(n)
@@ -180,6 +207,7 @@ def posterior_task(
         "rounds": len(result.rounds) - 1,
         "seconds": seconds,
         "simulator seconds": clock.seconds,
+        "bandit seconds": bandit[0],
     }
 
 
@@ -237,9 +265,7 @@ def posterior(args: command.Options) -> dict[str, Any]:
     methods: dict[str, Any] = {}
     runs: dict[str, Any] = {}
     for (label, seed, *_), run in done:
-        runs.setdefault(label, []).append(
-            {key: run[key] for key in ("rounds", "seconds", "simulator seconds", "acceptance")}
-        )
+        runs.setdefault(label, []).append({key: run[key] for key in RUN_KEYS})
         for name, entry in run["readings"].items():
             sample = entry.pop("draws", None)
             if sample is not None and label in SHOWN:

@@ -280,10 +280,18 @@ def posterior_tables(numbers: dict[str, Any]) -> list[str]:
                 command.cell([n / b for b in inside], ".0f"),
                 command.cell([1e6 * (a - b) / n for a, b in zip(total, inside, strict=True)]),
                 command.cell([100.0 * r for r in rest], ".0f") + " %",
+                bandit_share(runs) if label.startswith("ABC-Tree") else "–",
             ]
         )
     head = ["method", "CPU s", "simulations a CPU s", "µs beside each simulation", "share of it"]
+    head += ["share of Algorithm 1"]
     return [answers, command.markdown(head, costs)]
+
+
+def bandit_share(runs: Sequence[dict[str, Any]]) -> str:
+    """Of the whole time."""
+    shares = [100.0 * run["bandit seconds"] / run["seconds"] for run in runs]
+    return command.cell(shares, ".1f") + " %"
 
 
 # Leaves and modes -------------------------------------------------------------------------------
