@@ -48,6 +48,7 @@ CHOSEN = (
     "ABC-Tree, published, ω²",
     "ABC-Tree, published, ω³",
     "ABC-Tree, default",
+    "ABC-Tree, kernels",
 )
 QUICK = ("rejection", "SMC-ABC, 2 cov, 0.9 ε, N = 1000", "ABC-Tree, default")
 #: One of each kind, whose draws are kept for the pictures.
@@ -257,7 +258,7 @@ def posterior(args: command.Options) -> dict[str, Any]:
     n = QUICK_BUDGET if args.quick else BUDGET
     levels = [float(known["distance"][-1]), 2.0, 2.5]  # the first is the reference's ε
     seeds = range(args.first_seed, args.first_seed + args.seeds)
-    chosen = QUICK if args.quick else CHOSEN
+    chosen = [c for c in (QUICK if args.quick else CHOSEN) if args.only in (None, c)]
     evidence = len(known["theta"]) / int(known["n_simulations"])
     tasks = [(label, seed, n, shares, levels, evidence) for seed in seeds for label in chosen]
     done = command.each(posterior_task, tasks, args, tell=lambda t: f"{t[0]}, seed {t[1]}")
@@ -271,7 +272,12 @@ def posterior(args: command.Options) -> dict[str, Any]:
             if sample is not None and label in SHOWN:
                 draws[name] = sample
             methods.setdefault(name, []).append({"seed": seed, **entry})
-    write_draws(args.out, draws)
+    if args.only is None:
+        write_draws(args.out, draws)
+    else:
+        path = args.out / "experiments" / "results" / "digits_posterior.json"
+        stored = json.loads(path.read_text("utf-8"))
+        methods, runs = stored["methods"] | methods, stored["runs"] | runs
     halves = np.array_split(np.random.default_rng(0).permutation(known["theta"].astype(float)), 2)
     split = abctree.metrics.total_variation(*(generator.shares(half) for half in halves))
     return {
@@ -326,7 +332,10 @@ def numbers_for(
     measured = command.rounded(measure(args))
     numbers = {"about": command.about(args), **measured}
     numbers["about"]["seconds"] = round(time.monotonic() - began, 1)
-    command.write_json(args.out / "experiments" / "results" / f"{name}.json", numbers)
+    path = args.out / "experiments" / "results" / f"{name}.json"
+    if args.only is not None:
+        numbers = command.joined(json.loads(path.read_text("utf-8")), numbers, args.only)
+    command.write_json(path, numbers)
     return numbers
 
 

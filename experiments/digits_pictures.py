@@ -22,6 +22,7 @@ COLOURS = {
     "ABC-Tree, published, ω²": "#3e8e5a",
     "ABC-Tree, published, ω³": "#1f5f4a",
     "ABC-Tree, default": "#2458a6",
+    "ABC-Tree, kernels": "#17a2b8",
 }
 UTILITIES = ("ABC-Tree, published, ω¹", "ABC-Tree, published, ω²", "ABC-Tree, published, ω³")
 #: (n, d) -> (n, 2).
