@@ -79,6 +79,14 @@ def test_the_same_holds_for_the_other_partitions(d, name):
     assert (error < 0.005).all()
 
 
+@pytest.mark.heavy
+@pytest.mark.parametrize("d", [1, 2])
+def test_the_same_holds_with_kernels_beside_the_boxes(d):
+    mean, error = mean_and_error(relative_errors(d, 40, 100_000, kernels=True))
+    assert (np.abs(mean) < 0.01).all(), (mean, error)
+    assert (error < 0.005).all()
+
+
 @pytest.mark.parametrize("utility", UTILITIES)
 def test_posterior_and_evidence_agree_with_the_closed_form(utility):
     mean, error = mean_and_error(relative_errors(2, 12, 20_000, utility=utility))

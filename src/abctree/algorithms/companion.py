@@ -24,7 +24,6 @@ from abctree.types import FloatArray, IntArray
 #: Centres of kernels: fewer are no estimate of a density, more cost time.
 _FEWEST, _MOST = 50, 1000
 #: Shares of the kernels that are compared.
-
 _SHARES = np.linspace(0.0, 0.95, 20)
 
 

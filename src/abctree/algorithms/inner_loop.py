@@ -133,16 +133,16 @@ def pull_arms(
         )
         cube[rows], theta[rows], arm[rows] = points.cube, points.theta, points.arm
         # Line 10, u = 1 / proposal.  Refused points were drawn, too: a share became simulations.
-        proposal[rows] = density[points.arm] / game.tally.share(len(rows), points.n_drawn)
+        kept = game.tally.share(len(rows), points.n_drawn)
+        proposal[rows] = density[points.arm] / kept
         n_around = 0
         if game.companion is not None:
             beside = draw_around(problem, game.companion.kernels, game.partition, len(around), rng)
             cube[around], theta[around], arm[around] = beside.cube, beside.theta, beside.arm
             n_around = beside.n_drawn
-            proposal[around] = density[beside.arm] / game.tally.share(0, 0)
-            everyone = np.append(rows, around)
-            proposal[everyone] = game.companion.mixed(
-                proposal[everyone], cube[everyone], len(around), n_around
+            both = np.append(rows, around)
+            proposal[both] = game.companion.mixed(
+                density[arm[both]] / kept, cube[both], len(around), n_around
             )
         offered.append((f, points.n_drawn * density, n_around))
     return Block(cube, theta, arm, proposal, fold, of_box, tuple(offered))

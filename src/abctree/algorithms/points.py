@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,12 +44,39 @@ def draw_points(
         If the constraint refuses practically everything.
     """
     cumulative = np.cumsum(share)
+
+    def propose(want: int) -> tuple[FloatArray, IntArray]:
+        arm = pick(cumulative, want, rng)
+        return partition.boxes.sample(arm, rng), arm
+
+    return _allowed(problem, n, propose)
+
+
+def draw_around(
+    problem: Problem,
+    kernels: CubeKernels,
+    partition: Partition,
+    n: int,
+    rng: np.random.Generator,
+) -> Points:
+    """n feasible points from kernels, and the boxes they fall into."""
+
+    def propose(want: int) -> tuple[FloatArray, IntArray]:
+        cube = kernels.draw(want, rng)
+        return cube, partition.boxes.locate(cube)
+
+    return _allowed(problem, n, propose)
+
+
+def _allowed(
+    problem: Problem, n: int, propose: Callable[[int], tuple[FloatArray, IntArray]]
+) -> Points:
+    """The first n feasible ones of proposed points, each with its box."""
     points = _room_for(problem, n)
     have = n_drawn = 0
     want = n
     while have < n:
-        arm = pick(cumulative, want, rng)
-        cube = partition.boxes.sample(arm, rng)
+        cube, arm = propose(want)
         theta = problem.prior.from_cube(cube)
         use, looked_at = _first_allowed(problem.feasible(theta, cube), n - have)
         rows = slice(have, have + len(use))
@@ -74,30 +102,6 @@ def draw_in_arms(
         n_drawn += len(missing)
         feasible = problem.feasible(points.theta[missing], points.cube[missing])
         missing = missing[~feasible]
-    return replace(points, n_drawn=n_drawn)
-
-
-def draw_around(
-    problem: Problem,
-    kernels: CubeKernels,
-    partition: Partition,
-    n: int,
-    rng: np.random.Generator,
-) -> Points:
-    """n feasible points from kernels, and the boxes they fall into."""
-    points = _room_for(problem, n)
-    have = n_drawn = 0
-    want = n
-    while have < n:
-        cube = kernels.draw(want, rng)
-        theta = problem.prior.from_cube(cube)
-        use, looked_at = _first_allowed(problem.feasible(theta, cube), n - have)
-        rows = slice(have, have + len(use))
-        points.cube[rows], points.theta[rows] = cube[use], theta[use]
-        have += len(use)
-        n_drawn += looked_at
-        want = _next_batch(n - have, have, n_drawn)
-    points.arm[:] = partition.boxes.locate(points.cube)
     return replace(points, n_drawn=n_drawn)
 
 
