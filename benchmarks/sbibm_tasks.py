@@ -7,7 +7,7 @@
 Both of the first may be given at once.  The folder of draws takes about a gigabyte and may be
 deleted after the scores; what is kept is the JSON.  `--data` is the folder with the observations,
 reference draws and published numbers.  `--limit-seconds` ends either step in an orderly way: what
-is missing is missing in the JSON, and a second call with the same folder goes on with the draws.
+is missing is missing in the JSON, and a second call with the same folder goes on with the rest.
 `--score DIR --add` keeps what the JSON has of other units.
 """
 

@@ -390,6 +390,27 @@ def pair_of(observation, **more):
     return {"task": "sir", "observation": observation, "simulations": 1_000, "row": "x", **more}
 
 
+def test_scoring_goes_on_with_the_pairs_that_are_not_trained_to_the_end(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    pair = pair_of(0, number=0)
+    (tmp_path / "sir-0-1000.json").write_text(json.dumps([pair, pair_of(1, error="no")]))
+    key = ["sir", 0, 1_000, "x"]
+    nets = [
+        {"key": key, "fold": f, "accuracy": 0.5 + 0.1 * f, "epochs": 20, "converged": True}
+        for f in range(5)
+    ]
+    (tmp_path / "scores-2.jsonl").write_text("".join(json.dumps(net) + "\n" for net in nets))
+    # There are no draws in this folder: whatever is tried fails, and is said to have.
+    found = scoring.score(tmp_path, tmp_path, "cpu", 60.0, 5)
+    assert found[0]["c2st"] == pytest.approx(0.7)
+    assert "c2st" not in found[1]
+    assert not (tmp_path / "scores-2.error").exists()
+    nets[3]["converged"] = False
+    (tmp_path / "scores-2.jsonl").write_text("".join(json.dumps(net) + "\n" for net in nets))
+    scoring.score(tmp_path, tmp_path, "cpu", 60.0, 5)
+    assert "sir-0-1000.npz" in (tmp_path / "scores-2.error").read_text()
+
+
 def test_joined_scores_replace_what_they_score_anew_and_keep_the_rest():
     earlier = {"about": ["a"], "pairs": [pair_of(0, c2st=0.5), pair_of(1, c2st=0.6)]}
     later = {"about": ["b"], "pairs": [pair_of(1, c2st=0.7), pair_of(2), pair_of(0)]}

@@ -32,13 +32,14 @@ def stored(folder: Path) -> list[dict[str, Any]]:
 def score(
     folder: Path, data: Path, device: str, limit: float, max_iter: int, threads: int = 1
 ) -> list[dict[str, Any]]:
-    """Records with their C2ST, as far as the limit in seconds allows."""
+    """Records with their C2ST, as far as the limit in seconds allows; a second call goes on."""
     records = stored(folder)
     began = time.monotonic()
     jobs = []
     context = multiprocessing.get_context("spawn")
-    for p in sorted({TASKS[r["task"]] for r in records}, reverse=True):
-        mine = [r for r in records if TASKS[r["task"]] == p and "error" not in r]
+    todo = [r for r in merged(folder, records) if not (r.get("converged") or "error" in r)]
+    for p in sorted({TASKS[r["task"]] for r in todo}, reverse=True):
+        mine = [r for r in todo if TASKS[r["task"]] == p]
         arguments = (folder, data, p, mine, device, limit, max_iter, threads)
         jobs.append(context.Process(target=_score_size, args=arguments))
     for job in jobs:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -12,16 +11,8 @@ import numpy as np
 from abctree.data import Boxes, Failure, Partition, Simulations
 from abctree.errors import ParameterError, SimulatorError
 from abctree.parts.distances import as_distance
-from abctree.parts.priors import as_prior
-from abctree.parts.simulators import (
-    CAUGHT,
-    Model,
-    OneByOne,
-    Seeded,
-    Vectorized,
-    failure,
-    floats,
-)
+from abctree.parts.simulators import CAUGHT, Model, failure, floats
+from abctree.problem.arguments import model_of, prior_of, summary_of, with_names
 from abctree.problem.check import CheckReport, dry_run
 from abctree.problem.region import Region
 from abctree.protocols import Constraint, Distance, Prior
@@ -90,9 +81,9 @@ class Problem:
         names: Sequence[str] | None = None,
         batch_size: int = 1000,
     ) -> None:
-        self.prior: Prior = _prior(prior, prior_transform, names)
-        simulator = _with_names(simulator, self.prior.names)
-        self.model: Model = _model(simulator, summary, vectorized, batch_size)
+        self.prior: Prior = prior_of(prior, prior_transform, names)
+        simulator = with_names(simulator, self.prior.names)
+        self.model: Model = model_of(simulator, summary, vectorized, batch_size)
         self.vectorized = vectorized
         if constraint is not None and not callable(constraint):
             raise ParameterError(
@@ -101,7 +92,7 @@ class Problem:
             )
         self.region = Region(self.prior, constraint)
         self.observed = observed
-        self.observed_summary = _observed(observed, summary, vectorized=bool(vectorized))
+        self.observed_summary = summary_of(observed, summary, vectorized=bool(vectorized))
         self.distance = as_distance(distance, vectorized=bool(vectorized))
 
     @property
@@ -314,100 +305,6 @@ def _unnamed(
     known = {f.index for f in failures}
     rows = [i for i in np.flatnonzero(bad).tolist() if int(index[i]) not in known]
     return [Failure(int(index[i]), tuple(theta[i].tolist()), reason) for i in rows]
-
-
-def _prior(
-    prior: Mapping[Any, Any] | Prior | None,
-    transform: Callable[[FloatArray], FloatArray] | None,
-    names: Sequence[str] | None,
-) -> Prior:
-    if (prior is None) == (transform is None):
-        raise ParameterError(
-            "`prior` or `prior_transform` must be given, and not both. "
-            'For example prior={"a": (0.0, 1.0)}.'
-        )
-    if transform is None:
-        return as_prior(prior)
-    if not names:
-        raise ParameterError("`names` must be given with `prior_transform`, one for each column.")
-    from abctree.parts.priors import PriorTransform
-
-    return PriorTransform(transform, tuple(names))
-
-
-def _model(
-    simulator: SimulatorFunction | None,
-    summary: Callable[[Any], Any] | None,
-    vectorized: bool | Literal["seeds"],  # noqa: FBT001
-    batch_size: int,
-) -> Model:
-    if not callable(simulator):
-        raise ParameterError(f"`simulator` must be callable, but got {simulator!r}.")
-    _takes_two(simulator)
-    if summary is not None and not callable(summary):
-        raise ParameterError(f"`summary` must be callable or None, but got {summary!r}.")
-    if batch_size < 1:
-        raise ParameterError(f"`batch_size` must be at least 1, but got {batch_size}.")
-    if vectorized is False:
-        return OneByOne(simulator, summary)
-    if vectorized is True:
-        return Vectorized(simulator, summary, batch_size)
-    if vectorized == "seeds":
-        return Seeded(simulator, summary, batch_size)
-    raise ParameterError(f'`vectorized` must be False, True or "seeds", but got {vectorized!r}.')
-
-
-def _with_names(simulator: Any, names: Sequence[str]) -> Any:
-    """The simulator, told the names of its parameters if it asks for them, as `External` does."""
-    told = getattr(simulator, "with_names", None)
-    return simulator if told is None else told(names)
-
-
-def _takes_two(simulator: SimulatorFunction) -> None:
-    try:
-        signature = inspect.signature(simulator)
-    except (TypeError, ValueError):  # built-in or extension without a signature
-        return
-    try:
-        signature.bind(None, None)
-    except TypeError:
-        raise ParameterError(
-            f"`simulator` must take two arguments, (theta, rng), but its signature is {signature}. "
-            "Draw all random numbers from rng; if it draws none, wrap it as "
-            "lambda theta, rng: f(theta)."
-        ) from None
-
-
-def _observed(
-    observed: Data, summary: Callable[[Any], Any] | None, *, vectorized: bool
-) -> FloatArray:
-    if observed is None:
-        raise ParameterError("`observed` must be given: the data as one simulation returns them.")
-    if summary is None:
-        value = observed
-    else:
-        try:
-            value = summary(np.asarray(observed)[None])[0] if vectorized else summary(observed)
-        except Exception as error:
-            raise SimulatorError(
-                f"The summary raised {type(error).__name__} on the observed data: {error}"
-            ) from error
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError(
-            f"`observed` must be an array of numbers, but its summary is {value!r}. "
-            "Give a `summary` that turns the data into numbers."
-        ) from None
-    if not np.isfinite(array).all():
-        raise ParameterError(
-            f"`observed` must be finite, but {np.count_nonzero(~np.isfinite(array))} of "
-            f"{array.size} values of its summary are nan or inf. Impute or drop them first."
-        )
-    if array.size == 0:
-        raise ParameterError("`observed` must hold at least one number, but its summary is empty.")
-    array.flags.writeable = False
-    return array
 
 
 def _checked_distance(distance: FloatArray, n: int) -> FloatArray:
