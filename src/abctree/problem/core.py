@@ -165,18 +165,20 @@ class Problem:
         """The same simulations with their distances; what is not finite becomes a failure."""
         summary = simulations.summary
         usable = finite_rows(summary)
-        if not usable.all():
-            simulations = self.finite(simulations, theta, index)
-        failures = list(simulations.failures)
-        distance = np.full(len(summary), np.inf)
-        if usable.any():
-            distance[usable] = self._distance(
-                summary[usable], theta[usable], index[usable], failures
-            )
+        if usable.all():
+            failures = list(simulations.failures)
+            distance = self._distance(summary, theta, index, failures)
+        else:
+            failures = list(self.finite(simulations, theta, index).failures)
+            distance = np.full(len(summary), np.inf)
+            if usable.any():
+                distance[usable] = self._distance(
+                    summary[usable], theta[usable], index[usable], failures
+                )
         bad = ~np.isfinite(distance)
         if bad.any():
             failures += _unnamed(bad, failures, theta, index, "distance returned nan or inf")
-            distance[bad] = np.inf
+            distance = np.where(bad, np.inf, distance)
         return Simulations(distance, summary, tuple(failures))
 
     def _distance(
@@ -291,6 +293,9 @@ class Problem:
 
 def finite_rows(summary: FloatArray) -> BoolArray:
     """Which summaries (n, ...) are finite throughout: (n,)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(summary.sum()):  # no row is nan or inf: by far the most frequent case
+            return np.ones(len(summary), dtype=bool)
     return np.asarray(np.isfinite(summary).all(axis=tuple(range(1, summary.ndim))))
 
 
