@@ -4,6 +4,7 @@
     python -m experiments.digits reference --workers 16  the closest 1 000 of 1e8 prior draws
     python -m experiments.digits posterior --workers 16  ten repetitions of each method (also ω)
     python -m experiments.digits leaves map --workers 16 10 against 1 000 leaves; posterior modes
+    python -m experiments.digits map --only published    one kind of modes, over the stored one
     python -m experiments.digits tutorial                the picture of docs/tutorials/digits.md
     python -m experiments.digits --from-json             pictures and tables from stored numbers
     python -m experiments.digits posterior --from-json --umap   maps by UMAP (extra ``umap``)
@@ -390,7 +391,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 [digits_pictures.leaves_table(numbers)],
             )
     if "map" in parts:
-        numbers = numbers_for("digits_map", args, digits_modes.modes)
+        numbers = numbers_for("digits_map", digits_modes.repeated(args), digits_modes.modes)
         if numbers:
             show(args, digits_pictures.modes(numbers), [digits_pictures.modes_table(numbers)])
     if "tutorial" in parts:

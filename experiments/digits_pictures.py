@@ -353,7 +353,8 @@ MODE_COLOURS = {
     "rejection, kernel mode": "#8c8c8c",
     "SMC-ABC (0.9 ε), kernel mode": "#c98b2b",
     "SMC-ABC (Silverman, median), kernel mode": "#d95f5f",
-    "MAP-Tree, published, kernel mode": "#7fb069",
+    "MAP-Tree, published, dyadic, kernel mode": "#7fb069",
+    "MAP-Tree, published, CART, kernel mode": "#4f8f6f",
     "MAP-Tree": "#2458a6",
 }
 
@@ -378,7 +379,9 @@ def modes(numbers: dict[str, Any]) -> dict[str, Figure]:
     for i, (label, colour) in enumerate(MODE_COLOURS.items()):
         summary = numbers["summary"][label]
         rates = [summary[n]["right digit"] / summary[n]["of"] for n in budgets]
-        last.bar(np.arange(len(budgets)) + (i - 2) * width, rates, width, color=colour, label=label)
+        last.bar(
+            np.arange(len(budgets)) + (i - 2.5) * width, rates, width, color=colour, label=label
+        )
     last.set(xticks=range(len(budgets)), ylim=(0, 1), ylabel="rate of the right digit, 7")
     last.set_xticklabels([f"T = {n}" for n in budgets])
     last.spines[["top", "right"]].set_visible(False)

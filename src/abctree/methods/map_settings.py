@@ -13,12 +13,14 @@ from abctree.parts.partitioners import Dyadic, Grid, Peaks, as_partitioner
 from abctree.parts.policies import T3C, Thompson, TopTwo, as_policy
 from abctree.parts.schedules import Geometric
 
-#: `preset="published"`: Algorithms 3 and 4 as the paper prints and runs them.  It does not say B.
+#: `preset="published"`: Algorithms 3 and 4 as the paper prints and runs them.  B is that of its
+#: Section 4, where boxes are those of CART; the dyadic ones are of its Figure 7, which has no B.
 PUBLISHED: dict[str, Any] = {
     "partitioner": Dyadic(n_splits=3),
     "policy": TopTwo(0.5, n_draws=1),  # nobody weights its draws
     "schedule": Geometric(0.9),
     "beliefs": Counts(0.0, 0.0),
+    "quota": 1000,
     "block": 1,
     "defensive": 0.0,
     "relabel": "last",

@@ -62,25 +62,27 @@ def abc_tree(
         ω: "omega1", "omega2", "omega3", "ess", or an object.  Default: effective sample size,
         with exponent ½ in one or two dimensions and 0.65 in more.
     schedule : str, float, sequence of float or Schedule
-        g: "median" (default) of the accepted distances, a factor (the paper: 0.9), or a decreasing
-        list of tolerances.
+        g: "median" (default) of the accepted distances; a factor (the paper: 0.9) or "geometric"
+        (that factor); "adaptive", the tolerance that keeps half of the effective sample size; or a
+        decreasing list of tolerances.
     beliefs : BeliefRule
         How α and β start on a new partition; default `MultiLevel`, and `GlobalRate` on a grid.
     policy : Policy
         Which arms are played, instead of a utility's optimal proposal; see `abctree.Thompson`.
     quota : int
-        B, acceptances that end a round.  Default T / 100.
+        B, acceptances that end a round.  Default max(20, T / 100).
     n_pilot : int
         Prior draws of the pilot.  Default max(100, T / 50).
     n_folds : int
         F: simulation i belongs to fold i mod F, and a fold's proposals are learned from the other
         folds.  Default 5; 1 is the paper, whose evidence comes out too low.
     window : {"extended", "rolling"}
-        Whether partitions learn from the whole table or from the last round.
+        Whether partitions learn from the whole table (default) or from the last round.
     relabel : {"next", "last"}
-        Tolerance at which the table is relabelled and counted.  The paper: "last".
+        Tolerance at which the table is relabelled and counted: that of the round to come (default)
+        or, as in the paper, of the last one.
     block : int
-        Pulls between two updates of the beliefs.  Default T / 50; 1 is the paper.
+        Pulls between two updates of the beliefs.  Default max(20, T / 50); 1 is the paper.
     lookahead : int
         Blocks that may be begun before the oldest has come back.  Default 0; 1 or 2 keeps a pool
         of workers busy while it waits for stragglers.
@@ -89,8 +91,8 @@ def abc_tree(
     kernels : bool
         Whether kernels around accepted draws propose beside the boxes, in each round with the share
         under which the accepted draws weigh most evenly.  For a posterior that is one narrow,
-        slanting ridge, as those of rates that only matter together.  Default False: they cost 25 to
-        60 µs for each simulation, and on separate modes of different widths they do harm.
+        slanting ridge, as those of rates that only matter together.  Default False: they cost 15 to
+        70 µs for each simulation, and on separate modes of different widths they do harm.
     max_rounds : int
         S_max.
     preset : {"published"}

@@ -69,13 +69,13 @@ def map_tree(
     beliefs : BeliefRule
         How α and β start on a new partition; default `FairHearing`, and ``Counts(1, 1)`` on a grid.
     quota : int
-        B, acceptances that end a round.  Default T / 10.
+        B, acceptances that end a round.  Default max(20, T / 10).
     n_pilot : int
-        Prior draws of the pilot.  Default T / 5: a mode that they miss is rarely found later.
+        Prior draws of the pilot.  Default max(100, T / 5): a mode that they miss is rarely found later.
     n_folds, window, relabel, lookahead, max_rounds
         As for `abctree.abc_tree`; one fold, for the mode does not rest on weights.
     block : int
-        Pulls between two updates of the beliefs.  Default T / 100; 1 is the paper.
+        Pulls between two updates of the beliefs.  Default max(20, T / 100); 1 is the paper.
     defensive : float
         Share of prior draws among the pulls of a policy that is given by name.  Default 0.05.
     preset : {"published"}

@@ -82,7 +82,7 @@ def digits(
     Returns
     -------
     Problem
-        With parameters theta1, ..., theta_d.  Some 10 µs a simulation in blocks of 1 000.
+        With parameters theta1, ..., theta_d.  Some 6 µs a simulation in blocks of 1 000.
 
     Raises
     ------
