@@ -1,8 +1,8 @@
 """The ten tasks of sbibm, by the published protocol and by ours: C2ST beside the published numbers.
 
-    python -m benchmarks.sbibm_tasks --workers 16 --draws DIR        run the methods, keep the draws
-    python -m benchmarks.sbibm_tasks --score DIR --device cuda --json OUT.json
-    python -m benchmarks.sbibm_tasks --tables                        tables of docs/sbibm.md
+    python -m benchmarks.sbibm_tasks --data DATA --workers 16 --draws DIR   run, keep the draws
+    python -m benchmarks.sbibm_tasks --data DATA --score DIR --device cuda --json OUT.json
+    python -m benchmarks.sbibm_tasks --data DATA --tables                   tables of docs/sbibm.md
 
 Both of the first may be given at once.  The folder of draws takes about a gigabyte and may be
 deleted after the scores; what is kept is the JSON.  `--data` is the folder with the observations,
@@ -146,7 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, default=Path("../shared/data/sbibm"))
+    parser.add_argument("--data", type=Path, required=True, help="folder of sbibm's observations")
     parser.add_argument("--draws", type=Path, help="folder for the draws: run the methods")
     parser.add_argument("--score", type=Path, help="folder of draws: score them")
     parser.add_argument("--tables", action="store_true", help="write the tables of docs/sbibm.md")

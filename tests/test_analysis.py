@@ -184,6 +184,14 @@ def test_posterior_moments_are_the_weighted_ones():
     assert p.std() == pytest.approx(np.sqrt(np.diag(expected)))
 
 
+def test_posterior_has_its_columns_by_name():
+    theta = np.arange(6.0).reshape(3, 2)
+    p = draws(theta)
+    assert p[p.names[1]].tolist() == [1.0, 3.0, 5.0]
+    with pytest.raises(ParameterError, match=r"`name` must be one of .*, but got 'sigma'"):
+        p["sigma"]
+
+
 def test_posterior_moments_of_equal_weights_are_numpy_s():
     theta = np.random.default_rng(4).normal(size=(50, 3))
     p = draws(theta, np.full(50, 1e-300))
@@ -398,6 +406,19 @@ def test_select_by_ess_is_the_smallest_by_brute_force():
     assert evidence(distance, weight, p.epsilon).estimate == pytest.approx(
         np.exp(p.log_weight).sum() / 300
     )
+
+
+def test_default_target_does_not_jump_over_a_tie_that_is_nearer():
+    # Distances of counts: 500 at 0, 2 500 at 1, and the rest at 2.  The default aims at 600.
+    distance = np.repeat([0.0, 1.0, 2.0], [500, 2_500, 17_000])
+    rows = {"theta": np.zeros((20_000, 1)), "distance": distance, "weight": np.ones(20_000)}
+    assert default_ess(20_000) == 600.0
+    assert len(select(**rows, names=["a"]).theta) == 500
+    assert len(select(**rows, names=["a"], ess=600).theta) == 3_000  # what is asked for is given
+    few = np.repeat([0.0, 1.0, 2.0], [250, 2_500, 17_250])  # less than half of the target
+    assert len(select(**{**rows, "distance": few}, names=["a"]).theta) == 2_750
+    near = np.repeat([0.0, 1.0, 2.0], [320, 450, 19_230])  # 770 is nearer to 600 than 320 is
+    assert len(select(**{**rows, "distance": near}, names=["a"]).theta) == 770
 
 
 def test_select_takes_equal_distances_together():

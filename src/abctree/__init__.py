@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from abctree.analysis.mode_result import ModeResult as ModeResult
     from abctree.analysis.result import Result as Result
     from abctree.data import Progress as Progress
+    from abctree.edges import export as export
     from abctree.edges import plots as plots
     from abctree.edges.session import Session as Session
     from abctree.edges.session import elsewhere as elsewhere
@@ -161,6 +162,7 @@ _MODULES = {
     "bandits": "bandits",
     "data": "data",
     "distances": "parts.distances",
+    "export": "edges.export",
     "metrics": "analysis.metrics",
     "plots": "edges.plots",
     "problems": "problems",

@@ -50,6 +50,20 @@ class Posterior:
             f"epsilon {self.epsilon:.4g}{', adjusted' if self.is_adjusted else ''})"
         )
 
+    def __getitem__(self, name: str) -> FloatArray:
+        """(m,) The draws of one parameter, to be taken with `weight`.
+
+        Raises
+        ------
+        ParameterError
+            If there is no parameter of this name.
+        """
+        if name not in self.names:
+            raise ParameterError(
+                f"`name` must be one of {', '.join(self.names)}, but got {name!r}."
+            )
+        return self.theta[:, self.names.index(name)]
+
     # Weights --------------------------------------------------------------------------------
 
     @cached_property

@@ -15,6 +15,8 @@ from abctree.types import BoolArray, FloatArray
 #: Default target: this effective sample size, or this share of the simulations if that is less.
 TARGET_ESS = 1000.0
 TARGET_SHARE = 0.03
+#: Where ties make the default jump over its target by this factor, the ε below is looked at, too.
+_JUMP = 1.5
 
 
 def default_ess(n_simulations: int) -> float:
@@ -57,7 +59,8 @@ def select(
     ess : float, optional
         Take the smallest ε at which the accepted draws reach this effective sample size.  Equal
         distances are accepted together, and ε is put midway to the next larger distance.  Default
-        (with `epsilon` None, too): `default_ess`.
+        (with `epsilon` None, too): `default_ess`, or what is nearer to it where many distances are
+        equal, as those of counts, and half of it is reached at the ε below.
     limit : float
         ε stays at or below it when `ess` is the aim.
     cube, summary : (T, ...) array, optional
@@ -89,7 +92,7 @@ def select(
     n_simulations = len(distance) if n_simulations is None else n_simulations
     if epsilon is None:
         target = default_ess(n_simulations) if ess is None else ess
-        epsilon = _epsilon_for(distance, weight, target, limit)
+        epsilon = _epsilon_for(distance, weight, target, limit, exact=ess is not None)
     check_epsilon(epsilon)
     rows = np.flatnonzero((distance < epsilon) & (weight > 0.0))
     if not len(rows):
@@ -113,7 +116,9 @@ def select(
     )
 
 
-def _epsilon_for(distance: FloatArray, weight: FloatArray, target: float, limit: float) -> float:
+def _epsilon_for(
+    distance: FloatArray, weight: FloatArray, target: float, limit: float, *, exact: bool
+) -> float:
     """The smallest ε with the target, or else that of the largest effective sample size."""
     if not target > 0.0:
         raise ParameterError(f"`ess` must be above 0, but got {target}. Try 1000.")
@@ -127,6 +132,10 @@ def _epsilon_for(distance: FloatArray, weight: FloatArray, target: float, limit:
     reached = _running_ess(weight[order])[last_of_tie]
     enough = np.flatnonzero(reached >= target * (1.0 - ROUNDING))
     best = int(enough[0]) if len(enough) else int(np.argmax(reached))
+    if len(enough) and best > 0 and not exact and reached[best] > _JUMP * target:
+        below = reached[best - 1]  # of the distance before, at a smaller ε
+        if 2.0 * below >= target and below * reached[best] > target**2:
+            best -= 1
     if not len(enough):
         _warn(
             f"An effective sample size of {target:.4g} was asked for, but the run reaches "
