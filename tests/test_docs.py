@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
+import doctest
 import importlib
+import io
+import pkgutil
 import re
+import types
 import typing
 from pathlib import Path
 
 import pytest
+
+import abctree
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP = [ROOT / n for n in ("README.md", "PAPER.md", "VISION.md", "CONTRIBUTING.md", "CHANGELOG.md")]
@@ -48,6 +55,27 @@ def run_blocks(text, source):
 def test_code_of_a_document_runs(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # files that it writes
     run_blocks(path.read_text("utf-8"), name_of(path))
+
+
+def examples(module):
+    """How many examples the docstrings of a module have, all of which must hold."""
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        found = doctest.testmod(module)
+    assert not found.failed, said.getvalue()
+    return found.attempted
+
+
+def test_examples_of_docstrings_run():
+    modules = [m.name for m in pkgutil.walk_packages(abctree.__path__, "abctree.")]
+    heavy = {"abctree.parts.partitioners.bart"}  # an extra
+    tried = [examples(importlib.import_module(name)) for name in modules if name not in heavy]
+    assert sum(tried) > 50
+
+
+def test_an_example_that_is_wrong_fails():
+    module = types.ModuleType("wrong", ">>> 1 + 1\n3\n")
+    with pytest.raises(AssertionError, match="Expected"):
+        examples(module)
 
 
 def test_code_of_a_broken_document_does_not_run():

@@ -244,7 +244,8 @@ def regret(
     --------
     >>> import numpy as np
     >>> prior = np.array([0.5, 0.5])
-    >>> regret(prior, np.array([0.1, 0.3]), prior)  # p = (1/4, 3/4), |prior − p|² = 1/8
+    >>> loss = regret(prior, np.array([0.1, 0.3]), prior)  # p = (1/4, 3/4), |prior − p|² = 1/8
+    >>> round(loss, 9)
     0.125
     """
     q = np.atleast_2d(np.asarray(proposals, dtype=np.float64))

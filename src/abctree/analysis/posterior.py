@@ -145,6 +145,11 @@ class Posterior:
         Its ends are draws; the first of several equally short ones.  nan without draws; a single
         draw is both ends.
 
+        Parameters
+        ----------
+        mass : float
+            In (0, 1].
+
         Raises
         ------
         ParameterError
@@ -170,6 +175,13 @@ class Posterior:
 
         Draw i is picked ``n w_i`` times, rounded up or down, in a random order.
         ``len(numpy.unique(...))`` of the answer says how many different draws there are.
+
+        Parameters
+        ----------
+        n : int
+            How many, at least 0.
+        rng : None, int, SeedSequence, BitGenerator or Generator
+            Source of randomness.
 
         Raises
         ------

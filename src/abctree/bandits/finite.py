@@ -28,10 +28,20 @@ Challenger = Literal["resample", "transport"]
 
 @dataclass(frozen=True, eq=False)
 class Game:
-    """What was pulled, and what it gave."""
+    """What was pulled, and what it gave.
 
-    arm: IntArray  #: (T,)
-    reward: IntArray  #: (T,) 0 or 1
+    Attributes
+    ----------
+    arm : (T,) array of int
+        The arms that were pulled, from 0 to K − 1, in order.
+    reward : (T,) array of int
+        0 or 1.
+    n_arms : int
+        K.
+    """
+
+    arm: IntArray
+    reward: IntArray
     n_arms: int
 
     @cached_property
@@ -144,6 +154,11 @@ def ucb(
 
     Every arm once, then the arm of the largest mean + scale · √(2 log t / n).  Arguments as for
     `thompson_sampling`; `scale` is at least 0, and 1 is UCB1.
+
+    Raises
+    ------
+    ParameterError
+        If `scale` is negative, or another argument breaks its rule.
     """
     if not scale >= 0.0:
         raise ParameterError(f"`scale` must be at least 0, but got {scale}. UCB1 is 1.")

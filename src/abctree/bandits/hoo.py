@@ -17,12 +17,24 @@ _DEEPEST = 50
 
 @dataclass(frozen=True, eq=False)
 class Climb:
-    """What HOO evaluated, and where it ended."""
+    """What HOO evaluated, and where it ended.
 
-    point: FloatArray  #: (T, d) in the cube, in order
-    reward: FloatArray  #: (T,)
-    most_played: FloatArray  #: (d,) centre of the cell that a walk to the busier child ends in
-    last: FloatArray  #: (d,) the point that would be evaluated next
+    Attributes
+    ----------
+    point : (T, d) array
+        In the cube, in order.
+    reward : (T,) array
+        What came of them.
+    most_played : (d,) array
+        Centre of the cell that a walk to the busier child ends in.
+    last : (d,) array
+        The point that would be evaluated next.
+    """
+
+    point: FloatArray
+    reward: FloatArray
+    most_played: FloatArray
+    last: FloatArray
 
 
 @dataclass(eq=False, slots=True)

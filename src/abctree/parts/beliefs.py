@@ -49,6 +49,11 @@ class Counts:
     ----------
     alpha, beta : float
         Pseudo-counts of every box, at least 0.
+
+    Raises
+    ------
+    ParameterError
+        If one is negative.
     """
 
     alpha: float = 1.0
@@ -86,6 +91,11 @@ class GlobalRate:
     ----------
     strength : float
         c, in pseudo-simulations a box; positive.
+
+    Raises
+    ------
+    ParameterError
+        If `strength` is not positive.
     """
 
     strength: float = 1.0
@@ -128,6 +138,11 @@ class MultiLevel:
         a₀, in pseudo-*acceptances*; None is 1 in one or two dimensions and 0.3 in more.
     ratio : float
         Ratio of neighbouring tolerance levels, above 1.
+
+    Raises
+    ------
+    ParameterError
+        If `strength` is not positive, or `ratio` not above 1.
     """
 
     strength: float | None = None

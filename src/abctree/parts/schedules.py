@@ -176,6 +176,11 @@ class Explicit:
     ----------
     epsilons : sequence of float
         Positive and decreasing.
+
+    Raises
+    ------
+    ParameterError
+        If they are not.
     """
 
     epsilons: Sequence[float] = field(default_factory=tuple)

@@ -13,7 +13,7 @@ from abctree.protocols import StoppingRule
 
 @dataclass(frozen=True)
 class Seconds:
-    """Stop when `limit` seconds have passed; asked after every block."""
+    """Stop when `limit` seconds (positive) have passed; asked after every block."""
 
     limit: float
     every_block = True
@@ -25,7 +25,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Rounds:
-    """Stop after `limit` rounds, the pilot not counted (S_max)."""
+    """Stop after `limit` rounds, at least 1, the pilot not counted (S_max)."""
 
     limit: int
 
@@ -36,7 +36,7 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Epsilon:
-    """Stop when a round has been played at a tolerance of at most `limit`."""
+    """Stop when a round has been played at a tolerance of at most `limit`, in distance."""
 
     limit: float
 
@@ -49,7 +49,7 @@ class Epsilon:
 
 @dataclass(frozen=True)
 class AcceptanceRate:
-    """Stop when a round accepted less than the share `limit`."""
+    """Stop when a round accepted less than the share `limit`, in (0, 1), of its simulations."""
 
     limit: float
 
@@ -67,7 +67,7 @@ class TargetESS:
     Parameters
     ----------
     limit : float
-        Effective sample size.
+        Effective sample size.  At a large tolerance it is soon reached.
     epsilon : float
         Only once the tolerance is at most this.
     """
@@ -81,6 +81,8 @@ class TargetESS:
             return None
         return f"effective sample size {progress.ess:.0f} reached {self.limit:g}"
 
+
+__all__ = ["AcceptanceRate", "Epsilon", "Rounds", "Seconds", "TargetESS", "as_stopping_rules"]
 
 _BY_NAME: dict[str, Any] = {
     "seconds": Seconds,

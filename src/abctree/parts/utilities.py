@@ -120,6 +120,11 @@ class EffectiveSampleSize:
     ----------
     gamma : float
         Exponent in [0, 1]; 0 is the prior.
+
+    Raises
+    ------
+    ParameterError
+        If `gamma` is outside [0, 1].
     """
 
     gamma: float = 0.5

@@ -23,14 +23,19 @@ class SoftTree:
     Parameters
     ----------
     min_rows : int or None
-        Least rows on each side of a cut; None is n / 80, but at least 10, and at most 100 in one
-        or two dimensions and 20 in more.
+        Least rows on each side of a cut, at least 1; None is n / 80, but at least 10, and at most
+        100 in one or two dimensions and 20 in more.
     boxes_per_root : float
-        The tree has at most this many times √n boxes from n rows.
+        The tree has at most this many times √n boxes from n rows; positive.
     n_bins : int
-        Slices of a box that are considered.
+        Slices of a box that are considered, at least 2.
     reach : float
-        The soft label reaches 0 at this many ε.
+        The soft label reaches 0 at this many ε; positive.
+
+    Raises
+    ------
+    ParameterError
+        If a setting is outside its range.
     """
 
     min_rows: int | None = None
