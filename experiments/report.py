@@ -24,12 +24,14 @@ from experiments.all import EXPERIMENTS
 
 DOCUMENTS = (
     ROOT / "docs" / "reproduction.md",
+    ROOT / "docs" / "explanation" / "defaults.md",
     ROOT / "docs" / "explanation" / "map-tree.md",
     ROOT / "docs" / "explanation" / "digits-experiment.md",
 )
 #: Modules with tables in them that are no experiments of one JSON, and where their numbers are.
 OTHERS = {
     "peers": ("benchmarks.peers", ROOT / "benchmarks" / "results" / "peers.json"),
+    "defaults": ("benchmarks.defaults", command.RESULTS / "defaults.json"),
     "map_modes": ("benchmarks.map_modes", command.RESULTS / "map_modes.json"),
     "bandit_cost": ("benchmarks.bandit_cost", command.RESULTS / "bandit_cost.json"),
     "digits_posterior": ("experiments.digits_pictures", command.RESULTS / "digits_posterior.json"),
