@@ -246,8 +246,9 @@ def test_histogram_and_marginals_know_the_kernels():
     ("settings", "said"),
     [
         ({"kernels": "yes"}, "`kernels` must be True or False"),
-        ({"n_folds": 1}, "`n_folds` must be at least 2"),
-        ({"preset": "published"}, "`n_folds` must be at least 2"),
+        ({"n_folds": 1}, "`n_folds` and `n_pilot` must be at least 2"),
+        ({"preset": "published"}, "`n_folds` and `n_pilot` must be at least 2"),
+        ({"n_pilot": 1}, "`n_folds` and `n_pilot` must be at least 2"),
         ({"policy": abctree.Thompson()}, "`kernels` must be False"),
     ],
 )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import abctree
-from abctree.parts.schedules import as_schedule, first_epsilon, weighted_quantile
+from abctree.parts.schedules import RetainedESS, as_schedule, first_epsilon, weighted_quantile
 
 RULES = [abctree.Geometric(0.9), abctree.Quantile(0.5), abctree.Quantile(0.2, weighted=True)]
 distances = st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0]), min_size=1, max_size=40)
@@ -44,6 +44,21 @@ def test_quantile_halves_the_accepted():
     distance = np.arange(1.0, 101.0)
     lower = abctree.Quantile(0.5).next(200.0, distance, np.ones(100))
     assert np.mean(distance < lower) == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("rule", [abctree.Quantile(0.5), RetainedESS(0.5)], ids=repr)
+def test_a_tolerance_at_a_tie_accepts_the_tie(rule):
+    distance = np.repeat([0.0, 1.0, 2.0], [2, 60, 38])
+    # At 1, a strict bound, 2 of 100 would be kept; at 2 it is 62.
+    assert rule.next(3.0, distance, np.ones(100)) == 2.0
+    # Where nothing is larger the tie is all that lowers it; without ties nothing is raised.
+    assert rule.next(3.0, np.repeat([0.0, 1.0], [2, 98]), np.ones(100)) == 1.0
+    assert rule.next(99.0, np.arange(100.0), np.ones(100)) == 49.0
+
+
+def test_schedule_without_its_methods_is_refused():
+    with pytest.raises(abctree.ParameterError, match="methods `first` and `next`"):
+        as_schedule(object())
 
 
 def test_median_rule_leaves_a_pile_that_stalls_the_geometric_rule():

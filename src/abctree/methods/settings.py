@@ -112,13 +112,14 @@ def _plan(n: int, s: Mapping[str, Any]) -> Plan:
     n_folds = checked_count("n_folds", s["n_folds"])
     # A short budget is all pilot but for one simulation; every fold needs a row to learn from.
     n_pilot = min(n - 1, checked_count("n_pilot", s["n_pilot"]))
+    n_folds = min(n_folds, n_pilot)
     return Plan(
         n_simulations=n,
         n_pilot=n_pilot,
         quota=checked_count("quota", s["quota"]),
         block=checked_count("block", s["block"]),
         lookahead=checked_count("lookahead", s["lookahead"], least=0),
-        n_folds=min(n_folds, n_pilot),
+        n_folds=n_folds,
         window=s["window"],
         relabel=s["relabel"],
         from_pilot=bool(s["from_pilot"]),
@@ -140,8 +141,8 @@ def _kernels(s: Mapping[str, Any], n_folds: int) -> bool:
         )
     if s["kernels"] and n_folds < 2:
         raise ParameterError(
-            f"`n_folds` must be at least 2 with `kernels`, but got {n_folds}: draws would be "
-            "weighted by kernels that stand around themselves."
+            f"`n_folds` and `n_pilot` must be at least 2 with `kernels`, but there are {n_folds} "
+            "folds: draws would be weighted by kernels that stand around themselves."
         )
     return bool(s["kernels"])
 

@@ -41,7 +41,7 @@ def first_epsilon(distance: FloatArray, share: float) -> float:
             f"All {len(distance)} pilot simulations failed or lie at an infinite distance. "
             "Run `problem.check()` to see what the simulator returns."
         )
-    # The share is of all draws; when failures leave fewer, every finite distance is accepted.
+    # The share is of all draws; when failures leave fewer, all but the largest distance count.
     k = min(len(finite) - 1, int(np.ceil(share * len(distance))))
     return just_above(finite, float(finite[k]))
 
@@ -62,6 +62,18 @@ def lower(epsilon: float, wanted: float, distance: FloatArray) -> float | None:
         return None
     wanted = just_above(distance, wanted)
     return wanted if wanted < epsilon else None
+
+
+def above_tie(distance: FloatArray, at: float) -> float:
+    """A distance `at` which many tie, raised to the next larger one, so that the tie is accepted.
+
+    A tolerance is a strict bound: at the tie it would accept what is nearer only, a small part of
+    what a rule meant to keep.  Where nothing is larger the tie itself is all that lowers it.
+    """
+    larger = distance[distance > at]
+    if np.count_nonzero(distance == at) < 2 or not len(larger):
+        return at
+    return float(larger.min())
 
 
 @dataclass(frozen=True)
@@ -127,7 +139,8 @@ class Quantile:
         if len(distance) == 0:
             return None
         weight = weight if self.weighted else np.ones_like(distance)
-        return lower(epsilon, weighted_quantile(distance, weight, self.q), distance)
+        wanted = weighted_quantile(distance, weight, self.q)
+        return lower(epsilon, above_tie(distance, wanted), distance)
 
 
 @dataclass(frozen=True)
@@ -165,7 +178,7 @@ class RetainedESS:
         w = weight[order] / weight.max()
         ess = np.cumsum(w) ** 2 / np.maximum(np.cumsum(w * w), np.finfo(float).tiny)
         enough = int(np.argmax(ess >= self.share * ess[-1]))
-        return lower(epsilon, float(distance[order[enough]]), distance)
+        return lower(epsilon, above_tie(distance, float(distance[order[enough]])), distance)
 
 
 @dataclass(frozen=True)
@@ -235,4 +248,8 @@ def as_schedule(spec: str | float | Sequence[float] | Schedule) -> Schedule:
         return Geometric(float(spec))
     if isinstance(spec, Sequence | np.ndarray):
         return Explicit(tuple(float(e) for e in spec))
+    if not all(callable(getattr(spec, method, None)) for method in ("first", "next")):
+        raise ParameterError(
+            f"`schedule` must have the methods `first` and `next`, but got {spec!r}."
+        )
     return spec

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -16,6 +17,8 @@ _NAME = "run.lock"
 _BYTE = 1 << 20
 #: Folders locked by this process: the system's locks do not keep a process from itself.
 _held: set[tuple[int, Path]] = set()
+#: Between looking and holding no other thread of this process may look.
+_guard = threading.Lock()
 
 
 class FolderLock:
@@ -37,6 +40,10 @@ class FolderLock:
 
     def __init__(self, folder: Path) -> None:
         self._key = _key(folder)
+        with _guard:
+            self._take(folder)
+
+    def _take(self, folder: Path) -> None:
         check_not_held(folder)
         self._file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT, 0o644)
         if not _lock(self._file, folder):

@@ -1,0 +1,269 @@
+"""What the algorithms hand to their parts, and what counts: strictly below ε, weighted, by fold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import abctree
+from abctree.algorithms.fold import Fold
+from abctree.algorithms.inner_loop import inner_loop
+from abctree.algorithms.points import draw_in_arms, draw_points
+from abctree.data import Mixture, Simulations, Table, effective_sample_size, mixture_weights
+from abctree.kernels import compiled, reference
+from abctree.parts.beliefs import BetaBeliefs, Counts, GlobalRate, MultiLevel
+from abctree.parts.policies import UtilityProposal
+from abctree.parts.schedules import Quantile
+
+
+def problem(**kwargs):
+    return abctree.Problem(
+        {"a": (-5.0, 5.0), "b": (-5.0, 5.0)},
+        lambda theta, rng: theta + rng.normal(size=theta.shape),
+        [1.0, -1.0],
+        vectorized=True,
+        **kwargs,
+    )
+
+
+def whole_steps(theta, rng):
+    return np.rint(theta + rng.normal(size=theta.shape))
+
+
+def test_weights_count_the_rows_of_their_own_fold():
+    table = Table(1, 1)
+    table.append(
+        cube=np.zeros((4, 1)), theta=np.zeros((4, 1)), distance=1.0, proposal=1.0,
+        prior_weight=1.0, arm=0, round=0, fold=[0, 0, 0, 1], denominator=1.0,
+    )  # fmt: skip
+    assert mixture_weights(table).tolist() == [3.0, 3.0, 3.0, 1.0]
+
+
+def test_a_distance_of_exactly_epsilon_is_no_acceptance_of_the_quota():
+    p = abctree.Problem({"t": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0)
+    partition = p.measure(abctree.data.Boxes.whole(1))
+    fold = Fold(partition, BetaBeliefs(np.ones(1), np.ones(1), 1.0), Mixture(0.0, ()))
+    table = Table(1, 1)
+
+    def simulate(theta, index):
+        return lambda: Simulations(np.full(len(theta), 1.0), np.zeros((len(theta), 0)))
+
+    accepted = inner_loop(
+        p, table, [fold], 1.0, policy=UtilityProposal(abctree.PosteriorMatch()), simulate=simulate,
+        quota=5, budget=40, block=4, round_index=1, rng=np.random.default_rng(0),
+    )  # fmt: skip
+    assert accepted == 0
+    assert len(table) == 40
+    assert fold.beliefs.arms().alpha[0] == 1.0
+
+
+class Spy:
+    """Any part, and what it was given."""
+
+    def __init__(self, part, name):
+        self.part, self.name, self.seen = part, name, []
+
+    def __getattr__(self, name):
+        method = getattr(self.part, name)
+        if name != self.name:
+            return method
+
+        def spied(*args, **kwargs):
+            self.seen.append((args, kwargs))
+            return method(*args, **kwargs)
+
+        return spied
+
+
+def tied(**kwargs):
+    p = abctree.Problem(
+        {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}, whole_steps, [1.0, -1.0], vectorized=True
+    )
+    return abctree.abc_tree(p, n_simulations=2000, rng=0, **kwargs)
+
+
+def test_rounds_count_what_is_strictly_below_their_tolerance():
+    result = tied()
+    for played in result.rounds[1:]:
+        distance = result.table.distance[played.first : played.last]
+        assert played.n_accepted == np.count_nonzero(distance < played.epsilon)
+    assert any((result.table.distance == r.epsilon).any() for r in result.rounds[1:])  # it matters
+
+
+def test_schedule_is_given_the_accepted_rows_of_the_round_with_their_weights():
+    spy = Spy(Quantile(0.5), "next")
+    result = tied(schedule=spy)
+    weighed = []
+    for (epsilon, distance, weight), _ in spy.seen:
+        assert (distance < epsilon).all()
+        assert len(weight) == len(distance)
+        weighed.append(np.ptp(weight) > 0.0)
+    assert all(weighed[1:])
+    played = result.rounds[1]
+    own = result.table.distance[played.first : played.last]
+    np.testing.assert_array_equal(spy.seen[0][0][1], own[own < played.epsilon])
+
+
+@pytest.mark.parametrize("relabel", ["next", "last"])
+def test_the_past_is_relabelled_at_the_tolerance_that_was_asked_for(relabel):
+    cut, beliefs = Spy(abctree.SoftTree(), "partition"), Spy(MultiLevel(), "start")
+    result = abctree.abc_tree(
+        problem(), n_simulations=3000, rng=1, partitioner=cut, beliefs=beliefs, relabel=relabel,
+        n_folds=2,
+    )  # fmt: skip
+    epsilon = [r.epsilon for r in result.rounds[1:]]
+    last = [epsilon[0], *epsilon[:-1]]
+    labelled = epsilon if relabel == "next" else last
+    assert [args[2] for args, _ in cut.seen] == np.repeat(labelled, 2).tolist()
+    assert [k["count_epsilon"] for _, k in beliefs.seen] == np.repeat(labelled, 2).tolist()
+    assert [k["epsilon"] for _, k in beliefs.seen] == np.repeat(epsilon, 2).tolist()
+    assert {k["first_epsilon"] for _, k in beliefs.seen} == {epsilon[0]}
+    assert len(set(epsilon)) > 3
+
+
+@pytest.mark.parametrize("window", ["extended", "rolling"])
+def test_the_window_says_which_rows_a_partition_learns_from(window):
+    cut = Spy(abctree.SoftTree(), "partition")
+    result = abctree.abc_tree(
+        problem(), n_simulations=3000, rng=1, partitioner=cut, window=window, n_folds=2
+    )
+    fold, number = result.table.fold, result.table.round
+    for s, played in enumerate(result.rounds[:-1]):
+        known = number == s if window == "rolling" else number <= s
+        for f in (0, 1):
+            assert len(cut.seen[2 * s + f][0][0]) == np.count_nonzero(known & (fold != f)), played
+
+
+def test_ess_of_a_round_is_that_of_all_draws_so_far():
+    result = abctree.abc_tree(problem(), n_simulations=3000, rng=1)
+    last = result.rounds[-1]
+    near = result.table.distance < last.epsilon
+    assert last.ess == pytest.approx(effective_sample_size(mixture_weights(result.table)[near]))
+
+
+def test_counts_are_taken_at_the_tolerance_of_the_past():
+    p = problem()
+    boxes = abctree.Grid(1).partition(np.empty((0, 2)), np.empty(0), 1.0, None, None)
+    arm, distance = np.zeros(4, dtype=np.int64), np.array([0.5, 1.0, 1.5, 9.0])
+    for rule in (Counts(0.0, 0.0), GlobalRate(1e-9)):
+        beliefs = rule.start(
+            p.measure(boxes), arm, distance, np.ones(4), epsilon=1.0, first_epsilon=2.0,
+            count_epsilon=2.0,
+        )  # fmt: skip
+        assert beliefs.arms().alpha[0] == pytest.approx(3.0)
+        beliefs.learn(np.zeros(2, dtype=np.int64), np.array([0.5, 1.0]))  # played at 1, strictly
+        assert beliefs.arms().alpha[0] == pytest.approx(4.0)
+        assert beliefs.arms().beta[0] == pytest.approx(2.0)
+
+
+def test_new_rows_are_counted_at_the_tolerance_that_is_played():
+    boxes = abctree.Grid(1).partition(np.empty((0, 2)), np.empty(0), 1.0, None, None)
+    none = np.empty(0)
+    beliefs = MultiLevel(1.0).start(
+        problem().measure(boxes), none.astype(np.int64), none, none, epsilon=1.0, first_epsilon=2.0,
+        count_epsilon=2.0,
+    )  # fmt: skip
+    before = beliefs.arms().alpha[0]
+    beliefs.learn(np.zeros(3, dtype=np.int64), np.array([0.5, 1.0, 1.5]))
+    assert beliefs.arms().alpha[0] == pytest.approx(before + 1.0)
+
+
+def test_root_rate_is_under_the_prior():
+    boxes = abctree.Grid(1).partition(np.empty((0, 2)), np.empty(0), 1.0, None, None)
+    arm, distance = np.zeros(4, dtype=np.int64), np.array([0.5, 9.0, 9.0, 9.0])
+    rule = GlobalRate(1e6)
+    arms = rule.start(
+        problem().measure(boxes), arm, distance, np.array([3.0, 1.0, 1.0, 1.0]), epsilon=1.0,
+        first_epsilon=1.0, count_epsilon=1.0,
+    ).arms()  # fmt: skip
+    assert arms.mean[0] == pytest.approx(0.5, abs=1e-4)
+
+
+def test_draws_in_arms_count_what_the_constraint_refused():
+    p = abctree.Problem(
+        {"t": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0, constraint=lambda t: t["t"] < 0.25
+    )
+    whole = p.measure(abctree.data.Boxes.whole(1))
+    points = draw_in_arms(p, whole, np.zeros(2000, dtype=np.int64), np.random.default_rng(0))
+    assert points.n_drawn == pytest.approx(8000, rel=0.1)
+
+
+def test_counts_by_level_are_strict():
+    epsilons, distance = np.array([2.0, 1.0, 0.5]), np.array([2.0, 1.0, 0.5, 0.25])
+    arm = np.zeros(4, dtype=np.int64)
+    for kernels in (compiled, reference):
+        counts = np.zeros((1, 4))
+        kernels.count_by_level(arm, distance, epsilons, counts)
+        assert counts[0].tolist() == [4.0, 3.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize(("d", "strength"), [(2, 1.0), (3, 0.3)])
+def test_strength_depends_on_the_dimension(d, strength):
+    p = abctree.Problem({f"t{j}": (0.0, 1.0) for j in range(d)}, lambda theta, rng: 0.0, 0.0)
+    none = np.empty(0)
+    arms = (
+        MultiLevel()
+        .start(p.measure(abctree.data.Boxes.whole(d)), none.astype(np.int64), none, none,
+               epsilon=1.0, first_epsilon=1.0, count_epsilon=1.0)
+        .arms()
+    )  # fmt: skip
+    assert arms.alpha[0] == strength
+
+
+def half():
+    """Of four boxes one is allowed wholly, one to a half, and two not at all."""
+    p = abctree.Problem(
+        {"t": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0, constraint=lambda t: t["t"] < 0.375
+    )
+    boxes = abctree.Grid(4).partition(np.empty((0, 1)), np.empty(0), 1.0, None, None)
+    return p, p.measure(boxes)
+
+
+def test_arms_are_played_as_q_whatever_a_constraint_leaves_of_their_boxes():
+    p, partition = half()
+    q = np.array([0.5, 0.5, 0.0, 0.0])
+    share = partition.cube_proposal(q)
+    points = draw_points(p, partition, share, 20_000, np.random.default_rng(0))
+    assert np.bincount(points.arm, minlength=4)[0] / 20_000 == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_box_without_a_feasible_point_may_still_hold_a_sliver():
+    _, partition = half()
+    assert partition.prior_mass[:2] == pytest.approx([2 / 3, 1 / 3], rel=0.05)
+    # Half a point of the 32 that none of was allowed.
+    assert partition.feasible[2:] == pytest.approx([0.5 / 32.5] * 2)
+    floor = 0.5 * 0.375 / 32 * 0.25 / 0.375
+    assert partition.prior_mass[2:] == pytest.approx([floor] * 2, rel=0.1)
+
+
+def test_populations_have_as_many_draws_as_asked_for_also_where_distances_tie():
+    p = abctree.Problem(
+        {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}, whole_steps, [1.0, -1.0], vectorized=True
+    )
+    result = abctree.smc(p, n_simulations=4000, n_particles=100, rng=0, schedule=[5.0, 3.0, 2.0])
+    for played in result.rounds[1:]:
+        rows = (
+            (result.table.round <= 1) if played.index == 1 else result.table.round == played.index
+        )
+        assert np.count_nonzero(result.table.distance[rows] < played.epsilon) >= 100
+
+
+def test_defensive_share_is_drawn_from_the_prior_and_bounds_every_weight():
+    boxes = abctree.Grid(2).partition(np.empty((0, 1)), np.empty(0), 1.0, None, None)
+    partition = abctree.data.Partition(boxes, np.array([0.9, 0.1]), np.zeros(2), np.ones(2))
+    arms = abctree.data.Arms(np.array([0.0, 1.0]), np.array([1.0, 1.0]))
+    rule = UtilityProposal(abctree.PosteriorMatch(), 0.2)
+    _, q = rule.pull(arms, partition, 1, np.random.default_rng(0))
+    np.testing.assert_allclose(q, 0.8 * np.array([0.0, 1.0]) + 0.2 * partition.prior_mass)
+
+
+def test_points_of_a_box_that_is_a_few_floats_wide_stay_below_its_upper_border():
+    tree = abctree.data.SplitTree(
+        np.array([0, -1, -1]), np.array([1.0 - 2.0**-52, 0, 0]), np.array([1, -1, -1]),
+        np.array([2, -1, -1]), np.array([-1, 0, 1]),
+    )  # fmt: skip
+    boxes = abctree.data.Boxes.from_tree(tree, 1)
+    box = np.ones(1000, dtype=np.int64)
+    points = boxes.sample(box, np.random.default_rng(0))
+    assert (points < boxes.upper[box]).all()
+    assert (boxes.locate(points) == 1).all()
