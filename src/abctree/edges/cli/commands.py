@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,10 @@ def _run_help() -> str:
         "Writes summary.txt, summary.json, posterior.csv and posterior.png, or mode.csv and "
         "mode.png, and, in two dimensions, partition.png. Every block of simulations is kept "
         "beside them in run.sqlite before it counts, so that abctree resume can go on with a run "
-        "that was killed.\n\n"
+        "that was killed, interrupted or stopped.\n\n"
+        "A run in DIR is replaced without --force only by its own repetition: a finished run of "
+        "the same problem, method, seed, budget and settings. One with fewer simulations than its "
+        "budget never is.\n\n"
         "A file for --config has a table [problem] with the key name, and a table [settings] with "
         "the key method and arguments of that method. Options win over the file:\n\n\b\n"
         "  [problem]\n"
@@ -118,7 +122,7 @@ def _run_help() -> str:
     metavar="DIR",
     help="Directory to write to.  [default: NAME-output, or NAME-METHOD-output]",
 )
-@click.option("--force", is_flag=True, help="Replace whatever run is in DIR.")
+@click.option("--force", is_flag=True, help="Replace whatever run is in DIR, finished or not.")
 @click.option(
     "--store/--no-store",
     default=True,
@@ -162,12 +166,12 @@ def run(
     executor = executor_of(workers or simulated_by, memory)
     note = Note(name, seed, settings, method)
     directory = out or _directory(note)
-    former = claim(directory, note, force=force)
+    planned = _planned(made, note)
+    former = claim(directory, note, planned if store else None, force=force)
     say = silent if quiet else to_stderr
     how = "" if method == DEFAULT else f" of {method}"
     say(f"{name}: {settings['n_simulations']} simulations{how}, seed {seed}")
     with explained(directory):
-        _check_settings(made, note)
         clear(directory)
         note.write(directory)
         kept = open_store(directory, new=True) if store else None
@@ -224,22 +228,28 @@ class _BegunError(Exception):
 
 
 class _NoStore:
-    """A store in which no run begins."""
+    """A store in which no run begins: it only learns what the run would be."""
 
     manifest = None
 
-    def begin(self, manifest: Any) -> None:  # noqa: ARG002
+    def __init__(self) -> None:
+        self.planned: Mapping[str, Any] = {}
+
+    def begin(self, manifest: Mapping[str, Any]) -> None:
         """Stop before anything is simulated."""
+        self.planned = manifest
         raise _BegunError
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-def _check_settings(problem: Problem, note: Note) -> None:
-    """Find wrong settings before the files of a former run are removed."""
-    with contextlib.suppress(_BegunError):
-        _play(problem, note, _NoStore(), None, quiet=True)
+def _planned(problem: Problem, note: Note) -> Mapping[str, Any]:
+    """The manifest of a run; wrong settings are found before the files of a former are removed."""
+    store = _NoStore()
+    with explained(Path()), contextlib.suppress(_BegunError):
+        _play(problem, note, store, None, quiet=True)
+    return store.planned
 
 
 def _fresh_seed() -> int:
