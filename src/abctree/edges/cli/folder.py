@@ -201,7 +201,7 @@ def open_store(directory: Path, *, new: bool) -> SqliteStore:
     `abctree.resume`.
     """
     from abctree.edges.cli.watch import Line
-    from abctree.methods.fingerprint import named
+    from abctree.methods.source import named
     from abctree.parts.stores import SqliteStore
 
     line = named(Line)
