@@ -137,6 +137,24 @@ def test_run_knows_its_ready_problems(plain, name):
     assert json.loads((plain / f"{name}-output" / "summary.json").read_text())["problem"] == name
 
 
+def test_check_prints_the_dry_run_and_writes_nothing(here):
+    before = {path.name for path in here.iterdir()}
+    done = call("check", "cli_model:problem", "--rng", 1)
+    assert done.exit_code == 0, done.output
+    report = str(model(here).ready.check(1))
+    timeless = [
+        [line for line in text.splitlines() if not line.startswith("simulator")]
+        for text in (report, done.stdout)
+    ]
+    assert timeless[0] == timeless[1]
+    assert timeless[1][-1] == "No problem found."
+    assert {path.name for path in here.iterdir()} - before <= {"__pycache__"}
+    # The twin: a simulator of which nothing can be used.
+    bad = call("check", "cli_model:nothing")
+    assert (bad.exit_code, "Look at: 10 of 10 prior draws failed" in bad.stdout) == (1, True)
+    assert call("check", "cli_model:absent").exit_code == 2
+
+
 # Files ------------------------------------------------------------------------------------------
 
 
@@ -336,6 +354,12 @@ def test_run_where_nothing_is_accepted_exits_with_one(here):
         ("cli_model:absent", 2, "cli_model has no 'absent'"),
         ("cli_model:number", 2, "must be an abctree.Problem or a function that returns one"),
         ("cli_model:", 2, "or module:name, but got 'cli_model:'"),
+        ("./cli_model.py:problem", 2, "the file './cli_model.py:problem'. Write cli_model:"),
+        ("cli_model.py:problem", 2, "Write cli_model:problem."),
+        ("./cli_model:problem", 2, "Write cli_model:problem."),
+        ("sub/cli_model.py:problem", 2, "Write sub.cli_model:problem."),
+        ("/tmp/cli_model.py:problem", 2, "Change to /tmp and write cli_model:problem."),
+        ("../cli_model.py:problem", 2, "Change to .. and write cli_model:problem."),
         ("hare-linx", 2, "PROBLEM must be one of hare-lynx"),
     ],
 )
@@ -596,7 +620,7 @@ def test_run_replaces_nothing_if_it_cannot_start(plain):
     (plain / "bad.toml").write_text('[settings]\npartitioner = "oak"\n')
     again = ("run", "cli_model:ready", "-n", 300, "--rng", 4, "--out", "a", "--force")
     bad = call(*again, "--config", "bad.toml")
-    assert (bad.exit_code, "`partitioner` must" in bad.stderr) == (1, True)
+    assert (bad.exit_code, "`partitioner` must" in bad.stderr) == (2, True)
     lock = FolderLock(plain / "a")
     busy = call(*again)
     lock.release()
@@ -817,7 +841,7 @@ def test_run_finds_wrong_settings_of_a_method_before_it_replaces(plain, method):
     before = (plain / "a/summary.json").read_bytes()
     (plain / "bad.toml").write_text("[settings]\non_failure = 'shrug'\n")
     bad = call(*common, "--config", "bad.toml")
-    assert (bad.exit_code, "`on_failure` must" in bad.stderr) == (1, True)
+    assert (bad.exit_code, "`on_failure` must" in bad.stderr) == (2, True)
     assert (plain / "a/summary.json").read_bytes() == before
     assert call(*common, "--rng", 2, "--force").exit_code == 0
     assert (plain / "a/summary.json").read_bytes() != before
@@ -991,6 +1015,31 @@ def test_config_gives_problem_and_settings_and_options_win(plain):
     assert (plan.quota, plan.n_simulations) == (30, 400)
     again = call("resume", "ready-output", "--quiet", "--json")
     assert json.loads(again.stdout)["stopped_because"] == "2 rounds played"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("partitioner = 'oak'", "`partitioner` must be one of"),
+        ("schedule = 'oak'", "`schedule` must"),
+        ("schedule = 1.5", "must be"),
+        ("stop = { oaks = 3 }", "`stop` must give positive limits"),
+        ("stop = { rounds = -3 }", "`stop` must give positive limits"),
+        ("utility = 'oak'", "`utility` must be"),
+        ("quota = 0", "`quota` must be"),
+        ("method = 'smc'\nkernel = 'oak'", "`kernel` must be"),
+        ("method = 'map-tree'\npolicy = 'oak'", "`policy` must be"),
+    ],
+)
+def test_config_with_a_wrong_value_is_wrong_usage(plain, text, said):
+    (plain / "run.toml").write_text(f"[settings]\n{text}")
+    done = call("run", "cli_model:ready", "--config", "run.toml")
+    assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+    assert "Traceback" not in done.output
+    assert not list(plain.glob("*-output"))
+    # The twin: where the simulator is wrong, the run has failed.
+    (plain / "run.toml").write_text("[settings]\nn_simulations = 200")
+    assert call("run", "cli_model:nothing", "--config", "run.toml").exit_code == 1
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,9 @@ def _functions(begin: list[FunctionType], path: _Path) -> Iterator[Any]:
     changes = Changes.of(found)
     for function in found:
         yield source_of(function)
-        yield from _named_values(_defaults(function), changes.arguments, path)
+        defaults = _defaults(function)
+        fixed = {name for name, value in defaults.items() if isinstance(value, _SIMPLE)}
+        yield from _named_values(defaults, changes.arguments - fixed, path)
         yield from _named_values(_closure(function), changes.variables, path)
         if not is_ours(function):
             yield from _named_values(_globals(function), changes.variables, path)

@@ -29,6 +29,7 @@ from abctree.edges.cli.shared import (
     watched,
 )
 from abctree.edges.cli.targets import READY, problem_of
+from abctree.errors import ParameterError
 
 if TYPE_CHECKING:
     from abctree.problem import Problem
@@ -38,6 +39,7 @@ _N_SIMULATIONS = 10_000
 
 _EXAMPLES = """\b
 Examples:
+  abctree check my_model:problem
   abctree run hare-lynx --rng 1
   abctree run gaussian-mixture --n-simulations 50000 --preset published
   abctree run my_model:problem --seconds 600 --workers 4 --memory 2G --out runs/first
@@ -50,7 +52,8 @@ Examples:
   abctree export runs/first --format npz --to first.npz
 
 \b
-Exit status: 0 success; 1 nothing accepted, or the run failed; 2 wrong usage.
+Exit status: 0 success; 1 nothing accepted, the run failed, or a check found something; 2 wrong
+usage.
 """
 
 
@@ -58,6 +61,27 @@ Exit status: 0 success; 1 nothing accepted, or the run failed; 2 wrong usage.
 @click.version_option(__version__, prog_name="abctree")
 def main() -> None:
     """Posteriors from a prior and a simulator, with few simulations."""
+
+
+# check ------------------------------------------------------------------------------------------
+
+
+@main.command(epilog=_EXAMPLES, short_help="Try a problem before a run.")
+@click.argument("problem")
+@click.option("--rng", type=click.IntRange(min=0), metavar="SEED", help="Seed.  [default: random]")
+def check(problem: str, rng: int | None) -> None:
+    """Simulate a few prior draws of PROBLEM, and say what came back.
+
+    PROBLEM is named as for abctree run. What is printed is the report of Problem.check: what is
+    called and how, shapes, times, and what looks wrong. No file is written. The exit status is 1
+    if there is anything to look at.
+    """
+    made = problem_of(problem)
+    with explained(Path()):
+        report = made.check(rng)
+    click.echo(report)
+    if not report.ok:
+        click.get_current_context().exit(1)
 
 
 # run --------------------------------------------------------------------------------------------
@@ -248,7 +272,10 @@ def _planned(problem: Problem, note: Note) -> Mapping[str, Any]:
     """The manifest of a run; wrong settings are found before the files of a former are removed."""
     store = _NoStore()
     with explained(Path()), contextlib.suppress(_BegunError):
-        _play(problem, note, store, None, quiet=True)
+        try:
+            _play(problem, note, store, None, quiet=True)
+        except ParameterError as error:  # of a setting, for the problem was made
+            raise click.UsageError(str(error)) from error
     return store.planned
 
 
