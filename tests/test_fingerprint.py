@@ -144,6 +144,30 @@ def test_fingerprint_changes_with_code_that_is_called_by_name():
     assert fingerprint(plus) == fingerprint(minus)
 
 
+def test_fingerprint_sees_inside_of_compiled_functions():
+    njit = pytest.importorskip("numba").njit
+
+    text = "def helper(x):\n    return x {} K\ndef simulate(theta, rng):\n    return helper(theta)"
+    made = {}
+    for sign, k in (("+", 1), ("-", 1), ("+", 2)):
+        simulate = in_module(k, text.format(sign))
+        held = simulate.__globals__
+        held["helper"] = njit(held["helper"])
+        made[sign, k] = fingerprint(njit(simulate))
+        assert fingerprint(njit(simulate)) == made[sign, k]
+    assert len(set(made.values())) == 3
+
+
+def test_fingerprint_runs_no_code_of_what_the_module_holds():
+    class Lazy:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    assert fingerprint(in_module(Lazy())) == fingerprint(in_module(Lazy()))
+    with pytest.raises(RuntimeError):  # the twin: it does have such code
+        _ = Lazy().py_func
+
+
 def test_fingerprint_looks_at_some_of_a_large_array(monkeypatch):
     from abctree.methods import fingerprint as module
 

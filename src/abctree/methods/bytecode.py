@@ -9,7 +9,7 @@ import dis
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 #: Methods by which a container or an array is changed in place.
@@ -44,9 +44,12 @@ class Changes:
 
 def function_of(thing: Any) -> FunctionType | None:
     """The function behind a method of a class, or inside what numba compiled; None if none is."""
-    thing = getattr(thing, "__func__", thing)
-    thing = getattr(thing, "py_func", thing)
-    thing = thing.fget if isinstance(thing, property) else thing
+    if isinstance(thing, staticmethod | classmethod | MethodType):
+        thing = thing.__func__
+    elif isinstance(thing, property):
+        thing = thing.fget
+    if not inspect.isfunction(thing):  # a module may hold anything: none of its code is run
+        thing = inspect.getattr_static(thing, "py_func", None)
     return thing if inspect.isfunction(thing) else None
 
 
@@ -90,9 +93,8 @@ def callees(begin: Iterable[FunctionType], follow: Callable[[Any], bool]) -> lis
 
 def methods_in_use(cls: type, begin: str) -> list[FunctionType]:
     """The method of a class that is called, and those that it may call; without it, all methods."""
-    methods = {
-        name: f for name in dir(cls) if (f := function_of(inspect.getattr_static(cls, name)))
-    }
+    found = {name: function_of(inspect.getattr_static(cls, name, None)) for name in dir(cls)}
+    methods = {name: function for name, function in found.items() if function is not None}
     if begin not in methods:
         return [f for name, f in sorted(methods.items()) if name not in _MAKERS]
     used = [name for name in dict.fromkeys((begin, "__call__")) if name in methods]

@@ -40,6 +40,7 @@ _WORDS = {
     "n_simulations": "budget",
     "problem": "code of the problem",
     "versions": "version of abctree, NumPy or Python",
+    "fingerprints": "version of abctree, NumPy or Python",
 }
 
 
