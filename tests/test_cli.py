@@ -137,6 +137,24 @@ def test_run_knows_its_ready_problems(plain, name):
     assert json.loads((plain / f"{name}-output" / "summary.json").read_text())["problem"] == name
 
 
+def test_check_prints_the_dry_run_and_writes_nothing(here):
+    before = {path.name for path in here.iterdir()}
+    done = call("check", "cli_model:problem", "--rng", 1)
+    assert done.exit_code == 0, done.output
+    report = str(model(here).ready.check(1))
+    timeless = [
+        [line for line in text.splitlines() if not line.startswith("simulator")]
+        for text in (report, done.stdout)
+    ]
+    assert timeless[0] == timeless[1]
+    assert timeless[1][-1] == "No problem found."
+    assert {path.name for path in here.iterdir()} - before <= {"__pycache__"}
+    # The twin: a simulator of which nothing can be used.
+    bad = call("check", "cli_model:nothing")
+    assert (bad.exit_code, "Look at: 10 of 10 prior draws failed" in bad.stdout) == (1, True)
+    assert call("check", "cli_model:absent").exit_code == 2
+
+
 # Files ------------------------------------------------------------------------------------------
 
 
@@ -212,7 +230,7 @@ def test_run_twice_replaces_its_own_files_only(here):
     first = call("run", "gauss", "-n", 200, "--rng", 1)
     (out / "notes.txt").write_text("mine")
     before = (out / "posterior.csv").read_text()
-    second = call("run", "gauss", "-n", 200, "--rng", 2)
+    second = call("run", "gauss", "-n", 200, "--rng", 2, "--force")
     assert second.exit_code == 0, second.output
     assert "replacing those of a former run" in second.stderr
     assert "replacing" not in first.stderr
@@ -336,6 +354,12 @@ def test_run_where_nothing_is_accepted_exits_with_one(here):
         ("cli_model:absent", 2, "cli_model has no 'absent'"),
         ("cli_model:number", 2, "must be an abctree.Problem or a function that returns one"),
         ("cli_model:", 2, "or module:name, but got 'cli_model:'"),
+        ("./cli_model.py:problem", 2, "the file './cli_model.py:problem'. Write cli_model:"),
+        ("cli_model.py:problem", 2, "Write cli_model:problem."),
+        ("./cli_model:problem", 2, "Write cli_model:problem."),
+        ("sub/cli_model.py:problem", 2, "Write sub.cli_model:problem."),
+        ("/tmp/cli_model.py:problem", 2, "Change to /tmp and write cli_model:problem."),
+        ("../cli_model.py:problem", 2, "Change to .. and write cli_model:problem."),
         ("hare-linx", 2, "PROBLEM must be one of hare-lynx"),
     ],
 )
@@ -420,7 +444,8 @@ def test_resume_after_a_kill_is_the_run_without_it(plain, monkeypatch):
     assert not (plain / "a/summary.json").exists()
     refused = call(*asked, "a", "--rng", 7)
     assert refused.exit_code == 2
-    assert "an unfinished run of cli_fragile:problem. Go on with it by: abctree" in refused.stderr
+    assert "an unfinished run of cli_fragile:problem: " in refused.stderr
+    assert "of 1500 simulations. Go on with it by: abctree resume a. Or" in refused.stderr
     so_far = call("summary", "a", "--json")
     assert json.loads(so_far.stdout)["stopped_because"].startswith("unfinished: ")
     assert call("resume", "a").exit_code == 0
@@ -431,8 +456,115 @@ def test_resume_after_a_kill_is_the_run_without_it(plain, monkeypatch):
     assert a != c
     settings = json.loads((plain / "a/summary.json").read_text())["settings"]
     assert settings == {"n_simulations": 1500, "ess": 90.0}, "what was asked for is remembered"
-    assert call(*asked, "a", "--rng", 8).exit_code == 0, "a finished run is replaced"
+    assert call(*asked, "a", "--rng", 7).exit_code == 0, "a finished run may be repeated"
     sys.modules.pop("cli_fragile", None)
+
+
+def interrupted(monkeypatch, *arguments):
+    """A run in which Ctrl-C is pressed after 3000 simulations."""
+    simulate = abctree.parts.simulators.Vectorized.__call__
+    calls = []
+
+    def counted(self, theta, *rest):
+        calls.append(len(theta))
+        if sum(calls) > 3000:
+            raise KeyboardInterrupt
+        return simulate(self, theta, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(abctree.parts.simulators.Vectorized, "__call__", counted)
+        return call("run", "cli_model:ready", *arguments)
+
+
+def simulations(folder):
+    return json.loads(call("summary", folder, "--json").stdout)["n_simulations"]
+
+
+@pytest.mark.parametrize("end", ["Ctrl-C", "seconds"])
+def test_run_does_not_replace_one_with_less_than_its_budget(plain, monkeypatch, end):
+    asked = ("-n", 2_000_000, "--rng", 1, "--out", "a", "--quiet")
+    if end == "seconds":
+        first = call("run", "cli_model:ready", *asked, "--seconds", 0.2)
+    else:
+        first = interrupted(monkeypatch, *asked)
+    assert first.exit_code == 0, first.output
+    n = simulations("a")
+    assert 0 < n < 2_000_000
+    before = (plain / "a/run.sqlite").read_bytes()
+    for again in (asked, ("-n", 300, "--rng", 1, "--out", "a"), ("--out", "a", "--no-store")):
+        refused = call("run", "cli_model:ready", *again)
+        assert refused.exit_code == 2
+        said = f"an unfinished run of cli_model:ready: {n} of 2000000 simulations. Go on with it by"
+        assert f"{said}: abctree resume a. Or" in refused.stderr
+        assert "--force" in refused.stderr
+        assert (plain / "a/run.sqlite").read_bytes() == before
+    # The twin: told to, it does replace it.
+    assert call("run", "cli_model:ready", "-n", 300, "--out", "a", "--force").exit_code == 0
+    assert simulations("a") == 300
+
+
+@pytest.mark.parametrize(
+    ("other", "differing"),
+    [
+        (("--rng", 2), "seed"),
+        ((), "seed"),
+        (("--rng", 1, "-n", 500), "budget"),
+        (("--rng", 1, "--quota", 7), "settings"),
+        (("--rng", 1, "--partitioner", "cart"), "settings"),
+        (("--rng", 2, "--seconds", 900), "seed and settings"),
+        (("--rng", 1, "--no-store"), "store"),
+    ],
+)
+def test_run_replaces_a_finished_one_only_by_its_repetition(plain, other, differing):
+    common = ("run", "cli_model:ready", "-n", 400, "--out", "a", "--quiet")
+    call(*common, "--rng", 1)
+    before = (plain / "a/run.sqlite").read_bytes()
+    draws = (plain / "a/posterior.csv").read_bytes()
+    refused = call(*common, *other)
+    assert refused.exit_code == 2
+    said = f"a finished run of cli_model:ready, from which this one differs in {differing}. Name"
+    assert said in refused.stderr
+    assert (plain / "a/run.sqlite").read_bytes() == before
+    # The twins: the same again, even if it is made by others and read otherwise; and by force.
+    assert call(*common, "--rng", 1).exit_code == 0
+    assert (plain / "a/posterior.csv").read_bytes() == draws
+    assert call(*common, "--rng", 1, "--workers", 2, "--epsilon", 1).exit_code == 0
+    assert call(*common, *other, "--force").exit_code == 0
+
+
+def test_run_does_not_replace_one_of_other_code(plain):
+    common = ("run", "cli_model:ready", "-n", 300, "--rng", 1, "--out", "a", "--quiet")
+    call(*common)
+    sys.modules.pop("cli_model")
+    (plain / "cli_model.py").write_text(MODEL.replace("theta[:, :1] +", "2.0 * theta[:, :1] +"))
+    importlib.invalidate_caches()
+    refused = call(*common)
+    assert refused.exit_code == 2
+    assert "this one differs in code of the problem" in refused.stderr
+    # The twin: the former code again.
+    sys.modules.pop("cli_model")
+    (plain / "cli_model.py").write_text(MODEL)
+    assert call(*common).exit_code == 0
+
+
+def test_run_without_store_is_replaced_only_by_its_repetition(plain):
+    common = ("run", "cli_model:ready", "-n", 300, "--out", "a", "--no-store", "--quiet")
+    call(*common, "--rng", 1)
+    refused = call(*common, "--rng", 2)
+    assert (refused.exit_code, "differs in seed or settings" in refused.stderr) == (2, True)
+    assert call(*common, "--rng", 1).exit_code == 0
+    for name in FILES - STORED:  # killed before it wrote anything
+        (plain / "a" / name).unlink(missing_ok=True)
+    assert call(*common, "--rng", 2).exit_code == 0
+
+
+def test_run_that_goes_on_is_not_replaced_by_its_beginning(plain):
+    common = ("run", "cli_model:ready", "-n", 300, "--rng", 1, "--out", "a", "--quiet")
+    call(*common)
+    call("resume", "a", "-n", 500)
+    refused = call(*common)
+    assert (refused.exit_code, "differs in budget" in refused.stderr) == (2, True)
+    assert simulations("a") == 500
 
 
 def test_resume_with_a_larger_budget_keeps_what_was_simulated(plain):
@@ -486,9 +618,9 @@ def test_run_replaces_nothing_if_it_cannot_start(plain):
     call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a")
     before = {file.name: file.read_bytes() for file in (plain / "a").iterdir()}
     (plain / "bad.toml").write_text('[settings]\npartitioner = "oak"\n')
-    again = ("run", "cli_model:ready", "-n", 300, "--rng", 4, "--out", "a")
+    again = ("run", "cli_model:ready", "-n", 300, "--rng", 4, "--out", "a", "--force")
     bad = call(*again, "--config", "bad.toml")
-    assert (bad.exit_code, "`partitioner` must" in bad.stderr) == (1, True)
+    assert (bad.exit_code, "`partitioner` must" in bad.stderr) == (2, True)
     lock = FolderLock(plain / "a")
     busy = call(*again)
     lock.release()
@@ -709,9 +841,9 @@ def test_run_finds_wrong_settings_of_a_method_before_it_replaces(plain, method):
     before = (plain / "a/summary.json").read_bytes()
     (plain / "bad.toml").write_text("[settings]\non_failure = 'shrug'\n")
     bad = call(*common, "--config", "bad.toml")
-    assert (bad.exit_code, "`on_failure` must" in bad.stderr) == (1, True)
+    assert (bad.exit_code, "`on_failure` must" in bad.stderr) == (2, True)
     assert (plain / "a/summary.json").read_bytes() == before
-    assert call(*common, "--rng", 2).exit_code == 0
+    assert call(*common, "--rng", 2, "--force").exit_code == 0
     assert (plain / "a/summary.json").read_bytes() != before
 
 
@@ -883,6 +1015,31 @@ def test_config_gives_problem_and_settings_and_options_win(plain):
     assert (plan.quota, plan.n_simulations) == (30, 400)
     again = call("resume", "ready-output", "--quiet", "--json")
     assert json.loads(again.stdout)["stopped_because"] == "2 rounds played"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("partitioner = 'oak'", "`partitioner` must be one of"),
+        ("schedule = 'oak'", "`schedule` must"),
+        ("schedule = 1.5", "must be"),
+        ("stop = { oaks = 3 }", "`stop` must give positive limits"),
+        ("stop = { rounds = -3 }", "`stop` must give positive limits"),
+        ("utility = 'oak'", "`utility` must be"),
+        ("quota = 0", "`quota` must be"),
+        ("method = 'smc'\nkernel = 'oak'", "`kernel` must be"),
+        ("method = 'map-tree'\npolicy = 'oak'", "`policy` must be"),
+    ],
+)
+def test_config_with_a_wrong_value_is_wrong_usage(plain, text, said):
+    (plain / "run.toml").write_text(f"[settings]\n{text}")
+    done = call("run", "cli_model:ready", "--config", "run.toml")
+    assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+    assert "Traceback" not in done.output
+    assert not list(plain.glob("*-output"))
+    # The twin: where the simulator is wrong, the run has failed.
+    (plain / "run.toml").write_text("[settings]\nn_simulations = 200")
+    assert call("run", "cli_model:nothing", "--config", "run.toml").exit_code == 1
 
 
 @pytest.mark.parametrize(

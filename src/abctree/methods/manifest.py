@@ -20,10 +20,12 @@ import numpy as np
 
 from abctree.data import Plan
 from abctree.errors import AbctreeError, AbctreeWarning, ParameterError, StoreError
-from abctree.methods.fingerprint import fingerprint, named
+from abctree.methods.fingerprint import FORMAT, fingerprint
 from abctree.methods.method import METHODS
 from abctree.methods.recipe import Recipe, Seeds
 from abctree.methods.settings import Settings
+from abctree.methods.source import is_ours, named
+from abctree.parts.distances import FunctionDistance
 from abctree.parts.executors.policy import FailurePolicy, as_policy
 from abctree.parts.partitioners import as_partitioner
 from abctree.parts.perturbations import as_perturbation
@@ -57,6 +59,7 @@ def manifest_of(recipe: Recipe, problem: Problem) -> dict[str, Any]:
     return {
         "method": recipe.method,
         "versions": versions(),
+        "fingerprints": FORMAT,
         "seeds": {"root": seeds.root, "algorithm": list(seeds.algorithm)},
         "plan": {**asdict(settings.plan), "milestones": list(settings.plan.milestones)},
         "weights": settings.weights,
@@ -94,32 +97,32 @@ def _written_part(part: Any, keyword: str) -> Any:
         return _written(part, keyword)
 
 
-def _written(part: Any, keyword: str) -> dict[str, Any]:
+def _written(part: Any, keyword: str, fmt: int = FORMAT) -> dict[str, Any]:
     """A part with its fields if it is ours and they can be written, or its name and fingerprint."""
     if _is_known(part):
         try:
             return {
                 "part": type(part).__name__,
                 "fields": {
-                    f.name: _written_value(getattr(part, f.name), f.name)
+                    f.name: _written_value(getattr(part, f.name), f.name, fmt)
                     for f in fields(part)
                     if f.init
                 },
             }
         except TypeError:
             pass
-    return {"own": named(part), "fingerprint": fingerprint(part), "keyword": keyword}
+    return {"own": named(part), "fingerprint": fingerprint(part, fmt), "keyword": keyword}
 
 
-def _written_value(value: Any, keyword: str) -> Any:
+def _written_value(value: Any, keyword: str, fmt: int = FORMAT) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.generic):
-        return _written_value(value.item(), keyword)
+        return _written_value(value.item(), keyword, fmt)
     if isinstance(value, tuple | list):
-        return [_written_value(item, keyword) for item in value]
+        return [_written_value(item, keyword, fmt) for item in value]
     if _is_known(value) or keyword in _READ:
-        return _written(value, keyword)
+        return _written(value, keyword, fmt)
     raise TypeError(type(value))
 
 
@@ -139,7 +142,7 @@ def _is_known(part: Any) -> bool:
     return _known().get(type(part).__name__) is type(part)
 
 
-def _written_problem(problem: Problem) -> dict[str, Any]:
+def _written_problem(problem: Problem, fmt: int = FORMAT) -> dict[str, Any]:
     model: Any = problem.model
     code = {
         "simulator": getattr(model, "simulator", model),
@@ -150,11 +153,35 @@ def _written_problem(problem: Problem) -> dict[str, Any]:
     return {
         "names": list(problem.names),
         "prior": {"text": repr(problem.prior), "probe": _probed(problem)},
-        "observed": fingerprint(np.asarray(problem.observed_summary)),
+        "observed": fingerprint(np.asarray(problem.observed_summary), fmt),
         "call": f"{type(model).__name__} in batches of {problem.unit}",
+        "measure": _written_distance(problem.distance),
         "distance": "to be scaled by the pilot" if problem.needs_pilot else "as it is",
-        "code": {name: [named(f), fingerprint(f)] for name, f in code.items() if f is not None},
+        "code": {n: [_name(f), fingerprint(f, fmt)] for n, f in code.items() if f is not None},
     }
+
+
+def _name(thing: Any) -> str:
+    """What a user knows a function by."""
+    return named(thing.function if isinstance(thing, FunctionDistance) else thing)
+
+
+def _written_distance(distance: Any) -> str | None:
+    """A distance of ours with its fields, as text; None if it is a user's code."""
+    if isinstance(distance, FunctionDistance) or not (is_ours(distance) and is_dataclass(distance)):
+        return None
+    held = {f.name: getattr(distance, f.name) for f in fields(distance) if f.init}
+    return f"{type(distance).__name__}({', '.join(f'{k}={_text(v)}' for k, v in held.items())})"
+
+
+def _text(value: Any) -> str:
+    """Of a field; the same for 1, 1.0 and NumPy's 1."""
+    if isinstance(value, bool | str | None):
+        return repr(value)
+    if isinstance(value, int | float | np.number):
+        return f"{float(value):.17g}"
+    kind = f"array of shape {np.shape(value)}" if isinstance(value, np.ndarray) else named(value)
+    return f"<{kind}, fingerprint {fingerprint(value)}>"
 
 
 def _probed(problem: Problem) -> str:
@@ -199,7 +226,7 @@ def recipe_of(manifest: Mapping[str, Any], problem: Problem, given: Mapping[str,
             raise StoreError(
                 f"The run is one of abctree.{method}, which abctree {_version()} cannot go on with."
             )
-        check_problem(manifest["problem"], problem)
+        check_problem(manifest["problem"], problem, manifest.get("fingerprints", 1))
         return _recipe_of(manifest, given)
     except AbctreeError:
         raise
@@ -212,7 +239,7 @@ def recipe_of(manifest: Mapping[str, Any], problem: Problem, given: Mapping[str,
 
 def _recipe_of(manifest: Mapping[str, Any], given: Mapping[str, Any]) -> Recipe:
     method, parts = manifest.get("method", "abc_tree"), manifest["parts"]
-    own = _own_parts(parts, given)
+    own = _own_parts(parts, given, manifest.get("fingerprints", 1))
     plan = Plan(**{**manifest["plan"], "milestones": tuple(manifest["plan"]["milestones"])})
     made = METHODS[method].parts
     names = [f.name for f in fields(made)]
@@ -267,7 +294,7 @@ def _own_part(written: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
     return own[keyword]
 
 
-def _own_parts(written: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _own_parts(written: Mapping[str, Any], given: Mapping[str, Any], fmt: int) -> dict[str, Any]:
     """The parts that are given; they must be those of the run, or the user's own."""
     places = dict(_places(written))
     own = {}
@@ -280,7 +307,7 @@ def _own_parts(written: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str
                 f"{spec!r}. Other settings are in the folder and stay as they are: leave it out."
             )
         own[keyword] = _READ.get(keyword, lambda part: part)(spec)
-        then, now = places[keyword], _written(own[keyword], keyword)
+        then, now = places[keyword], _written(own[keyword], keyword, fmt)
         if "own" in then:
             if then != now:
                 warn_changed(keyword, then["own"], named(own[keyword]))
@@ -308,9 +335,12 @@ def _spelled(written: Mapping[str, Any]) -> str:
 # Comparing -----------------------------------------------------------------------------------
 
 
-def check_problem(then: Mapping[str, Any], problem: Problem) -> None:
-    """Whether a problem is that of the run: all but its code must be, and of that is spoken."""
-    now = _written_problem(problem)
+def check_problem(then: Mapping[str, Any], problem: Problem, fmt: int) -> None:
+    """Whether a problem is that of the run: all but its code must be, and of that is spoken.
+
+    Fingerprints are compared in the format of the run.
+    """
+    now = _written_problem(problem, fmt)
     if then["names"] != now["names"]:
         raise _other("parameters", ", ".join(then["names"]), ", ".join(now["names"]))
     if then["prior"]["probe"] != now["prior"]["probe"]:
@@ -319,13 +349,27 @@ def check_problem(then: Mapping[str, Any], problem: Problem) -> None:
         raise _other("observation", f"one with the fingerprint {then['observed']}", now["observed"])
     if then["call"] != now["call"]:
         raise _other("way of calling the simulator", then["call"], now["call"])
-    if then["distance"] != now["distance"]:
-        raise _other("distance", f"one {then['distance']}", f"one {now['distance']}")
+    _check_distance(then, now)
     nothing = ["nothing", ""]
     for name in sorted({*then["code"], *now["code"]}):
         before, after = then["code"].get(name, nothing), now["code"].get(name, nothing)
-        if before != after:
+        is_compared = name == "distance" and now["measure"] is not None
+        if before[1] != after[1] and not is_compared:
             warn_changed(name, before[0], after[0])
+
+
+def _check_distance(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse another distance of ours: one table cannot hold two."""
+    (before, print_before), (after, print_after) = then["code"]["distance"], now["code"]["distance"]
+    if "measure" in then:
+        differs = then["measure"] != now["measure"]
+    else:  # of the first runs
+        own = before.endswith(".FunctionDistance") or not before.startswith("abctree.")
+        differs = print_before != print_after and not (own and now["measure"] is None)
+    if differs:
+        raise _other("distance", then.get("measure") or before, now["measure"] or after)
+    if then["distance"] != now["distance"]:
+        raise _other("distance", f"one {then['distance']}", f"one {now['distance']}")
 
 
 def check_version(manifest: Mapping[str, Any]) -> None:

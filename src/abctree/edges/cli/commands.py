@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from abctree.edges.cli.shared import (
     watched,
 )
 from abctree.edges.cli.targets import READY, problem_of
+from abctree.errors import ParameterError
 
 if TYPE_CHECKING:
     from abctree.problem import Problem
@@ -37,6 +39,7 @@ _N_SIMULATIONS = 10_000
 
 _EXAMPLES = """\b
 Examples:
+  abctree check my_model:problem
   abctree run hare-lynx --rng 1
   abctree run gaussian-mixture --n-simulations 50000 --preset published
   abctree run my_model:problem --seconds 600 --workers 4 --memory 2G --out runs/first
@@ -49,7 +52,8 @@ Examples:
   abctree export runs/first --format npz --to first.npz
 
 \b
-Exit status: 0 success; 1 nothing accepted, or the run failed; 2 wrong usage.
+Exit status: 0 success; 1 nothing accepted, the run failed, or a check found something; 2 wrong
+usage.
 """
 
 
@@ -57,6 +61,27 @@ Exit status: 0 success; 1 nothing accepted, or the run failed; 2 wrong usage.
 @click.version_option(__version__, prog_name="abctree")
 def main() -> None:
     """Posteriors from a prior and a simulator, with few simulations."""
+
+
+# check ------------------------------------------------------------------------------------------
+
+
+@main.command(epilog=_EXAMPLES, short_help="Try a problem before a run.")
+@click.argument("problem")
+@click.option("--rng", type=click.IntRange(min=0), metavar="SEED", help="Seed.  [default: random]")
+def check(problem: str, rng: int | None) -> None:
+    """Simulate a few prior draws of PROBLEM, and say what came back.
+
+    PROBLEM is named as for abctree run. What is printed is the report of Problem.check: what is
+    called and how, shapes, times, and what looks wrong. No file is written. The exit status is 1
+    if there is anything to look at.
+    """
+    made = problem_of(problem)
+    with explained(Path()):
+        report = made.check(rng)
+    click.echo(report)
+    if not report.ok:
+        click.get_current_context().exit(1)
 
 
 # run --------------------------------------------------------------------------------------------
@@ -79,7 +104,10 @@ def _run_help() -> str:
         "Writes summary.txt, summary.json, posterior.csv and posterior.png, or mode.csv and "
         "mode.png, and, in two dimensions, partition.png. Every block of simulations is kept "
         "beside them in run.sqlite before it counts, so that abctree resume can go on with a run "
-        "that was killed.\n\n"
+        "that was killed, interrupted or stopped.\n\n"
+        "A run in DIR is replaced without --force only by its own repetition: a finished run of "
+        "the same problem, method, seed, budget and settings. One with fewer simulations than its "
+        "budget never is.\n\n"
         "A file for --config has a table [problem] with the key name, and a table [settings] with "
         "the key method and arguments of that method. Options win over the file:\n\n\b\n"
         "  [problem]\n"
@@ -118,7 +146,7 @@ def _run_help() -> str:
     metavar="DIR",
     help="Directory to write to.  [default: NAME-output, or NAME-METHOD-output]",
 )
-@click.option("--force", is_flag=True, help="Replace whatever run is in DIR.")
+@click.option("--force", is_flag=True, help="Replace whatever run is in DIR, finished or not.")
 @click.option(
     "--store/--no-store",
     default=True,
@@ -162,12 +190,12 @@ def run(
     executor = executor_of(workers or simulated_by, memory)
     note = Note(name, seed, settings, method)
     directory = out or _directory(note)
-    former = claim(directory, note, force=force)
+    planned = _planned(made, note)
+    former = claim(directory, note, planned if store else None, force=force)
     say = silent if quiet else to_stderr
     how = "" if method == DEFAULT else f" of {method}"
     say(f"{name}: {settings['n_simulations']} simulations{how}, seed {seed}")
     with explained(directory):
-        _check_settings(made, note)
         clear(directory)
         note.write(directory)
         kept = open_store(directory, new=True) if store else None
@@ -224,22 +252,31 @@ class _BegunError(Exception):
 
 
 class _NoStore:
-    """A store in which no run begins."""
+    """A store in which no run begins: it only learns what the run would be."""
 
     manifest = None
 
-    def begin(self, manifest: Any) -> None:  # noqa: ARG002
+    def __init__(self) -> None:
+        self.planned: Mapping[str, Any] = {}
+
+    def begin(self, manifest: Mapping[str, Any]) -> None:
         """Stop before anything is simulated."""
+        self.planned = manifest
         raise _BegunError
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-def _check_settings(problem: Problem, note: Note) -> None:
-    """Find wrong settings before the files of a former run are removed."""
-    with contextlib.suppress(_BegunError):
-        _play(problem, note, _NoStore(), None, quiet=True)
+def _planned(problem: Problem, note: Note) -> Mapping[str, Any]:
+    """The manifest of a run; wrong settings are found before the files of a former are removed."""
+    store = _NoStore()
+    with explained(Path()), contextlib.suppress(_BegunError):
+        try:
+            _play(problem, note, store, None, quiet=True)
+        except ParameterError as error:  # of a setting, for the problem was made
+            raise click.UsageError(str(error)) from error
+    return store.planned
 
 
 def _fresh_seed() -> int:

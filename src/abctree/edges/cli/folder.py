@@ -34,6 +34,14 @@ _NOTE = "run.json"
 _STORE = "run.sqlite"
 #: `run.lock` stays: removing it would let two processes in at once.
 _STORES = (_STORE, f"{_STORE}-wal", f"{_STORE}-shm", f"{_STORE}-journal")
+#: What an error calls parts of a manifest; the others are settings.
+_WORDS = {
+    "seeds": "seed",
+    "n_simulations": "budget",
+    "problem": "code of the problem",
+    "versions": "version of abctree, NumPy or Python",
+    "fingerprints": "version of abctree, NumPy or Python",
+}
 
 
 @dataclass(frozen=True)
@@ -77,8 +85,28 @@ class Note:
         return note if valid else None
 
 
-def claim(directory: Path, new: Note, *, force: bool) -> list[str]:
-    """Make the folder, before anything is simulated; the names of a former run's files in it."""
+def claim(
+    directory: Path, new: Note, planned: Mapping[str, Any] | None, *, force: bool
+) -> list[str]:
+    """Make the folder, before anything is simulated; the names of a former run's files in it.
+
+    Parameters
+    ----------
+    directory : Path
+        The folder.
+    new : Note
+        What is to be run.
+    planned : dict or None
+        Its manifest; None if it is to have no store.
+    force : bool
+        Whether any former run may be replaced.
+
+    Raises
+    ------
+    click.UsageError
+        If the folder cannot be used, or, without `force`, if something in it would be lost: all
+        but a run of which this one is a repetition.
+    """
     try:
         directory.mkdir(parents=True, exist_ok=True)
         former = [name for name in (_NOTE, *FILES, *_STORES) if (directory / name).exists()]
@@ -93,12 +121,50 @@ def claim(directory: Path, new: Note, *, force: bool) -> list[str]:
             f"--out {directory} holds {', '.join(former)} {whose}. Name another directory, or add "
             "--force to replace them."
         )
-    if _is_unfinished(directory):
-        raise click.UsageError(
-            f"--out {directory} holds an unfinished {new.title}. Go on with it by: abctree "
-            f"resume {directory}. Or name another directory, or add --force to replace it."
-        )
+    if _STORE in former:
+        _check_repeats_store(directory, new, planned)
+    elif former != [_NOTE] and owner != new:  # else there is nothing to lose
+        raise _finished(directory, new, "seed or settings")
     return former
+
+
+def _check_repeats_store(directory: Path, new: Note, planned: Mapping[str, Any] | None) -> None:
+    """Refuse to replace simulations that the new run would not make again."""
+    from abctree.errors import StoreError
+    from abctree.parts.stores import SqliteStore
+
+    try:
+        with SqliteStore.read(directory) as store:
+            kept, n = store.manifest or {}, store.n_simulations
+    except StoreError as error:
+        raise click.UsageError(f"{error} Or add --force to replace it.") from error
+    budget = kept.get("plan", {}).get("n_simulations", n)
+    if 0 < n < budget:
+        raise click.UsageError(
+            f"--out {directory} holds an unfinished {new.title}: {n} of {budget} simulations. Go "
+            f"on with it by: abctree resume {directory}. Or name another directory, or add --force "
+            "to replace it."
+        )
+    differing = _differing(kept, planned)
+    if n > 0 and differing:
+        raise _finished(directory, new, " and ".join(differing))
+
+
+def _differing(kept: Mapping[str, Any], planned: Mapping[str, Any] | None) -> list[str]:
+    """In what a new run is not the one that is kept; nothing if it gives the same."""
+    if planned is None:
+        return ["store"]
+    now = json.loads(json.dumps(planned))  # as it would be read again
+    one, two = ({**manifest, **manifest.get("plan", {}), "plan": None} for manifest in (kept, now))
+    keys = [key for key in (*two, *one) if one.get(key) != two.get(key)]
+    return list(dict.fromkeys(_WORDS.get(key, "settings") for key in keys))
+
+
+def _finished(directory: Path, new: Note, differing: str) -> click.UsageError:
+    return click.UsageError(
+        f"--out {directory} holds a finished {new.title}, from which this one differs in "
+        f"{differing}. Name another directory, or add --force to replace it."
+    )
 
 
 def clear(directory: Path) -> None:
@@ -129,20 +195,6 @@ def _owner(directory: Path) -> Note | None:
     return Note(owner, None) if isinstance(owner, str) else None
 
 
-def _is_unfinished(directory: Path) -> bool:
-    """Whether simulations are kept of a run that has not ended, because it was killed."""
-    if not (directory / _STORE).exists():
-        return False
-    from abctree.errors import StoreError
-    from abctree.parts.stores import SqliteStore
-
-    try:
-        with SqliteStore.read(directory) as store:
-            return store.ending is None and store.n_simulations > 0
-    except StoreError as error:
-        raise click.UsageError(f"{error} Or add --force to replace it.") from error
-
-
 def open_store(directory: Path, *, new: bool) -> SqliteStore:
     """The run store of a folder, which leaves out the progress line among the stopping rules.
 
@@ -150,7 +202,7 @@ def open_store(directory: Path, *, new: bool) -> SqliteStore:
     `abctree.resume`.
     """
     from abctree.edges.cli.watch import Line
-    from abctree.methods.fingerprint import named
+    from abctree.methods.source import named
     from abctree.parts.stores import SqliteStore
 
     line = named(Line)

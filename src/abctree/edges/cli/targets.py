@@ -41,12 +41,26 @@ def problem_of(name: str) -> Problem:
 
         made: Problem = getattr(problems, READY[name].function)()
         return made
-    module, colon, attribute = name.partition(":")
+    module, colon, attribute = name.rpartition(":")
     if not colon or not module or not attribute:
         raise click.UsageError(
             f"PROBLEM must be one of {', '.join(READY)}, or module:name, but got {name!r}."
         )
+    _check_is_no_file(name, module, attribute)
     return _as_problem(name, _attribute(module, attribute))
+
+
+def _check_is_no_file(name: str, module: str, attribute: str) -> None:
+    """Say how a file is named as a module: workers, and later processes, import it by that name."""
+    path = Path(module)
+    if path.suffix != ".py" and path.name == module:
+        return
+    path = path.with_suffix("") if path.suffix == ".py" else path
+    if path.is_absolute() or ".." in path.parts:
+        how = f"Change to {path.parent} and write {path.name}:{attribute}"
+    else:
+        how = f"Write {'.'.join(path.parts)}:{attribute}"
+    raise click.UsageError(f"PROBLEM must name a module, but got the file {name!r}. {how}.")
 
 
 def _attribute(module: str, attribute: str) -> Any:

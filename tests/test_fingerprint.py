@@ -1,0 +1,617 @@
+"""Fingerprints of code: they see what was changed, not that it was used; and who compares them."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import importlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import abctree
+from abctree.methods.fingerprint import fingerprint
+from abctree.methods.manifest import manifest_of, recipe_of
+from abctree.methods.recipe import Recipe, Seeds
+from abctree.methods.settings import resolve
+
+# What is seen -----------------------------------------------------------------------------------
+
+
+class Shift:
+    def __init__(self, by, **others):
+        self.by = by
+        self.__dict__.update(others)
+
+    def __call__(self, theta, rng):
+        return theta + self.by + rng.normal(size=2)
+
+    def run(self, theta, rng):
+        return self(theta, rng)
+
+
+class Heir(Shift):
+    """All code is inherited."""
+
+
+@dataclass
+class Settings:
+    k: object
+
+
+def closed(k):
+    return lambda theta, rng: theta + k
+
+
+def by_default(k):
+    def simulate(theta, rng, by=k):
+        return theta + by
+
+    return simulate
+
+
+def by_keyword(k):
+    def simulate(theta, rng, *, by=k):
+        return theta + by
+
+    return simulate
+
+
+def cached(k):
+    @functools.cache
+    def simulate(theta, rng):
+        return theta + k
+
+    return simulate
+
+
+def in_module(k, text="def simulate(theta, rng):\n    return theta + K"):
+    held = {"K": k, "__name__": "made"}
+    exec(text, held)
+    return held["simulate"]
+
+
+def through_helper(k):
+    return in_module(
+        k, "def helper(x):\n    return x + K\ndef simulate(theta, rng):\n    return helper(theta)"
+    )
+
+
+def in_inner(k):
+    return in_module(k, "def simulate(theta, rng):\n    return [t + K for t in theta]")
+
+
+HOLDERS = {
+    "object": Shift,
+    "object with more": lambda k: Shift(1.0, zeta=k),
+    "heir": Heir,
+    "method": lambda k: Shift(k).run,
+    "closure": closed,
+    "default": by_default,
+    "keyword": by_keyword,
+    "cache": cached,
+    "module": in_module,
+    "helper": through_helper,
+    "inner": in_inner,
+    "partial": lambda k: functools.partial(closed(k), 1),
+    "closure over an object": lambda k: closed(Shift(k)),
+    "object with a function": lambda k: Shift(closed(k)),
+    "dataclass": lambda k: closed(Settings(k)),
+}
+VALUES = {
+    "int": (1, -1),
+    "float": (1.0, -1.0),
+    "bool": (True, False),
+    "str": ("a", "b"),
+    "none": (None, 0),
+    "tuple": ((1, 2), (1, 3)),
+    "list": ([1, [2]], [1, [3]]),
+    "dict": ({"a": {"b": 1}}, {"a": {"b": 2}}),
+    "key": ({"a": 1}, {"b": 1}),
+    "set": ({"a", "b"}, {"a", "c"}),
+    "array": (np.array([1.0, 2.0]), np.array([1.0, 3.0])),
+    "scalar": (np.float64(1.0), np.float64(2.0)),
+    "list of arrays": ([np.zeros(2)], [np.ones(2)]),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("kind", VALUES)
+def test_fingerprint_changes_with_a_value(holder, kind):
+    first, second = VALUES[kind]
+    make = HOLDERS[holder]
+    assert fingerprint(make(first)) != fingerprint(make(second))
+    # The twin: with an equal value it is the same.
+    assert fingerprint(make(first)) == fingerprint(make(copy.deepcopy(first)))
+
+
+def test_fingerprint_changes_with_code_that_is_called_by_name():
+    text = "def helper(x):\n    return x {} K\ndef simulate(theta, rng):\n    return {}(theta)"
+    plus, minus = (in_module(1, text.format(sign, "helper")) for sign in "+-")
+    assert fingerprint(plus) != fingerprint(minus)
+    # The twin: code that is not called says nothing.
+    plus, minus = (in_module(1, text.format(sign, "abs")) for sign in "+-")
+    assert fingerprint(plus) == fingerprint(minus)
+
+
+def test_fingerprint_sees_inside_of_compiled_functions():
+    njit = pytest.importorskip("numba").njit
+
+    text = "def helper(x):\n    return x {} K\ndef simulate(theta, rng):\n    return helper(theta)"
+    made = {}
+    for sign, k in (("+", 1), ("-", 1), ("+", 2)):
+        simulate = in_module(k, text.format(sign))
+        held = simulate.__globals__
+        held["helper"] = njit(held["helper"])
+        made[sign, k] = fingerprint(njit(simulate))
+        assert fingerprint(njit(simulate)) == made[sign, k]
+    assert len(set(made.values())) == 3
+
+
+def test_fingerprint_runs_no_code_of_what_the_module_holds():
+    class Lazy:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    assert fingerprint(in_module(Lazy())) == fingerprint(in_module(Lazy()))
+    with pytest.raises(RuntimeError):  # the twin: it does have such code
+        _ = Lazy().py_func
+
+
+def test_fingerprint_looks_at_some_of_a_large_array(monkeypatch):
+    from abctree.methods import fingerprint as module
+
+    array = np.zeros((300, 7))
+    for large, seen in ((1000, False), (10**9, True)):
+        monkeypatch.setattr(module, "_LARGE", large)
+        monkeypatch.setattr(module, "_SAMPLE", 30)
+        before = fingerprint(array)
+        other = array.copy()
+        other[0, 1] = 1.0  # not among those that are looked at
+        assert (fingerprint(other) != before) == seen
+        assert fingerprint(array + 1.0) != before
+
+
+# What is not ------------------------------------------------------------------------------------
+
+
+def counting():
+    calls = 0
+
+    def simulate(theta, rng):
+        nonlocal calls
+        calls += 1
+        return theta
+
+    return simulate
+
+
+def counting_by_another():
+    calls = 0
+
+    def count():
+        nonlocal calls
+        calls += 1
+
+    def simulate(theta, rng):
+        count()
+        return theta if calls else -theta
+
+    return simulate
+
+
+def remembering():
+    known = {}
+
+    def simulate(theta, rng):
+        known[float(theta[0])] = 1
+        return theta
+
+    return simulate
+
+
+def logging():
+    log = []
+
+    def simulate(theta, rng):
+        log.append(1)
+        return theta
+
+    return simulate
+
+
+def buffered():
+    buffer = np.zeros(2)
+
+    def simulate(theta, rng):
+        buffer[:] = theta
+        return buffer.copy()
+
+    return simulate
+
+
+def by_argument():
+    def simulate(theta, rng, known={}):  # noqa: B006
+        value = 1.0
+        known["a"] = value
+        return theta
+
+    return simulate
+
+
+def counting_in_module():
+    return in_module(
+        0, "def helper():\n    global K\n    K += 1\n"
+        "def simulate(theta, rng):\n    helper()\n    return theta if K else -theta",
+    )  # fmt: skip
+
+
+class Worker:
+    """It has all that objects change while they are used."""
+
+    def __init__(self):
+        self.calls, self.known, self.log, self.engine = 0, {}, [], None
+        self.lock, self.rng = threading.Lock(), np.random.default_rng()
+
+    @functools.cached_property
+    def table(self):
+        return [1.0, 2.0]
+
+    def __call__(self, theta, rng):
+        self.calls += 1
+        self.known[float(theta[0])] = self.table
+        return self.look(theta)
+
+    def look(self, theta):
+        self.log.append(1.0)
+        self.engine = self.engine or 1.0
+        return theta + self.rng.normal()
+
+
+@dataclass
+class Counter:
+    k: int = 1
+    calls: int = 0
+    seen: list = field(default_factory=list)
+
+    def __call__(self, theta, rng):
+        self.calls += 1
+        self.seen += [1]
+        return theta
+
+
+USED = [
+    counting, counting_by_another, remembering, logging, buffered, by_argument, counting_in_module,
+    Worker, Counter, lambda: Worker().__call__, lambda: closed(Worker()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", USED)
+def test_fingerprint_does_not_change_with_use(make):
+    simulate = make()
+    before = fingerprint(simulate)
+    for _ in range(3):
+        with contextlib.suppress(TypeError):
+            simulate(np.ones(2), None)
+    assert fingerprint(simulate) == before == fingerprint(make())
+
+
+def test_fingerprint_sees_what_only_a_setter_changes():
+    """The twin: what is not changed while it is called is a constant."""
+
+    class Tuned(Worker):
+        def __init__(self, k):
+            super().__init__()
+            self.set_k(k)
+
+        def set_k(self, k):
+            self.k = k
+
+    tuned = Tuned(1)
+    before = fingerprint(tuned)
+    tuned.set_k(2)
+    assert fingerprint(tuned) != before
+    assert fingerprint(Counter(k=2)) != fingerprint(Counter())
+    # A local variable with the name of an attribute is not the attribute.
+    local = in_module(1, "class S:\n    def __call__(self, theta, rng):\n"
+                      "        k = self.k.copy()\n        k[0] = theta\n        return k\n"
+                      "def simulate():\n    return S()")()  # fmt: skip
+    local.k = np.zeros(2)
+    before = fingerprint(local)
+    local.k = np.ones(2)
+    assert fingerprint(local) != before
+
+
+def test_fingerprint_ends_where_things_hold_each_other():
+    held = [1]
+    held.append(held)
+    ring = {"a": held}
+    held.append(ring)
+    shift = Shift(ring)
+    for i in range(8):
+        setattr(shift, f"again_{i}", shift.run)
+        setattr(shift, f"self_{i}", shift)
+    before = fingerprint(shift)
+    held[0] = 2
+    assert fingerprint(shift) != before
+
+    def even(n, rng):
+        return n == 0 or odd(n - 1, rng)
+
+    def odd(n, rng):
+        return n != 0 and even(n - 1, rng)
+
+    assert fingerprint(even) == fingerprint(even) != fingerprint(odd)
+
+
+# Another process --------------------------------------------------------------------------------
+
+EVERYTHING = """
+import functools, threading
+import numpy as np
+
+NAMES = {"alpha", "beta", "gamma", "delta", "epsilon"}
+TABLE = {name: {"x": [1.0, None, np.arange(3.0)]} for name in sorted(NAMES)}
+LEVEL = 3
+OBJECTS = [object(), threading.Lock(), {object(): 1}, {object()}, (1, (object(),))]
+
+
+def helper(x):
+    return x + len(NAMES) + len(OBJECTS)
+
+
+class Simulator:
+    def __init__(self, k):
+        self.k, self.names, self.things = k, set(NAMES), {name: OBJECTS for name in NAMES}
+        self.lock, self.object, self.rng = threading.Lock(), object(), np.random.default_rng()
+        self.function = lambda x: x in {"a", "b", "c", "d"}
+
+    def __call__(self, theta, rng):
+        return helper(theta) + self.k + LEVEL
+
+    def method(self, theta, rng):
+        return self(theta, rng)
+
+
+def closed(k, things):
+    def simulate(theta, rng, names=frozenset(NAMES), *, more=OBJECTS):
+        return helper(theta) + k + len(things) + len(TABLE)
+
+    return simulate
+
+
+things = [
+    Simulator(2), Simulator(2).method, closed(2, OBJECTS), closed(2, Simulator(2)),
+    functools.partial(closed(2, NAMES), more=OBJECTS), functools.cache(closed(1, {})),
+    lambda theta, rng: theta in {"a", "b", "c", "d"} or LEVEL,
+]
+"""
+
+
+def from_another_process(folder, seed):
+    code = (
+        "from abctree.methods.fingerprint import fingerprint; import everything\n"
+        "print(*(fingerprint(thing) for thing in everything.things))"
+    )
+    path = os.pathsep.join([str(folder), str(Path(abctree.__file__).parent.parent)])
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": str(seed)},
+    ).stdout.split()  # fmt: skip
+
+
+def test_fingerprint_is_the_same_in_every_process(tmp_path):
+    (tmp_path / "everything.py").write_text(EVERYTHING)
+    first = from_another_process(tmp_path, 1)
+    assert len(set(first)) == 7
+    assert from_another_process(tmp_path, 2) == first
+    # The twin: one constant of the module is another.
+    (tmp_path / "everything.py").write_text(EVERYTHING.replace("LEVEL = 3", "LEVEL = 4"))
+    second = from_another_process(tmp_path, 3)
+    assert [a != b for a, b in zip(first, second, strict=True)] == [
+        *(True, True, False, True, False, False, True)
+    ]
+
+
+# Resuming ---------------------------------------------------------------------------------------
+
+
+def problem(simulator=None, **kwargs):
+    return abctree.Problem(
+        {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}, simulator or Shift(0.0), (1.0, -1.0), **kwargs
+    )
+
+
+def run(folder, made):
+    return abctree.abc_tree(made, n_simulations=300, rng=1, store=folder)
+
+
+@pytest.mark.parametrize("method", [abctree.resume, abctree.load])
+@pytest.mark.parametrize(
+    "make",
+    [Shift, lambda k: Shift(k).run, lambda k: lambda theta, rng: theta + k * rng.normal(size=2)],
+    ids=["object", "method", "closure"],
+)
+def test_changed_constant_of_a_simulator_is_spoken_of(tmp_path, method, make):
+    run(tmp_path / "x", problem(make(1)))
+    with pytest.warns(abctree.AbctreeWarning, match="simulator has changed"):
+        method(tmp_path / "x", problem(make(-1)))
+    method(tmp_path / "x", problem(make(1)))  # the twin: a warning would be an error
+
+
+def mine(s, s_obs):
+    return float(np.abs(s - s_obs).sum())
+
+
+def mine_too(s, s_obs):
+    return float(np.abs(s - s_obs).max())
+
+
+DISTANCES = {
+    "Minkowski(p=1)": lambda: abctree.distances.Minkowski(1),
+    "Minkowski(p=3)": lambda: abctree.distances.Minkowski(3.0),
+    "Euclidean()": lambda: "euclidean",
+    "Scaled(by='mad', p=2, scale=None)": lambda: "mad",
+    "Scaled(by='std', p=2, scale=None)": lambda: "std",
+    "Scaled(by='mad', p=2, scale=<array of": lambda: abctree.distances.Scaled(scale=[1.0, 2.0]),
+    "scale=<array of shape (2,)": lambda: abctree.distances.Scaled(scale=[1.0, 3.0]),
+    "Mahalanobis(cov=<array of": lambda: abctree.distances.Mahalanobis(np.eye(2)),
+    "Mahalanobis(cov=<array of shape (2, 2)": lambda: abctree.distances.Mahalanobis(
+        1e-4 * np.eye(2)
+    ),
+    "Wasserstein(p=1": lambda: abctree.distances.Wasserstein(1),
+    "Wasserstein(p=2": lambda: abctree.distances.Wasserstein(2),
+    "test_fingerprint.mine": lambda: mine,
+}
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        *itertools.pairwise(DISTANCES),
+        ("Euclidean()", "Minkowski(p=1)"),
+        ("test_fingerprint.mine", "Euclidean()"),
+        ("Minkowski(p=1)", "Scaled(by='mad', p=2, scale=None)"),
+    ],
+)
+@pytest.mark.parametrize("fmt", [1, 2])
+def test_other_distance_of_the_library_is_refused(then, now, fmt):
+    manifest = as_written(problem(distance=DISTANCES[then]()), fmt)
+    with pytest.raises(abctree.ParameterError, match="`problem` must have the distance") as caught:
+        recipe_of(manifest, problem(distance=DISTANCES[now]()), {})
+    said = str(caught.value)
+    assert now in said
+    assert fmt == 1 or then in said
+    # The twin: the same distance, made anew, without a warning.
+    recipe_of(manifest, problem(distance=DISTANCES[then]()), {})
+
+
+def test_distance_is_the_same_however_its_numbers_are_written():
+    manifest = as_written(problem(distance=abctree.distances.Minkowski(3)))
+    recipe_of(manifest, problem(distance=abctree.distances.Minkowski(np.float64(3.0))), {})
+
+
+def test_other_distance_is_refused_by_resume_and_nothing_is_simulated(tmp_path):
+    run(tmp_path / "x", problem(distance="euclidean"))
+    before = (tmp_path / "x" / "run.sqlite").read_bytes()
+    for method in (abctree.resume, abctree.load):
+        with pytest.raises(
+            abctree.ParameterError, match=r"Euclidean\(\), but got Minkowski\(p=1\)"
+        ):
+            method(tmp_path / "x", problem(distance="manhattan"))
+    assert (tmp_path / "x" / "run.sqlite").read_bytes() == before
+
+
+def test_changed_distance_of_the_users_own_is_spoken_of():
+    manifest = as_written(problem(distance=mine))
+    with pytest.warns(abctree.AbctreeWarning, match="distance has changed") as caught:
+        recipe_of(manifest, problem(distance=mine_too), {})
+    assert "test_fingerprint.mine, and is " in str(caught[0].message)
+    recipe_of(manifest, problem(distance=mine), {})
+
+
+# Stores of the first format ---------------------------------------------------------------------
+
+#: With the fingerprints that were written of `things` before there were formats.
+FIRST = """from dataclasses import dataclass
+from functools import partial
+
+LEVEL = 3
+
+
+def scaled(by, k=1):
+    def simulate(theta, rng, more=(1, 2), *, less=None):
+        return by * theta + k * LEVEL
+
+    return simulate
+
+
+@dataclass
+class Simulator:
+    k: int
+    names: list
+
+    def __call__(self, theta, rng):
+        return theta + self.k
+
+
+class Plain:
+    def __init__(self, k):
+        self.k = k
+
+    def __call__(self, theta, rng):
+        return theta + self.k
+
+
+things = [scaled(2.0), partial(scaled(3.0), less=1), Simulator(2, ()), Plain(1), Plain(1).__call__]
+"""
+WRITTEN = [
+    "4002d9175c7b23bb", "7990658a67ace45b", "1b11d7417577d142", "115f176be35b730d",
+    "7f1b8f4c30fd63c9",
+]  # fmt: skip
+
+
+def as_written(made, fmt=2):
+    """The manifest of a run, as it is read again; in format 1 it had less."""
+    recipe = Recipe(resolve(2, 1000, {}, None), Seeds.of(7), 2)
+    manifest = json.loads(json.dumps(manifest_of(recipe, made)))
+    if fmt == 1:
+        del manifest["fingerprints"], manifest["problem"]["measure"]
+        code = {"simulator": made.model.simulator, "distance": made.distance}
+        manifest["problem"]["code"] = {
+            name: [f"{type(thing).__module__}.{type(thing).__name__}", fingerprint(thing, 1)]
+            for name, thing in code.items()
+        }
+    return manifest
+
+
+def test_fingerprint_of_the_first_format_is_what_it_was(tmp_path, monkeypatch):
+    (tmp_path / "fp_model.py").write_text(FIRST)
+    monkeypatch.syspath_prepend(tmp_path)
+    things = importlib.import_module("fp_model").things
+    assert [fingerprint(thing, 1) for thing in things] == WRITTEN
+    assert not {fingerprint(thing) for thing in things} & set(WRITTEN), "this one looks at more"
+    sys.modules.pop("fp_model")
+
+
+def test_run_of_the_first_format_raises_no_false_alarm():
+    manifest = as_written(problem(Shift(1.0)), 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        recipe_of(manifest, problem(Shift(1.0)), {})
+    # The twins: what it did see, it still sees; and in today's format it would be another text.
+    code = {**manifest["problem"], "measure": "Euclidean()"}
+    with pytest.warns(abctree.AbctreeWarning, match="simulator has changed"):
+        recipe_of(manifest, problem(closed(1.0)), {})
+    with pytest.warns(abctree.AbctreeWarning, match="simulator has changed"):
+        recipe_of({**manifest, "fingerprints": 2, "problem": code}, problem(Shift(1.0)), {})
+
+
+class Half:
+    """A utility of a user's own."""
+
+    def __init__(self, power):
+        self.power = power
+
+    def optimal_proposal(self, eta, prior_mass):
+        q = prior_mass * eta**self.power
+        return q / q.sum() if q.sum() > 0 else prior_mass
+
+
+def test_part_of_the_users_own_with_another_number_is_spoken_of(tmp_path):
+    made = problem()
+    abctree.abc_tree(made, n_simulations=300, rng=1, store=tmp_path / "x", utility=Half(0.5))
+    abctree.load(tmp_path / "x", made, utility=Half(0.5))
+    changed = pytest.warns(abctree.AbctreeWarning, match="utility has changed")
+    with changed, contextlib.suppress(abctree.StoreError):
+        abctree.load(tmp_path / "x", made, utility=Half(0.6))
