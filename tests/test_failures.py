@@ -361,7 +361,7 @@ def fussy_distance(x, observed):
     if x[0] > 4.0:
         raise ZeroDivisionError("no scale")
     size = float(np.linalg.norm(x - observed))
-    return {-5: np.nan, -4: np.ones(2), -3: -1.0, -2: "far", -1: size + 1j}.get(int(x[1]), size)
+    return {-5: np.nan, -4: np.ones(2), -3: None, -2: "far", -1: size + 1j}.get(int(x[1]), size)
 
 
 def test_failures_of_the_distance_name_it_and_touch_no_other_row():
@@ -393,6 +393,78 @@ def test_a_similarity_is_not_taken_for_a_distance():
         abctree.abc_tree(
             problem(distance=lambda x, y: float(np.tanh(x @ y))), n_simulations=1000, rng=0
         )
+
+
+def log_distance(x, y):
+    """Negative near the observation only: dropped, the best simulations would be lost."""
+    return float(np.log(np.abs(x - y).sum()))
+
+
+@pytest.mark.parametrize("method", ["abc_tree", "map_tree", "smc", "rejection"])
+@pytest.mark.parametrize("executor", [None, "threads"])
+def test_a_negative_distance_ends_the_run_and_names_its_simulation(method, executor):
+    with pytest.raises(
+        abctree.SimulatorError, match=r"at least 0, but got -.* simulation \d+, at a="
+    ):
+        getattr(abctree, method)(
+            problem(distance=log_distance), n_simulations=3000, rng=0, executor=executor
+        )
+
+
+def test_what_a_negative_distance_would_cost_if_it_were_a_rejection(monkeypatch):
+    """The twin: without the refusal the posterior has a hole where the observation is."""
+    prior = {"a": (-5.0, 5.0)}
+
+    def run(distance):
+        made = abctree.Problem(
+            prior, lambda theta, rng: theta[0] + 0.05 * rng.normal(), 1.0, distance=distance
+        )
+        with quiet():
+            return abctree.abc_tree(made, n_simulations=2000, rng=0).posterior()
+
+    monkeypatch.setattr(abctree.methods.runner.Runner, "_refuse_negative", lambda *_: None)
+    hole = run(lambda x, y: np.log(abs(x - y)))
+    sound = run(lambda x, y: abs(x - y))
+    assert np.abs(sound.theta - 1.0).min() < 0.1
+    assert np.abs(hole.theta - 1.0).min() > 0.5
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_rounding_below_zero_is_zero_and_no_more_than_rounding_is(unit):
+    observed = np.array([3.0, 4.0]) * unit
+
+    def below(share):
+        made = abctree.Problem(
+            PRIOR, sound, observed, distance=lambda x, y: np.abs(x - y).max() - share * unit
+        )
+        x = np.array([observed, observed + unit])
+        return made.measured(
+            abctree.data.Simulations(np.zeros(2), x), np.zeros((2, 2)), np.arange(2)
+        )
+
+    rounded = below(1e-12)
+    np.testing.assert_allclose(rounded.distance, [0.0, unit])
+    assert not rounded.failures
+    (failure,) = below(1e-3).failures
+    assert "at least 0" in failure.reason
+
+
+def test_a_negative_distance_leaves_the_simulations_in_the_store(tmp_path):
+    made = problem(distance=lambda x, y: np.abs(x - y).sum() - 0.1)
+    with pytest.raises(abctree.SimulatorError, match="at least 0") as first:
+        abctree.abc_tree(made, n_simulations=3000, rng=1, store=tmp_path)
+    run = abctree.load(tmp_path, made)
+    assert 100 < run.n_simulations < 3000
+    assert run.failures.count >= 1
+    with pytest.raises(abctree.SimulatorError) as again:
+        abctree.resume(tmp_path, made)
+    assert str(again.value) == str(first.value)
+
+
+def test_check_says_that_a_negative_distance_would_end_a_run():
+    report = problem(distance=lambda x, y: -1.0).check(rng=0)
+    assert "not a similarity" in str(report)
+    assert "A run would end here." in str(report)
 
 
 @pytest.mark.parametrize("value", ["near", np.ones(3), None, 1j])

@@ -18,6 +18,7 @@ from abctree.analysis.result import Result
 from abctree.data import Arms, Boxes, Failure, Mixture, Progress, Round, Simulations, Table
 from abctree.errors import SimulatorError
 from abctree.methods.recipe import Recipe
+from abctree.parts.distances import NegativeDistanceError
 from abctree.parts.executors.policy import (
     Case,
     FailedSimulationError,
@@ -168,9 +169,22 @@ class Runner:
 
     def _count(self, failures: Sequence[Failure], theta: FloatArray, index: IntArray) -> None:
         self.failures.add(failures, theta, index)
+        self._refuse_negative(failures)
         if failures and self.recipe.on_failure.on_failure == "raise":
             case = Case.of(failures[0], theta, index, self.problem.unit, self.root)
             raise FailedSimulationError(case, self.problem.names)
+
+    def _refuse_negative(self, failures: Sequence[Failure]) -> None:
+        """End the run at a negative distance: counted as a failure, the nearest would be lost."""
+        if isinstance(self._executor, Recorded) and self._executor.only_reads:
+            return  # a run that ended by it can still be looked at
+        reason = NegativeDistanceError.REASON
+        found = next((f for f in failures if f.reason.startswith(reason)), None)
+        if found is not None:
+            raise SimulatorError(
+                f"{found.reason.removeprefix(reason)} This was simulation {found.index}, at "
+                f"{named(self.problem.names, found.theta)}."
+            )
 
     def _explain(self, error: SimulatorError | None) -> None:
         """Say what went wrong first when the whole pilot failed."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from abctree.data import Boxes, Simulations
 from abctree.errors import SimulatorError
+from abctree.parts.distances import NegativeDistanceError
 from abctree.types import FloatArray, IntArray, RNGLike
 
 if TYPE_CHECKING:
@@ -122,6 +123,10 @@ def _on_failures(measured: Simulations, n: int) -> list[str]:
     if not measured.failures:
         return []
     first = measured.failures[0]
+    negative = [f for f in measured.failures if f.reason.startswith(NegativeDistanceError.REASON)]
+    if negative:
+        reason = negative[0].reason.removeprefix(NegativeDistanceError.REASON)
+        return [f"{reason} A run would end here."]
     return [
         f"{len(measured.failures)} of {n} prior draws failed (each would count as a rejection); "
         f"the first: {first.reason}"
