@@ -750,6 +750,43 @@ def test_a_run_without_failures_says_nothing_of_them():
     assert "fail" not in str(run.summary())
 
 
+@pytest.mark.parametrize("method", [abctree.abc_tree, abctree.rejection, abctree.smc])
+@pytest.mark.parametrize(("share", "said"), [(0.6, True), (0.01, False)])
+def test_warnings_name_failures_from_the_share_on_at_which_the_summary_worries(method, share, said):
+    def simulate(theta, rng):
+        x = sound(theta, rng)
+        return None if rng.random() < share else x
+
+    run = method(problem(simulate), n_simulations=3000, rng=0)
+    found = [w for w in run.warnings if "simulations failed" in w]
+    assert bool(found) == said
+    if said:
+        assert f"{run.failures.count} of 3000 simulations failed" in found[0]
+        assert str(run.summary()).count(found[0]) == 1
+    else:  # the twin: some failed, too few to worry about
+        assert run.failures.count > 0
+
+
+@pytest.mark.parametrize(("n", "said"), [(1500, True), (10_000, False)])
+def test_warnings_say_that_a_run_ended_early_through_failures(tmp_path, n, said):
+    made = problem(failing_after(n))
+    with quiet():
+        run = abctree.abc_tree(made, n_simulations=2500, rng=0, store=tmp_path)
+        found = [w for w in run.warnings if "run ended after" in w]
+        assert bool(found) == said
+        assert not said or "OSError: disk full" in found[0]
+        assert abctree.load(tmp_path, made).warnings == run.warnings
+
+
+def test_notes_of_a_mode_name_failures_and_an_early_end():
+    mode = abctree.map_tree(problem(failing_after(1500)), n_simulations=4000, rng=0)
+    assert any("simulations failed" in note for note in mode.notes)
+    assert any("run ended after" in note for note in mode.notes)
+    assert all(note in str(mode.summary()) for note in mode.notes)
+    sane = abctree.map_tree(problem(), n_simulations=2000, rng=0)
+    assert not any("failed" in note for note in sane.notes)
+
+
 def test_reasons_that_are_all_different_take_bounded_room():
     theta, index = np.zeros((1, 2)), np.arange(1)
     kept = Failures(Table(2, 2), [], 0, 1)

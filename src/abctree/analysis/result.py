@@ -22,6 +22,7 @@ from abctree.analysis.histogram import (
     out_of_support,
 )
 from abctree.analysis.posterior import Posterior
+from abctree.analysis.run_notes import run_notes
 from abctree.analysis.selection import select
 from abctree.analysis.summary import Summary, summarise
 from abctree.data import Partition, Plan, Round, Table, mixture_weights
@@ -320,7 +321,12 @@ class Result:
             said.append(alarm)
         if len(draws) == 0:
             said.append("Nothing was accepted: there is no posterior to speak of.")
-        return tuple(said)
+        return (*said, *self.run_notes)
+
+    @property
+    def run_notes(self) -> tuple[str, ...]:
+        """Those of `warnings` that hold at every tolerance: of failures, and of an early end."""
+        return run_notes(self)
 
     def summary(self, epsilon: float | None = None, ess: float | None = None) -> Summary:
         """Means, standard deviations, quantiles and verdicts; print it.

@@ -15,6 +15,7 @@ import numpy as np
 from abctree.algorithms.pilot import Pilot, run_pilot
 from abctree.analysis.failures import Failures
 from abctree.analysis.result import Result
+from abctree.analysis.run_notes import HOPELESS
 from abctree.data import Arms, Boxes, Failure, Mixture, Progress, Round, Simulations, Table
 from abctree.errors import SimulatorError
 from abctree.methods.recipe import Recipe
@@ -266,7 +267,7 @@ class Runner:
         if not self._streak.is_hopeless:
             return None
         count, first = self.failures.count, self.failures.first[0].reason
-        return f"{count} of {self.n_simulations} simulations failed; the first: {first}"
+        return f"{count} of {self.n_simulations} {HOPELESS} {first}"
 
     def _reason(self, rules: Iterable[StoppingRule]) -> str | None:
         now = self._now()
