@@ -78,3 +78,28 @@ def test_the_observation_is_copied():
     made = abctree.Problem(PRIOR, noisy, mine)
     mine[0] = 7.0
     assert made.observed_summary[0] == 0.0
+
+
+# Simulations of varying size --------------------------------------------------------------------
+
+
+def varying(theta, rng):
+    return rng.normal(theta[0], 1.0, size=rng.integers(1, 20))
+
+
+def test_samples_of_varying_size_are_failures_that_say_what_to_do():
+    made = abctree.Problem(PRIOR, varying, np.ones(4), distance="energy")
+    result = abctree.abc_tree(made, n_simulations=300, rng=1)
+    assert result.failures.count > 200
+    assert all("give a `summary` of fixed size" in reason for reason in result.failures.reasons)
+
+
+@pytest.mark.parametrize("distance", ["energy", "wasserstein"])
+def test_quantiles_make_samples_of_varying_size_comparable(distance):
+    levels = (np.arange(8) + 0.5) / 8
+    made = abctree.Problem(
+        PRIOR, varying, np.ones(4), distance=distance, summary=lambda x: np.quantile(x, levels)
+    )
+    result = abctree.abc_tree(made, n_simulations=2000, rng=1)
+    assert result.failures.count == 0
+    assert abs(result.posterior().mean()[0] - 1.0) < 0.5

@@ -230,7 +230,8 @@ class Energy:
     """Energy distance of two samples, √(2 E|X−Y| − E|X−X'| − E|Y−Y'|) (Székely and Rizzo 2004).
 
     For data that are independent observations, when no summary is at hand: it is 0 only for equal
-    empirical laws and ignores the order of the observations.  The samples may differ in size.
+    empirical laws and ignores the order of the observations.  Called directly, it takes an
+    observed sample of another size; in a `Problem` all samples have the size of the observation.
 
     For one-dimensional observations it is computed exactly in O((m + m') log(m + m')) a row, as
     √(2 ∫ (F − G)²); for k > 1 from all pairs.  Scale the coordinates of vectors beforehand.
@@ -248,7 +249,10 @@ class Energy:
 
 @dataclass(frozen=True)
 class Wasserstein:
-    """Wasserstein distance of order p of two samples, which may differ in size.
+    """Wasserstein distance of order p of two samples.
+
+    Called directly, it takes an observed sample of another size; in a `Problem` all samples have
+    the size of the observation.
 
     One-dimensional observations: exact, (∫ |F⁻¹ − G⁻¹|^p)^(1/p), from sorted values.  Vectors: the
     sliced distance, the p-mean of the exact one over fixed random directions.  Scale the
