@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import abctree
+from abctree import problems
 
 PRIOR = {"m": (-5.0, 5.0)}
 
@@ -103,3 +104,91 @@ def test_quantiles_make_samples_of_varying_size_comparable(distance):
     result = abctree.abc_tree(made, n_simulations=2000, rng=1)
     assert result.failures.count == 0
     assert abs(result.posterior().mean()[0] - 1.0) < 0.5
+
+
+# An observation out of reach --------------------------------------------------------------------
+
+
+def noise(size, scale=100.0):
+    def simulate(theta, rng):
+        return theta[0] + scale * rng.normal(size=size)
+
+    return simulate
+
+
+#: Problems whose observation a simulator can produce, those of the library and some of pure noise.
+ORDINARY = {
+    "gauss": lambda: problems.gauss(2),
+    "gauss 5": lambda: problems.gauss(5),
+    "gaussian_mixture 2": lambda: problems.gaussian_mixture(2),
+    "gaussian_mixture 5": lambda: problems.gaussian_mixture(5),
+    "banana": problems.banana,
+    "finite_normal": problems.finite_normal,
+    "lotka_volterra": problems.lotka_volterra,
+    "heston": problems.heston,
+    "linear_nonlinear": problems.linear_nonlinear,
+    "digits": problems.digits,
+    "noise": lambda: abctree.Problem(PRIOR, noise(300), noise(300)([1.0], rng_of(0))),
+    "noise, mad": lambda: abctree.Problem(
+        PRIOR, noise(300), noise(300)([1.0], rng_of(0)), distance="mad"
+    ),
+    "noise in one summary": lambda: abctree.Problem(
+        PRIOR, noise(300), 0.0, summary=lambda x: np.linalg.norm(x) if np.ndim(x) else x
+    ),
+    "nearly always the same": lambda: abctree.Problem(
+        PRIOR, lambda theta, rng: 100.0 * (theta[0] > 4.9) + rng.normal() * 1e-6, 100.0
+    ),
+}
+#: What no parameter makes.
+OUT_OF_REACH = {
+    "far": lambda: abctree.Problem(PRIOR, lambda theta, rng: rng.random(), 1000.0),
+    "one of two": lambda: abctree.Problem(PRIOR, lambda theta, rng: rng.random(2), [0.5, 1000.0]),
+    "in per cent": lambda: abctree.Problem(
+        {"p": (0.0, 1.0)}, lambda theta, rng: rng.binomial(20, theta[0]) / 20, 55.0
+    ),
+    "vectorized": lambda: abctree.Problem(
+        PRIOR, lambda theta, rng: rng.random((len(theta), 1)), [1000.0], vectorized=True
+    ),
+}
+
+
+def rng_of(seed):
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_an_ordinary_observation_is_within_reach(name):
+    made = ORDINARY[name]()
+    for seed in range(5):
+        assert not any("anywhere near" in w for w in made.check(rng=seed).warnings)
+    result = abctree.abc_tree(made, n_simulations=1000, rng=0)
+    assert not any("anywhere near" in w for w in result.warnings)
+
+
+@pytest.mark.parametrize("name", OUT_OF_REACH)
+def test_an_observation_out_of_reach_is_said_by_the_dry_run_and_by_the_result(name):
+    made = OUT_OF_REACH[name]()
+    report = made.check(rng=0)
+    assert any("anywhere near" in w for w in report.warnings)
+    assert report.n_calls > 500
+    for method in (abctree.abc_tree, abctree.smc):
+        result = method(made, n_simulations=1000, rng=0)
+        assert any("anywhere near" in w for w in result.warnings)
+        assert "anywhere near" in str(result.summary())
+    assert any("anywhere near" in w for w in abctree.map_tree(made, n_simulations=500, rng=0).notes)
+
+
+def test_the_dry_run_looks_again_only_where_draws_are_cheap(monkeypatch):
+    made = OUT_OF_REACH["far"]()
+    monkeypatch.setattr(abctree.problem.check, "_PATIENCE", 0.0)
+    report = made.check(rng=0)
+    assert report.n_calls == 14
+    assert not any("anywhere near" in w for w in report.warnings)
+
+
+def test_few_draws_of_a_prior_that_mostly_makes_the_same_data_look_out_of_reach(monkeypatch):
+    """The twin: what the second look of the dry run is for."""
+    monkeypatch.setattr(abctree.problem.check, "_MORE_DRAWS", 10)
+    made = problems.lotka_volterra()
+    said = [any("anywhere near" in w for w in made.check(rng=seed).warnings) for seed in range(10)]
+    assert any(said)

@@ -325,7 +325,7 @@ class Result:
 
     @property
     def run_notes(self) -> tuple[str, ...]:
-        """Those of `warnings` that hold at every tolerance: of failures, and of an early end."""
+        """Those of `warnings` that hold at every tolerance, such as of failures."""
         return run_notes(self)
 
     def summary(self, epsilon: float | None = None, ess: float | None = None) -> Summary:

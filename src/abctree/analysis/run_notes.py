@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from abctree.analysis.diagnostics import FAILURES, on_failures
+from abctree.problem.reach import out_of_reach
 
 if TYPE_CHECKING:
     from abctree.analysis.result import Result
@@ -15,7 +16,7 @@ HOPELESS = "simulations failed; the first:"
 
 def run_notes(result: Result) -> tuple[str, ...]:
     """Sentences; none for a healthy run."""
-    said = [_on_failures(result), _on_early_end(result)]
+    said = [_on_failures(result), _on_early_end(result), _on_reach(result)]
     return tuple(sentence for sentence in said if sentence)
 
 
@@ -23,6 +24,12 @@ def _on_failures(result: Result) -> str | None:
     """The sentence of the summary, if it is one to worry about."""
     count, n = result.failures.count, result.n_simulations
     return on_failures(count, n) if count > FAILURES * n else None
+
+
+def _on_reach(result: Result) -> str | None:
+    if result.n_made is not None:
+        return None  # the closest simulations do not tell how distances differ
+    return out_of_reach(result.table.distance, result.problem.observed_summary.size)
 
 
 def _on_early_end(result: Result) -> str | None:

@@ -126,7 +126,7 @@ class Problem:
         CheckReport
             Print it.  It says what is called and how, shapes, times, and what looks wrong: failed
             simulations, a simulator that ignores its generator or has one of its own, rows that
-            share their randomness, summaries of very different size.
+            share their randomness, summaries of very different size, an observation out of reach.
 
         Raises
         ------
