@@ -287,6 +287,47 @@ def test_interruption_from_the_keyboard_ends_with_what_there_is():
     assert len(result.posterior(epsilon=2.0)) > 0
 
 
+@pytest.mark.parametrize("method", ["abc_tree", "map_tree", "smc", "rejection"])
+def test_progress_that_is_no_function_costs_no_simulation(method, tmp_path):
+    calls = []
+
+    def simulate(theta, rng):
+        calls.append(1)
+        return theta + rng.normal(size=2)
+
+    with pytest.raises(abctree.ParameterError, match="`progress` must be a function of"):
+        getattr(abctree, method)(
+            problem(simulate), n_simulations=500, progress=True, store=tmp_path / "run"
+        )
+    assert not calls
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("method", ["abc_tree", "map_tree", "smc", "rejection"])
+def test_what_progress_raises_is_one_warning_and_changes_nothing(method):
+    calls = []
+
+    def watch(progress):
+        calls.append(progress)
+        raise ZeroDivisionError("no bar")
+
+    play = getattr(abctree, method)
+    with pytest.warns(abctree.AbctreeWarning, match="ZeroDivisionError: no bar") as caught:
+        result = play(problem(), n_simulations=1500, rng=3, progress=watch)
+    assert sum("`progress` raised" in str(w.message) for w in caught) == 1
+    assert len(calls) > 1
+    plain = play(problem(), n_simulations=1500, rng=3)
+    np.testing.assert_array_equal(result.table.distance, plain.table.distance)
+
+
+def test_an_interruption_in_progress_is_one():
+    def watch(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        abctree.abc_tree(problem(), n_simulations=1000, rng=3, progress=watch)
+
+
 def test_progress_is_told_after_each_round():
     seen = []
     result = abctree.abc_tree(problem(), n_simulations=3000, rng=0, progress=seen.append)

@@ -20,6 +20,7 @@ from abctree.methods.manifest import check_version, manifest_of, recipe_of
 from abctree.methods.method import METHODS
 from abctree.methods.recipe import Recipe, StopLike, check_problem_given
 from abctree.methods.runner import Runner
+from abctree.methods.watch import check_progress
 from abctree.parts.executors import ExecutorLike, as_executor, running
 from abctree.parts.executors.policy import FailurePolicy
 from abctree.parts.stores import Recorded, SqliteStore
@@ -101,6 +102,7 @@ def resume(
     (800, True)
     """
     check_problem_given(problem)
+    check_progress(progress)
     store = _existing(path, SqliteStore.open)
     try:
         manifest = store.manifest or {}
@@ -178,6 +180,7 @@ def play(
     path: StoreLike | None,
 ) -> Result:
     """A new run, kept in a store if one is given."""
+    check_progress(progress)
     if path is None:
         with running(as_executor(executor)) as ready:
             return _play(problem, recipe, ready, watch=progress)

@@ -19,6 +19,7 @@ from abctree.analysis.run_notes import HOPELESS
 from abctree.data import Arms, Boxes, Failure, Mixture, Progress, Round, Simulations, Table
 from abctree.errors import SimulatorError
 from abctree.methods.recipe import Recipe
+from abctree.methods.watch import Watch
 from abctree.parts.distances import NegativeDistanceError
 from abctree.parts.executors.policy import (
     Case,
@@ -78,7 +79,7 @@ class Runner:
         self._streak = Streak(recipe.on_failure)
         self._rules = recipe.stop if rules is None else tuple(rules)
         self._hurried = [rule for rule in self._rules if getattr(rule, "every_block", False)]
-        self._watch = watch or (lambda _: None)
+        self._watch = Watch(watch)
         self._round = 0, float("inf"), 0.0, 0.0
         self._why: str | None = None
         self._told = 0.0
