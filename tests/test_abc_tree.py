@@ -394,6 +394,10 @@ def test_a_target_out_of_reach_is_a_warning_and_the_best_there_is():
         ({"block": -1}, "block"),
         ({"n_folds": 0}, "n_folds"),
         ({"defensive": 1.0}, "defensive"),
+        ({"defensive": "0.1"}, "`defensive` must be a number, but got '0.1'"),
+        ({"defensive": True}, "`defensive` must be a number"),
+        ({"executor": abctree.Processes}, r"got the class Processes. .*executor=Processes\("),
+        ({"stop": {"seconds": "3"}}, "seconds"),
         ({"window": "growing"}, "window"),
         ({"relabel": "now"}, "relabel"),
         ({"preset": "best"}, "preset"),
@@ -410,6 +414,29 @@ def test_a_target_out_of_reach_is_a_warning_and_the_best_there_is():
 def test_abc_tree_names_the_setting_that_breaks_its_rule(kwargs, says):
     with pytest.raises(abctree.ParameterError, match=says):
         abctree.abc_tree(problem(), **{"n_simulations": 100, **kwargs})
+
+
+@pytest.mark.parametrize("method", [abctree.map_tree, abctree.smc])
+def test_other_methods_name_a_setting_that_is_no_number(method):
+    name = "defensive" if method is abctree.map_tree else "min_ess"
+    with pytest.raises(abctree.ParameterError, match=f"`{name}` must be a number"):
+        method(problem(), n_simulations=100, **{name: "1"})
+
+
+@pytest.mark.parametrize("method", [abctree.abc_tree, abctree.rejection])
+@pytest.mark.parametrize("name", ["epsilon", "ess"])
+def test_posterior_and_evidence_name_a_tolerance_that_is_no_number(method, name):
+    more = {"keep": 50} if method is abctree.rejection else {}
+    result = method(problem(), n_simulations=500, rng=0, **more)
+    for value in ("1", [1.0], 1j, True):
+        with pytest.raises(abctree.ParameterError, match=f"`{name}` must be a number"):
+            result.posterior(**{name: value})
+    with pytest.raises(abctree.ParameterError, match="`epsilon` must be a number"):
+        result.evidence("1")
+    if name == "epsilon":  # the twin: numbers of any make are taken
+        whole = result.posterior(epsilon=result.rounds[1].epsilon)
+        for value in (np.float64(whole.epsilon), np.array(whole.epsilon)):
+            assert len(result.posterior(epsilon=value)) == len(whole)
 
 
 def test_weights_of_all_kinds_estimate_the_same_evidence():

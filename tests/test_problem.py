@@ -192,3 +192,23 @@ def test_few_draws_of_a_prior_that_mostly_makes_the_same_data_look_out_of_reach(
     made = problems.lotka_volterra()
     said = [any("anywhere near" in w for w in made.check(rng=seed).warnings) for seed in range(10)]
     assert any(said)
+
+
+# Other arguments --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["a", 10.5, 0, None, True, np.nan])
+def test_batch_size_is_a_whole_number(value):
+    with pytest.raises(abctree.ParameterError, match="`batch_size` must be a whole number"):
+        abctree.Problem(PRIOR, noisy, 1.0, batch_size=value)
+    assert abctree.Problem(PRIOR, noisy, 1.0, vectorized=True, batch_size=10.0).unit == 10
+
+
+@pytest.mark.parametrize("names", ["ab", "m"])
+def test_names_are_not_one_text(names):
+    with pytest.raises(abctree.ParameterError, match="`names` must be a sequence of names"):
+        abctree.Problem(prior_transform=lambda u: u, names=names, simulator=noisy, observed=1.0)
+    made = abctree.Problem(
+        prior_transform=lambda u: u, names=list(names), simulator=noisy, observed=1.0
+    )
+    assert made.names == tuple(names)

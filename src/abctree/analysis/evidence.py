@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from abctree.errors import ParameterError
+from abctree.numbers import checked_number
 from abctree.types import FloatArray, IntArray
 
 
@@ -61,7 +62,7 @@ class Evidence:
         ParameterError
             If `level` is not in (0, 1).
         """
-        if not 0.0 < level < 1.0:
+        if not 0.0 < checked_number("level", level) < 1.0:
             raise ParameterError(f"`level` must be in (0, 1), but got {level}. Try 0.95.")
         low, high = self._log_interval(level)
         return (low, high) if log else (float(np.exp(low)), float(np.exp(high)))
@@ -160,7 +161,7 @@ def check_rows(distance: FloatArray, weight: FloatArray) -> None:
 
 def check_epsilon(epsilon: float) -> None:
     """Raise `ParameterError` unless `epsilon` is a tolerance."""
-    if not epsilon > 0.0:
+    if not checked_number("epsilon", epsilon) > 0.0:
         raise ParameterError(
             f"`epsilon` must be above 0, but got {epsilon}. A distance is accepted if it is below."
         )

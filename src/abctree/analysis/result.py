@@ -27,6 +27,7 @@ from abctree.analysis.selection import select
 from abctree.analysis.summary import Summary, summarise
 from abctree.data import Partition, Plan, Round, Table, mixture_weights
 from abctree.errors import AbctreeWarning, ParameterError
+from abctree.numbers import checked_number
 from abctree.problem import Problem
 from abctree.types import FloatArray
 
@@ -234,7 +235,9 @@ class Result:
         )
 
     def _check_kept(self, epsilon: float | None) -> None:
-        if self.n_made is not None and epsilon is not None and epsilon > self._first_epsilon:
+        if self.n_made is None or epsilon is None:
+            return
+        if checked_number("epsilon", epsilon) > self._first_epsilon:
             raise ParameterError(
                 f"`epsilon` must be at most {self._first_epsilon:.6g}, below which all draws were "
                 f"kept, but got {epsilon}. Run again with a larger `keep`."

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from abctree.errors import ParameterError, SimulatorError
+from abctree.numbers import checked_count
 from abctree.parts.priors import PriorTransform, as_prior
 from abctree.parts.simulators import Model, OneByOne, Seeded, Vectorized, floats
 from abctree.protocols import Prior
@@ -31,7 +32,7 @@ def prior_of(
         return as_prior(prior)
     if not names:
         raise ParameterError("`names` must be given with `prior_transform`, one for each column.")
-    return PriorTransform(transform, tuple(names))
+    return PriorTransform(transform, names)
 
 
 def model_of(
@@ -46,8 +47,7 @@ def model_of(
     _takes_two(simulator)
     if summary is not None and not callable(summary):
         raise ParameterError(f"`summary` must be callable or None, but got {summary!r}.")
-    if batch_size < 1:
-        raise ParameterError(f"`batch_size` must be at least 1, but got {batch_size}.")
+    batch_size = checked_count("batch_size", batch_size)
     if vectorized is False:
         return OneByOne(simulator, summary)
     if vectorized is True:
