@@ -57,7 +57,8 @@ def smc(
         Prior, simulator, observation, summary and distance.
     n_simulations : int
         T, the most simulations that are made, the pilot included.  All are made unless `stop`,
-        `max_rounds` or the end of the schedule comes first.
+        `max_rounds` or the end of a list of tolerances comes first.  Where ε cannot fall, because
+        all accepted distances are equal, the last population takes the rest of them.
     n_particles : int
         N, accepted draws in a population.  Default T / 50, at least 20 and at most 1000.
     rng : None, int, SeedSequence, BitGenerator or Generator
