@@ -845,6 +845,38 @@ def test_marginal_of_a_discrete_parameter_has_the_masses_of_atoms():
     assert step.mean()[0] == pytest.approx(0.3 + 0.7 / 3 * 9, abs=1e-3)
 
 
+@pytest.mark.parametrize("high", [5, 200, 3001])
+def test_default_bins_of_a_whole_number_hold_equally_many_of_them(high):
+    prior = MapPrior(n=stats.randint(1, high), b=stats.uniform(0.0, 10.0))
+    whole = Boxes.whole(2)
+    step = StepPosterior.from_folds([(whole, np.ones(1), np.zeros(1))], prior)
+    edges, density = step.marginal("n")
+    width = edges[1] - edges[0]
+    assert len(density) <= 50
+    assert width == max(1, -(-(high - 1) // 50))
+    assert (np.mod(edges, 1.0) == 0.5).all()
+    inner = density[1:-1]  # the prior is even, and the outermost bins may be cut
+    assert inner == pytest.approx(np.full(len(inner), 1.0 / (high - 1)), rel=1e-9)
+    # The twin: fifty equal bins hold none, one or two.
+    if high == 200:
+        other = step.marginal("n", 40)[1][1:-1]
+        assert other.max() > 1.1 * other.min()
+    assert len(step.marginal("b")[1]) == 50
+
+
+def test_default_bins_of_whole_numbers_from_draws_are_half_integers_too():
+    class Rounded(Swirl):
+        def from_cube(self, cube):
+            return np.round(10.0 * super().from_cube(cube))
+
+    prior = Rounded()
+    boxes = boxes_2d(0.25, 0.5, 0.8)
+    step = StepPosterior.from_folds([(boxes, MASS, np.log(boxes.volume))], prior)
+    edges, density = step.marginal("a")
+    assert (np.mod(edges, 1.0) == 0.5).all()
+    assert density.sum() * (edges[1] - edges[0]) == pytest.approx(1.0, abs=2e-3)
+
+
 def test_marginal_of_a_joint_prior_comes_from_draws():
     prior = Swirl()
     boxes = boxes_2d(0.25, 0.5, 0.8)
