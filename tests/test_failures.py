@@ -907,8 +907,12 @@ def test_the_first_failure_of_a_hopeless_pilot_is_told():
     with pytest.raises(abctree.SimulatorError, match="licence server down") as caught:
         abctree.abc_tree(problem(simulate), n_simulations=300, rng=0)
     assert "All 100 pilot simulations failed; number 0, at a=" in str(caught.value)
+    assert "give a larger n_pilot=." in str(caught.value)
     with pytest.raises(abctree.SimulatorError, match="licence server down"):
         abctree.abc_tree(problem(simulate, distance="mad"), n_simulations=300, rng=0)
+    with pytest.raises(abctree.SimulatorError, match="licence server down") as caught:
+        abctree.rejection(problem(simulate, distance="mad"), n_simulations=300, rng=0)
+    assert "n_pilot" not in str(caught.value)  # it has none
 
 
 def test_an_empty_observation_is_refused():

@@ -212,3 +212,41 @@ def test_names_are_not_one_text(names):
         prior_transform=lambda u: u, names=list(names), simulator=noisy, observed=1.0
     )
     assert made.names == tuple(names)
+
+
+# Messages that name what to change ---------------------------------------------------------------
+
+
+def square(constraint=None, prior=None):
+    return abctree.Problem(
+        prior or {"a": (0.0, 1.0), "b": (0.0, 1.0)}, lambda theta, rng: theta[0], 0.5,
+        constraint=constraint,
+    )  # fmt: skip
+
+
+def test_a_constraint_that_leaves_next_to_nothing_is_named():
+    corner = square(lambda t: (t["a"] < 1e-3) & (t["b"] < 2e-3))
+    with pytest.raises(abctree.ParameterError, match="`constraint` must leave more of the prior"):
+        _ = corner.normaliser
+    # The twins: a larger corner is measured, and a peak of the prior is not the constraint's fault.
+    large = square(lambda t: (t["a"] < 1e-2) & (t["b"] < 2e-2))
+    assert large.normaliser[0] == pytest.approx(2e-4, rel=0.2)
+    peak = abctree.DensityPrior(
+        lambda theta: -0.5 * (((theta - 0.5) / 1e-4) ** 2).sum(axis=1),
+        bounds={"a": (0.0, 1.0), "b": (0.0, 1.0)},
+    )
+    with pytest.raises(abctree.ParameterError, match="`prior` must spread"):
+        _ = square(lambda t: t["a"] < 2.0, peak).normaliser
+
+
+@pytest.mark.parametrize("size", [64, 65])
+def test_an_adjustment_without_summaries_names_the_setting_that_keeps_them(size):
+    made = abctree.Problem(PRIOR, noise(size, 1.0), np.zeros(size))
+    posterior = abctree.abc_tree(made, n_simulations=1500, rng=0).posterior(ess=200.0)
+    if size <= 64:
+        assert posterior.summary.shape[1] == size
+        return
+    with pytest.raises(abctree.ParameterError, match="keep_summaries=True"):
+        posterior.adjusted()
+    kept = abctree.abc_tree(made, n_simulations=1500, rng=0, keep_summaries=True)
+    assert kept.posterior(ess=200.0).adjusted().is_adjusted

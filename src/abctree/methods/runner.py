@@ -198,10 +198,17 @@ class Runner:
             return
         raise SimulatorError(
             f"All {n} pilot simulations failed; number {first.index}, at "
-            f"{named(self.problem.names, first.theta)}: {first.reason}. "
-            "Run `problem.check()` to see what the simulator returns."
+            f"{named(self.problem.names, first.theta)}: {first.reason.rstrip('.')}. "
+            f"Run `problem.check()` to see what the simulator returns{self._larger_pilot}."
             + (f"\n{first.traceback}" if first.traceback else "")
         ) from error
+
+    @property
+    def _larger_pilot(self) -> str:
+        """What to do where the simulator works in a small part of the prior only."""
+        if self.recipe.method == "rejection":  # its pilot is part of the budget
+            return ""
+        return "; if it works in a small part of the prior only, give a larger n_pilot="
 
     # Whether to go on -----------------------------------------------------------------------
 
