@@ -115,8 +115,8 @@ class Region:
         if error > _WORST_ERROR:
             found = "find none of it" if total == 0.0 else f"integrate it to {error:.0%} only"
             raise ParameterError(
-                f"`prior` must spread over its box, but {n} points {found}. Give tighter bounds, a looser constraint, or a prior with "
-                "quantile functions."
+                f"`prior` must spread over its box, but {n} points {found}. Give "
+                "tighter bounds, a looser constraint, or a prior with quantile functions."
             )
         return mean, error
 
