@@ -602,7 +602,14 @@ def test_on_failure_names_its_rule(spec, says):
         abctree.abc_tree(problem(), n_simulations=100, on_failure=spec)
 
 
-@pytest.mark.parametrize("kwargs", [{"on_failure": "stop"}, {"limit": 0.0}, {"at_least": 0}])
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"on_failure": "stop"},
+        {"limit": 0.0}, {"limit": "0.5"},
+        {"at_least": 0}, {"at_least": "9"},
+    ],
+)  # fmt: skip
 def test_failure_policy_names_its_rule(kwargs):
     with pytest.raises(abctree.ParameterError, match=next(iter(kwargs))):
         abctree.FailurePolicy(**kwargs)
