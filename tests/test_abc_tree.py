@@ -287,6 +287,47 @@ def test_interruption_from_the_keyboard_ends_with_what_there_is():
     assert len(result.posterior(epsilon=2.0)) > 0
 
 
+@pytest.mark.parametrize("method", ["abc_tree", "map_tree", "smc", "rejection"])
+def test_progress_that_is_no_function_costs_no_simulation(method, tmp_path):
+    calls = []
+
+    def simulate(theta, rng):
+        calls.append(1)
+        return theta + rng.normal(size=2)
+
+    with pytest.raises(abctree.ParameterError, match="`progress` must be a function of"):
+        getattr(abctree, method)(
+            problem(simulate), n_simulations=500, progress=True, store=tmp_path / "run"
+        )
+    assert not calls
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("method", ["abc_tree", "map_tree", "smc", "rejection"])
+def test_what_progress_raises_is_one_warning_and_changes_nothing(method):
+    calls = []
+
+    def watch(progress):
+        calls.append(progress)
+        raise ZeroDivisionError("no bar")
+
+    play = getattr(abctree, method)
+    with pytest.warns(abctree.AbctreeWarning, match="ZeroDivisionError: no bar") as caught:
+        result = play(problem(), n_simulations=1500, rng=3, progress=watch)
+    assert sum("`progress` raised" in str(w.message) for w in caught) == 1
+    assert len(calls) > 1
+    plain = play(problem(), n_simulations=1500, rng=3)
+    np.testing.assert_array_equal(result.table.distance, plain.table.distance)
+
+
+def test_an_interruption_in_progress_is_one():
+    def watch(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        abctree.abc_tree(problem(), n_simulations=1000, rng=3, progress=watch)
+
+
 def test_progress_is_told_after_each_round():
     seen = []
     result = abctree.abc_tree(problem(), n_simulations=3000, rng=0, progress=seen.append)
@@ -353,6 +394,10 @@ def test_a_target_out_of_reach_is_a_warning_and_the_best_there_is():
         ({"block": -1}, "block"),
         ({"n_folds": 0}, "n_folds"),
         ({"defensive": 1.0}, "defensive"),
+        ({"defensive": "0.1"}, "`defensive` must be a number, but got '0.1'"),
+        ({"defensive": True}, "`defensive` must be a number"),
+        ({"executor": abctree.Processes}, r"got the class Processes. .*executor=Processes\("),
+        ({"stop": {"seconds": "3"}}, "seconds"),
         ({"window": "growing"}, "window"),
         ({"relabel": "now"}, "relabel"),
         ({"preset": "best"}, "preset"),
@@ -369,6 +414,29 @@ def test_a_target_out_of_reach_is_a_warning_and_the_best_there_is():
 def test_abc_tree_names_the_setting_that_breaks_its_rule(kwargs, says):
     with pytest.raises(abctree.ParameterError, match=says):
         abctree.abc_tree(problem(), **{"n_simulations": 100, **kwargs})
+
+
+@pytest.mark.parametrize("method", [abctree.map_tree, abctree.smc])
+def test_other_methods_name_a_setting_that_is_no_number(method):
+    name = "defensive" if method is abctree.map_tree else "min_ess"
+    with pytest.raises(abctree.ParameterError, match=f"`{name}` must be a number"):
+        method(problem(), n_simulations=100, **{name: "1"})
+
+
+@pytest.mark.parametrize("method", [abctree.abc_tree, abctree.rejection])
+@pytest.mark.parametrize("name", ["epsilon", "ess"])
+def test_posterior_and_evidence_name_a_tolerance_that_is_no_number(method, name):
+    more = {"keep": 50} if method is abctree.rejection else {}
+    result = method(problem(), n_simulations=500, rng=0, **more)
+    for value in ("1", [1.0], 1j, True):
+        with pytest.raises(abctree.ParameterError, match=f"`{name}` must be a number"):
+            result.posterior(**{name: value})
+    with pytest.raises(abctree.ParameterError, match="`epsilon` must be a number"):
+        result.evidence("1")
+    if name == "epsilon":  # the twin: numbers of any make are taken
+        whole = result.posterior(epsilon=result.rounds[1].epsilon)
+        for value in (np.float64(whole.epsilon), np.array(whole.epsilon)):
+            assert len(result.posterior(epsilon=value)) == len(whole)
 
 
 def test_weights_of_all_kinds_estimate_the_same_evidence():

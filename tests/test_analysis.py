@@ -93,6 +93,49 @@ def test_evidence_of_prior_draws_is_a_share_with_binomial_error():
     assert e.log_estimate == pytest.approx(np.log(0.5))
 
 
+@pytest.mark.parametrize("n", [2, 5, 20, 1000])
+def test_evidence_of_acceptances_only_is_not_certain(n):
+    e = evidence(np.zeros(n), np.ones(n), 1.0)
+    assert e.estimate == 1.0
+    share = (n + 1) / (n + 2)
+    assert e.standard_error == pytest.approx(np.sqrt(share * (1 - share) / n))
+    low, high = e.interval(0.95)
+    assert high == 1.0
+    # At the lower end all are accepted with a probability of 5 %, but for a small factor.
+    assert 0.01 < low**n < 0.35
+    # With folds, too, and with weights that are nearly equal.
+    assert evidence(np.zeros(n), np.ones(n), 1.0, fold=np.arange(n) % 2).standard_error >= 0.7 / n
+    nearly = 1.0 + 1e-9 * np.arange(n)
+    assert evidence(np.zeros(n), nearly, 1.0).standard_error == pytest.approx(e.standard_error)
+    # The twin: one rejection, and the error is that of the sample.
+    distance = np.where(np.arange(n) == 0, 9.0, 0.0)
+    one = evidence(distance, np.ones(n), 1.0)
+    assert one.standard_error == pytest.approx(np.std(distance < 1.0, ddof=1) / np.sqrt(n))
+
+
+def test_evidence_of_few_simulations_has_an_interval_that_covers():
+    """Of two prior draws at Z = 0.7: with an error of 0 both accepted would mean certainty."""
+    rng = np.random.default_rng(0)
+
+    def coverage(n, z, interval):
+        found = [evidence(rng.random(n), np.ones(n), z) for _ in range(2000)]
+        return np.mean([low <= z <= high for low, high in map(interval, found)])
+
+    assert coverage(2, 0.7, Evidence.interval) > 0.9
+    assert coverage(20, 0.97, Evidence.interval) > 0.9
+
+    def certain(e):
+        return (1.0, 1.0) if e.estimate == 1.0 else e.interval()
+
+    assert coverage(20, 0.97, certain) < 0.6
+
+
+def test_evidence_interval_stays_a_probability():
+    assert Evidence(1.0, 0.9, 0.1, 9, 10).interval()[1] == 1.0
+    # Weights may take the estimate itself above one.
+    assert Evidence(1.0, 1.1, 0.1, 9, 10).interval()[1] == pytest.approx(1.1)
+
+
 def test_evidence_adds_the_error_of_a_normaliser_in_quadrature():
     distance, weight = importance_sample(500, np.random.default_rng(2))
     plain = evidence(distance, weight, 0.1)
@@ -821,6 +864,38 @@ def test_marginal_of_a_discrete_parameter_has_the_masses_of_atoms():
     # Like NumPy's histogram, a bin holds its left edge, and the last bin both.
     assert step.marginal("n", np.array([1.0, 2.0, 4.0]))[1] == pytest.approx([0.3, 0.7 / 2])
     assert step.mean()[0] == pytest.approx(0.3 + 0.7 / 3 * 9, abs=1e-3)
+
+
+@pytest.mark.parametrize("high", [5, 200, 3001])
+def test_default_bins_of_a_whole_number_hold_equally_many_of_them(high):
+    prior = MapPrior(n=stats.randint(1, high), b=stats.uniform(0.0, 10.0))
+    whole = Boxes.whole(2)
+    step = StepPosterior.from_folds([(whole, np.ones(1), np.zeros(1))], prior)
+    edges, density = step.marginal("n")
+    width = edges[1] - edges[0]
+    assert len(density) <= 50
+    assert width == max(1, -(-(high - 1) // 50))
+    assert (np.mod(edges, 1.0) == 0.5).all()
+    inner = density[1:-1]  # the prior is even, and the outermost bins may be cut
+    assert inner == pytest.approx(np.full(len(inner), 1.0 / (high - 1)), rel=1e-9)
+    # The twin: fifty equal bins hold none, one or two.
+    if high == 200:
+        other = step.marginal("n", 40)[1][1:-1]
+        assert other.max() > 1.1 * other.min()
+    assert len(step.marginal("b")[1]) == 50
+
+
+def test_default_bins_of_whole_numbers_from_draws_are_half_integers_too():
+    class Rounded(Swirl):
+        def from_cube(self, cube):
+            return np.round(10.0 * super().from_cube(cube))
+
+    prior = Rounded()
+    boxes = boxes_2d(0.25, 0.5, 0.8)
+    step = StepPosterior.from_folds([(boxes, MASS, np.log(boxes.volume))], prior)
+    edges, density = step.marginal("a")
+    assert (np.mod(edges, 1.0) == 0.5).all()
+    assert density.sum() * (edges[1] - edges[0]) == pytest.approx(1.0, abs=2e-3)
 
 
 def test_marginal_of_a_joint_prior_comes_from_draws():

@@ -361,7 +361,7 @@ def fussy_distance(x, observed):
     if x[0] > 4.0:
         raise ZeroDivisionError("no scale")
     size = float(np.linalg.norm(x - observed))
-    return {-5: np.nan, -4: np.ones(2), -3: -1.0, -2: "far", -1: size + 1j}.get(int(x[1]), size)
+    return {-5: np.nan, -4: np.ones(2), -3: None, -2: "far", -1: size + 1j}.get(int(x[1]), size)
 
 
 def test_failures_of_the_distance_name_it_and_touch_no_other_row():
@@ -393,6 +393,78 @@ def test_a_similarity_is_not_taken_for_a_distance():
         abctree.abc_tree(
             problem(distance=lambda x, y: float(np.tanh(x @ y))), n_simulations=1000, rng=0
         )
+
+
+def log_distance(x, y):
+    """Negative near the observation only: dropped, the best simulations would be lost."""
+    return float(np.log(np.abs(x - y).sum()))
+
+
+@pytest.mark.parametrize("method", ["abc_tree", "map_tree", "smc", "rejection"])
+@pytest.mark.parametrize("executor", [None, "threads"])
+def test_a_negative_distance_ends_the_run_and_names_its_simulation(method, executor):
+    with pytest.raises(
+        abctree.SimulatorError, match=r"at least 0, but got -.* simulation \d+, at a="
+    ):
+        getattr(abctree, method)(
+            problem(distance=log_distance), n_simulations=3000, rng=0, executor=executor
+        )
+
+
+def test_what_a_negative_distance_would_cost_if_it_were_a_rejection(monkeypatch):
+    """The twin: without the refusal the posterior has a hole where the observation is."""
+    prior = {"a": (-5.0, 5.0)}
+
+    def run(distance):
+        made = abctree.Problem(
+            prior, lambda theta, rng: theta[0] + 0.05 * rng.normal(), 1.0, distance=distance
+        )
+        with quiet():
+            return abctree.abc_tree(made, n_simulations=2000, rng=0).posterior()
+
+    monkeypatch.setattr(abctree.methods.runner.Runner, "_refuse_negative", lambda *_: None)
+    hole = run(lambda x, y: np.log(abs(x - y)))
+    sound = run(lambda x, y: abs(x - y))
+    assert np.abs(sound.theta - 1.0).min() < 0.1
+    assert np.abs(hole.theta - 1.0).min() > 0.5
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_rounding_below_zero_is_zero_and_no_more_than_rounding_is(unit):
+    observed = np.array([3.0, 4.0]) * unit
+
+    def below(share):
+        made = abctree.Problem(
+            PRIOR, sound, observed, distance=lambda x, y: np.abs(x - y).max() - share * unit
+        )
+        x = np.array([observed, observed + unit])
+        return made.measured(
+            abctree.data.Simulations(np.zeros(2), x), np.zeros((2, 2)), np.arange(2)
+        )
+
+    rounded = below(1e-12)
+    np.testing.assert_allclose(rounded.distance, [0.0, unit])
+    assert not rounded.failures
+    (failure,) = below(1e-3).failures
+    assert "at least 0" in failure.reason
+
+
+def test_a_negative_distance_leaves_the_simulations_in_the_store(tmp_path):
+    made = problem(distance=lambda x, y: np.abs(x - y).sum() - 0.1)
+    with pytest.raises(abctree.SimulatorError, match="at least 0") as first:
+        abctree.abc_tree(made, n_simulations=3000, rng=1, store=tmp_path)
+    run = abctree.load(tmp_path, made)
+    assert 100 < run.n_simulations < 3000
+    assert run.failures.count >= 1
+    with pytest.raises(abctree.SimulatorError) as again:
+        abctree.resume(tmp_path, made)
+    assert str(again.value) == str(first.value)
+
+
+def test_check_says_that_a_negative_distance_would_end_a_run():
+    report = problem(distance=lambda x, y: -1.0).check(rng=0)
+    assert "not a similarity" in str(report)
+    assert "A run would end here." in str(report)
 
 
 @pytest.mark.parametrize("value", ["near", np.ones(3), None, 1j])
@@ -530,7 +602,14 @@ def test_on_failure_names_its_rule(spec, says):
         abctree.abc_tree(problem(), n_simulations=100, on_failure=spec)
 
 
-@pytest.mark.parametrize("kwargs", [{"on_failure": "stop"}, {"limit": 0.0}, {"at_least": 0}])
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"on_failure": "stop"},
+        {"limit": 0.0}, {"limit": "0.5"},
+        {"at_least": 0}, {"at_least": "9"},
+    ],
+)  # fmt: skip
 def test_failure_policy_names_its_rule(kwargs):
     with pytest.raises(abctree.ParameterError, match=next(iter(kwargs))):
         abctree.FailurePolicy(**kwargs)
@@ -678,6 +757,43 @@ def test_a_run_without_failures_says_nothing_of_them():
     assert "fail" not in str(run.summary())
 
 
+@pytest.mark.parametrize("method", [abctree.abc_tree, abctree.rejection, abctree.smc])
+@pytest.mark.parametrize(("share", "said"), [(0.6, True), (0.01, False)])
+def test_warnings_name_failures_from_the_share_on_at_which_the_summary_worries(method, share, said):
+    def simulate(theta, rng):
+        x = sound(theta, rng)
+        return None if rng.random() < share else x
+
+    run = method(problem(simulate), n_simulations=3000, rng=0)
+    found = [w for w in run.warnings if "simulations failed" in w]
+    assert bool(found) == said
+    if said:
+        assert f"{run.failures.count} of 3000 simulations failed" in found[0]
+        assert str(run.summary()).count(found[0]) == 1
+    else:  # the twin: some failed, too few to worry about
+        assert run.failures.count > 0
+
+
+@pytest.mark.parametrize(("n", "said"), [(1500, True), (10_000, False)])
+def test_warnings_say_that_a_run_ended_early_through_failures(tmp_path, n, said):
+    made = problem(failing_after(n))
+    with quiet():
+        run = abctree.abc_tree(made, n_simulations=2500, rng=0, store=tmp_path)
+        found = [w for w in run.warnings if "run ended after" in w]
+        assert bool(found) == said
+        assert not said or "OSError: disk full" in found[0]
+        assert abctree.load(tmp_path, made).warnings == run.warnings
+
+
+def test_notes_of_a_mode_name_failures_and_an_early_end():
+    mode = abctree.map_tree(problem(failing_after(1500)), n_simulations=4000, rng=0)
+    assert any("simulations failed" in note for note in mode.notes)
+    assert any("run ended after" in note for note in mode.notes)
+    assert all(note in str(mode.summary()) for note in mode.notes)
+    sane = abctree.map_tree(problem(), n_simulations=2000, rng=0)
+    assert not any("failed" in note for note in sane.notes)
+
+
 def test_reasons_that_are_all_different_take_bounded_room():
     theta, index = np.zeros((1, 2)), np.arange(1)
     kept = Failures(Table(2, 2), [], 0, 1)
@@ -798,8 +914,12 @@ def test_the_first_failure_of_a_hopeless_pilot_is_told():
     with pytest.raises(abctree.SimulatorError, match="licence server down") as caught:
         abctree.abc_tree(problem(simulate), n_simulations=300, rng=0)
     assert "All 100 pilot simulations failed; number 0, at a=" in str(caught.value)
+    assert "give a larger n_pilot=." in str(caught.value)
     with pytest.raises(abctree.SimulatorError, match="licence server down"):
         abctree.abc_tree(problem(simulate, distance="mad"), n_simulations=300, rng=0)
+    with pytest.raises(abctree.SimulatorError, match="licence server down") as caught:
+        abctree.rejection(problem(simulate, distance="mad"), n_simulations=300, rng=0)
+    assert "n_pilot" not in str(caught.value)  # it has none
 
 
 def test_an_empty_observation_is_refused():

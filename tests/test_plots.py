@@ -73,6 +73,14 @@ def rectangles(ax):
 # pair -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("wrong", ["result", "mode", "theta"])
+def test_pair_of_something_else_says_to_give_the_posterior(flat, wrong):
+    given = {"result": flat, "mode": abctree.posterior_mode(flat), "theta": flat.table.theta}
+    with pytest.raises(ParameterError, match=r"`posterior` must .* result\.posterior\(\)"):
+        plots.pair(given[wrong])
+    assert plots.pair(flat.posterior()).axes
+
+
 def test_pair_has_a_panel_for_each_pair_and_hides_the_others(cloud):
     axes = np.array(plots.pair(cloud).axes).reshape(3, 3)
     assert [[ax.axison for ax in row] for row in axes] == [
@@ -292,6 +300,23 @@ def test_partition_of_an_unbounded_prior_has_finite_limits(deep):
     np.testing.assert_allclose(ax.get_ylim(), stats.norm(0, 3).ppf([0.0005, 0.9995]))
     np.testing.assert_allclose(ax.get_xlim(), (-5.0, 5.0))
     ax.figure.draw_without_rendering()
+
+
+@pytest.mark.parametrize("d", [2, 10])
+def test_partition_of_normal_priors_shades_boxes_that_reach_to_infinity(d):
+    """In ten dimensions every box does: a warning is an error here."""
+    result = run({name: stats.norm(0, 3) for name in "abcdefghij"[:d]}, d, n_folds=1)
+    measured = result.partition
+    endless = np.isinf(measured.log_volume)
+    for show in ("posterior", "proposal"):
+        shade = rectangles(plots.partition(result, show=show).axes[0])[-1]
+        assert np.isfinite(shade).all()
+        assert shade.max() > 0.0
+        if d == 2:  # in two dimensions some are finite, and the others are no part of them
+            assert not endless.all()
+            assert (shade[endless] == 0.0).all()
+        else:
+            assert endless.all()
 
 
 def test_partition_falls_back_to_quantiles_where_theta_has_no_boxes():

@@ -471,7 +471,7 @@ def test_run_killed_while_it_was_extended_knows_its_budget(tmp_path):
     assert differences(last, with_milestones(600, (N,), N)) == []
 
 
-@pytest.mark.parametrize("n", [N - 1, 0, -5, True, 1e3 + 0.5])
+@pytest.mark.parametrize("n", [N - 1, 0, -5, True, 1e3 + 0.5, "900"])
 def test_resume_refuses_a_budget_that_is_smaller_or_none(tmp_path, n):
     run(tmp_path / "x")
     with pytest.raises(abctree.ParameterError, match="`n_simulations` must be"):

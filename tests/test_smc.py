@@ -557,6 +557,69 @@ def test_smc_tolerances_fall_by_the_schedule(schedule):
         assert result.n_simulations < 1500
 
 
+def coin(**kwargs):
+    """14 heads in 20: distances are whole numbers, and the posterior is Beta(15, 7)."""
+
+    def simulate(theta, rng):
+        return rng.binomial(20, theta)
+
+    return abctree.Problem({"p": (0.0, 1.0)}, simulate, [14], vectorized=True, **kwargs)
+
+
+@pytest.mark.parametrize("schedule", ["median", "adaptive", 0.5])
+@pytest.mark.parametrize("weights", ["population", "mixture"])
+def test_smc_spends_its_budget_at_the_lowest_tolerance_and_is_exact(schedule, weights):
+    exact = np.array([1.0 / 21.0, 15.0 / 22.0, np.sqrt(15.0 * 7.0 / 23.0) / 22.0])
+    runs = [
+        smc(coin(), n_simulations=8000, n_particles=150, rng=s, schedule=schedule, weights=weights)
+        for s in range(12)
+    ]
+    assert {r.n_simulations for r in runs} == {8000}
+    for r in runs:
+        assert r.warnings == ()
+        assert r.rounds[-1].epsilon == r.rounds[-2].epsilon
+        assert r.population == r.rounds[-1].index
+        assert r.rounds[-1].n_accepted > 300
+
+    def estimates(result, *, weighted):
+        d = posterior(result, epsilon=result.rounds[-1].epsilon)
+        assert (d.distance == 0.0).all()
+        weight = d.weight if weighted else np.full(len(d), 1.0 / len(d))
+        mean = weight @ d.theta[:, 0]
+        std = np.sqrt(weight @ (d.theta[:, 0] - mean) ** 2)
+        return [result.evidence(d.epsilon).estimate, mean, std]
+
+    got = np.array([estimates(r, weighted=True) for r in runs])
+    for j in range(3):
+        assert abs(z_score(got[:, j], exact[j])) < 3.8, j
+    assert (got.std(axis=0, ddof=1) / np.sqrt(12) < 0.03 * exact).all()
+    # The twin: weights dropped.
+    bare = np.array([estimates(r, weighted=False) for r in runs])
+    assert abs(z_score(bare[:, 2], exact[2])) > 8
+
+
+def test_smc_at_its_lowest_tolerance_is_resumed_bit_for_bit(tmp_path):
+    kwargs = {"n_particles": 100, "rng": 2}
+    short = smc(coin(), n_simulations=1500, store=tmp_path / "a", **kwargs)
+    more = abctree.resume(tmp_path / "a", coin(), n_simulations=2500)
+    assert more.n_simulations == 2500
+    np.testing.assert_array_equal(more.table.theta[:1500], short.table.theta)
+
+
+@pytest.mark.parametrize("budget", range(2500, 4000, 250))
+def test_smc_answers_by_the_better_of_two_populations_at_the_lowest_tolerance(budget):
+    result = smc(coin(), n_simulations=budget, n_particles=100, rng=2)
+    lowest = result.rounds[result.population].epsilon
+    same_epsilon = [r.ess for r in result.rounds[1:] if r.epsilon == lowest]
+    assert posterior(result).ess == pytest.approx(max(same_epsilon))
+
+
+def test_a_list_of_tolerances_ends_the_run_where_it_ends():
+    result = smc(coin(), n_simulations=4000, n_particles=100, rng=0, schedule=[3.0, 0.5])
+    assert result.stopped_because == "the schedule has no lower tolerance"
+    assert result.n_simulations < 4000
+
+
 def test_adaptive_schedule_is_a_quantile_for_equal_weights_and_waits_for_heavy_ones():
     rule = as_schedule("adaptive")
     distance = np.arange(1.0, 101.0)

@@ -11,6 +11,7 @@ from abctree.algorithms.inner_loop import Block, record
 from abctree.algorithms.points import draw_points
 from abctree.data import Boxes, Simulations, Table
 from abctree.errors import SimulatorError
+from abctree.parts.distances import NegativeDistanceError
 from abctree.problem import Discrepancy, Problem, finite_rows
 from abctree.protocols import Executor
 from abctree.types import FloatArray, IntArray
@@ -20,8 +21,7 @@ _LOOK_AT = 5
 #: Blocks after each of which the pilot can end, at most.
 _BLOCKS = 20
 #: Reasons of failure that the parameters are not to blame for.
-_WRONG = ("WrongShapeError", "WrongTypeError", "SimulatorError: ")
-_SIMILARITY = "SimulatorError: distance must be at least 0"
+_WRONG = ("WrongShapeError", "WrongTypeError", "SimulatorError: ", NegativeDistanceError.REASON)
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,6 @@ def _prior_draws(problem: Problem, n: int, n_folds: int, rng: np.random.Generato
 def _look_at(first: Simulations, n: int) -> None:
     """Stop at once when the very first simulations cannot be right."""
     wrong = [f for f in first.failures if f.reason.startswith(_WRONG)]
-    similar = [f for f in wrong if f.reason.startswith(_SIMILARITY)]
-    if len(wrong) == n or similar:
-        message = (similar or wrong)[0].reason.partition(": ")[2].rstrip(".")
+    if len(wrong) == n:
+        message = wrong[0].reason.partition(": ")[2].rstrip(".")
         raise SimulatorError(f"{message}. Run `problem.check()` for a dry run.")

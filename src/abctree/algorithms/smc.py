@@ -32,6 +32,7 @@ from abctree.data import (
 from abctree.errors import ParameterError
 from abctree.parts.coordinates import Coordinates
 from abctree.parts.perturbations import KernelDensity, Perturbation
+from abctree.parts.schedules import Explicit
 from abctree.problem import Problem
 from abctree.protocols import Schedule
 from abctree.types import BoolArray, FloatArray, IntArray
@@ -92,7 +93,10 @@ class Points:
 
 
 def populations(game: SmcGame, n_prior: float) -> Iterator[Round]:
-    """Populations until the budget is spent or the schedule has no lower tolerance.
+    """Populations until the budget is spent, or a list of tolerances ends.
+
+    Where no tolerance is lower because all accepted distances are equal, the last population is
+    proposed from these draws, at the same tolerance, and takes the rest of the budget.
 
     Parameters
     ----------
@@ -112,10 +116,11 @@ def populations(game: SmcGame, n_prior: float) -> Iterator[Round]:
     mixture = KernelMixture(float(n_prior), (), game.problem)
     whole = game.problem.measure(Boxes.whole(game.problem.d))
     proposal: Proposal | None = None
+    quota = float(plan.quota)
     t = 1
     while epsilon is not None:
         begin = len(table)
-        population = _play(game, proposal, epsilon)
+        population = _play(game, proposal, epsilon, quota)
         _record(game, population, t)
         mixture = _with(mixture, proposal, population.n_drawn)
         played = _round(game, whole, mixture, population, t, begin)
@@ -128,9 +133,18 @@ def populations(game: SmcGame, n_prior: float) -> Iterator[Round]:
             return
         weight = weights(table)[accepted]
         proposal = _learn(game, accepted, weight, proposal)
-        epsilon = game.rules.schedule.next(epsilon, table.distance[accepted], weight)
+        distance = table.distance[accepted]
+        lower = game.rules.schedule.next(epsilon, distance, weight)
+        if lower is None and _is_floor(game.rules.schedule, distance):
+            lower, quota = epsilon, float("inf")
+        epsilon = lower
         if game.stop():  # no population that nobody begins
             return
+
+
+def _is_floor(schedule: Schedule, distance: FloatArray) -> bool:
+    """Whether the tolerance accepts only what is nearest, and no list of tolerances has ended."""
+    return not isinstance(schedule, Explicit) and distance.min() == distance.max()
 
 
 def members(table: Table, t: int) -> BoolArray:
@@ -148,8 +162,8 @@ def weights(table: Table) -> FloatArray:
     return np.asarray(table.prior_weight / table.proposal)
 
 
-def _play(game: SmcGame, proposal: Proposal | None, epsilon: float) -> Population:
-    """Simulate until N draws are closer than ε and weigh evenly enough, or the budget is spent."""
+def _play(game: SmcGame, proposal: Proposal | None, epsilon: float, quota: float) -> Population:
+    """Simulate until so many draws are closer and weigh evenly enough, or the budget is spent."""
     population = Population(epsilon)
     table, plan = game.table, game.plan
     earlier = np.empty(0, dtype=np.int64)
@@ -158,7 +172,7 @@ def _play(game: SmcGame, proposal: Proposal | None, epsilon: float) -> Populatio
     weight = weights(table)[earlier]
     made = len(table) if proposal is None else 0
     while len(table) + population.n < plan.n_simulations and not game.stop():
-        missing = _missing(weight, plan.quota, game.rules.min_ess)
+        missing = _missing(weight, quota, game.rules.min_ess)
         if missing <= 0.0:
             break
         n = _block(plan, missing, len(weight), made)
@@ -179,11 +193,11 @@ def _play(game: SmcGame, proposal: Proposal | None, epsilon: float) -> Populatio
     return population
 
 
-def _missing(weight: FloatArray, quota: int, min_ess: float) -> float:
+def _missing(weight: FloatArray, quota: float, min_ess: float) -> float:
     """About how many acceptances a population still needs."""
     ess = effective_sample_size(weight)
     short = (min_ess - ess) * len(weight) / ess if 0.0 < ess < min_ess else 0.0
-    return max(float(quota - len(weight)), short)
+    return max(quota - len(weight), short)
 
 
 def _block(plan: Plan, missing: float, accepted: int, made: int) -> int:

@@ -95,7 +95,7 @@ def verdicts(
         alarm,
         _on_ess(posterior),
         _on_largest_weight(posterior),
-        _on_failures(failures, posterior.n_simulations),
+        on_failures(failures, posterior.n_simulations),
         _on_evidence(evidence),
     ]
     return [sentence for sentence in said if sentence]
@@ -133,7 +133,8 @@ def _on_largest_weight(posterior: Posterior) -> str | None:
     )
 
 
-def _on_failures(failures: int, n_simulations: int) -> str | None:
+def on_failures(failures: int, n_simulations: int) -> str | None:
+    """How many simulations failed, and what it means above `FAILURES`; None if none did."""
     if failures == 0 or n_simulations == 0:
         return None
     share = failures / n_simulations

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from abctree.errors import ParameterError
+from abctree.numbers import checked_number
 from abctree.types import FloatArray, IntArray
 
 
@@ -41,9 +42,10 @@ class Evidence:
         """An interval for Z, or for log Z.
 
         Symmetric on the log scale, log Z ± z · se / Z: evidences are positive and compared by
-        ratios.  When nothing was accepted it is ``(0, -log(1 - level) · largest_weight / T)``, the
-        rule of three (3 / T at 95 % for prior draws): a region where the proposals have at least
-        1 / largest_weight of the prior's density cannot hold more.
+        ratios.  It does not reach above 1, or the estimate if that is larger.  When nothing was
+        accepted it is ``(0, -log(1 - level) · largest_weight / T)``, the rule of three (3 / T at
+        95 % for prior draws): a region where the proposals have at least 1 / largest_weight of the
+        prior's density cannot hold more.
 
         Parameters
         ----------
@@ -61,7 +63,7 @@ class Evidence:
         ParameterError
             If `level` is not in (0, 1).
         """
-        if not 0.0 < level < 1.0:
+        if not 0.0 < checked_number("level", level) < 1.0:
             raise ParameterError(f"`level` must be in (0, 1), but got {level}. Try 0.95.")
         low, high = self._log_interval(level)
         return (low, high) if log else (float(np.exp(low)), float(np.exp(high)))
@@ -69,7 +71,8 @@ class Evidence:
     def _log_interval(self, level: float) -> tuple[float, float]:
         if self.estimate > 0.0:
             half = float(ndtri(0.5 + level / 2.0)) * self.relative_error
-            return self.log_estimate - half, self.log_estimate + half
+            largest = max(0.0, self.log_estimate)
+            return self.log_estimate - half, min(largest, self.log_estimate + half)
         if self.n_simulations == 0:
             return -np.inf, 0.0
         bound = -np.log1p(-level) * self.largest_weight / self.n_simulations
@@ -87,7 +90,8 @@ def evidence(
 ) -> Evidence:
     """Z(ε) = (1/T) Σ w_i 1[d_i < ε] over all T simulations, failures included.
 
-    The standard error is that of the mean of w · 1[d < ε], from its sample variance over all rows.
+    The standard error is that of the mean of w · 1[d < ε], from its sample variance over all rows;
+    where all were accepted, with a rejection imagined that has not come yet.
     Rows that the run stratified (rounds, folds) make the true error a little smaller.  It cannot
     know of a region that no proposal has visited.
 
@@ -137,14 +141,17 @@ def evidence(
 def _variance_of_sum(reward: FloatArray, rejected: int) -> float:
     """Of independent rows, some of them rejected and not given.
 
-    A single row says nothing of its spread, so its size stands for it.
+    A single row says nothing of its spread, so its size stands for it.  Where no row was rejected
+    the rows do not show how often that happens: it is taken to be one in n + 2, as for a share of
+    which one more success and one more failure are imagined.
     """
     n = len(reward) + rejected
     if n <= 1:
         return float((reward**2).sum())
-    mean = reward.sum() / n
-    squares = float(((reward - mean) ** 2).sum()) + rejected * float(mean) ** 2
-    return n * squares / (n - 1)
+    mean = float(reward.sum()) / n
+    squares = float(((reward - mean) ** 2).sum()) + rejected * mean**2
+    unseen = 0.0 if rejected or not reward.all() else n * mean**2 * (n + 1.0) / (n + 2.0) ** 2
+    return n * squares / (n - 1) + unseen
 
 
 def check_rows(distance: FloatArray, weight: FloatArray) -> None:
@@ -160,7 +167,7 @@ def check_rows(distance: FloatArray, weight: FloatArray) -> None:
 
 def check_epsilon(epsilon: float) -> None:
     """Raise `ParameterError` unless `epsilon` is a tolerance."""
-    if not epsilon > 0.0:
+    if not checked_number("epsilon", epsilon) > 0.0:
         raise ParameterError(
             f"`epsilon` must be above 0, but got {epsilon}. A distance is accepted if it is below."
         )

@@ -27,7 +27,8 @@ class ModeResult:
     def of(cls, run: Result) -> ModeResult:
         """The mode of a finished run of MAP-Tree."""
         run = replace(run, method="map_tree")
-        return cls(run, posterior_mode(run))
+        mode = posterior_mode(run)
+        return cls(run, replace(mode, notes=(*mode.notes, *run.run_notes)))
 
     # The mode -------------------------------------------------------------------------------
 

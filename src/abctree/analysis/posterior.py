@@ -273,7 +273,7 @@ class Posterior:
         if self.summary is None or self.observed is None:
             raise ParameterError(
                 "`summary` and `observed` must be known for an adjustment, but no summaries were "
-                "kept. Keep them in the run."
+                "kept: by default they are up to 64 numbers. Run with keep_summaries=True."
             )
         unit = float(np.max(self.log_weight, initial=-np.inf))
         unit = unit if np.isfinite(unit) else 0.0

@@ -22,10 +22,12 @@ from abctree.analysis.histogram import (
     out_of_support,
 )
 from abctree.analysis.posterior import Posterior
+from abctree.analysis.run_notes import run_notes
 from abctree.analysis.selection import select
 from abctree.analysis.summary import Summary, summarise
 from abctree.data import Partition, Plan, Round, Table, mixture_weights
 from abctree.errors import AbctreeWarning, ParameterError
+from abctree.numbers import checked_number
 from abctree.problem import Problem
 from abctree.types import FloatArray
 
@@ -233,7 +235,9 @@ class Result:
         )
 
     def _check_kept(self, epsilon: float | None) -> None:
-        if self.n_made is not None and epsilon is not None and epsilon > self._first_epsilon:
+        if self.n_made is None or epsilon is None:
+            return
+        if checked_number("epsilon", epsilon) > self._first_epsilon:
             raise ParameterError(
                 f"`epsilon` must be at most {self._first_epsilon:.6g}, below which all draws were "
                 f"kept, but got {epsilon}. Run again with a larger `keep`."
@@ -320,7 +324,12 @@ class Result:
             said.append(alarm)
         if len(draws) == 0:
             said.append("Nothing was accepted: there is no posterior to speak of.")
-        return tuple(said)
+        return (*said, *self.run_notes)
+
+    @property
+    def run_notes(self) -> tuple[str, ...]:
+        """Those of `warnings` that hold at every tolerance, such as of failures."""
+        return run_notes(self)
 
     def summary(self, epsilon: float | None = None, ess: float | None = None) -> Summary:
         """Means, standard deviations, quantiles and verdicts; print it.

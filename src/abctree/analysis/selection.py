@@ -10,6 +10,7 @@ import numpy as np
 from abctree.analysis.evidence import check_epsilon, check_rows
 from abctree.analysis.posterior import ROUNDING, Posterior, log_of
 from abctree.errors import AbctreeWarning, ParameterError
+from abctree.numbers import checked_number
 from abctree.types import BoolArray, FloatArray
 
 #: Default target: this effective sample size, or this share of the simulations if that is less.
@@ -120,7 +121,7 @@ def _epsilon_for(
     distance: FloatArray, weight: FloatArray, target: float, limit: float, *, exact: bool
 ) -> float:
     """The smallest ε with the target, or else that of the largest effective sample size."""
-    if not target > 0.0:
+    if not checked_number("ess", target) > 0.0:
         raise ParameterError(f"`ess` must be above 0, but got {target}. Try 1000.")
     check_epsilon(limit)
     rows = np.flatnonzero((distance < limit) & (weight > 0.0))

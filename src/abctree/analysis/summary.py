@@ -78,6 +78,7 @@ def summarise(result: Result, epsilon: float | None, ess: float | None) -> Summa
     z = result.evidence(draws.epsilon)
     alarm = result.bias_alarm(draws.epsilon)
     said = verdicts(draws, z, failures=result.failures.count, alarm=alarm)
+    notes += result.run_notes
     return Summary(draws, z, tuple(_run(result, draws, z)), (*said, *_new(notes, said)))
 
 

@@ -62,5 +62,7 @@ def _answering(run: Runner, parts: SmcParts) -> int:
         whole = n >= particles and population.ess >= parts.min_ess
         return whole or population.ess >= max(parts.min_ess, _ANSWER * particles)
 
-    enough = [population.index for population in played if is_enough(population)]
-    return enough[-1] if enough else max(played, key=lambda population: population.ess).index
+    enough = [population for population in played if is_enough(population)]
+    if enough:  # several have one tolerance where it could not fall
+        played = [population for population in enough if population.epsilon == enough[-1].epsilon]
+    return max(played, key=lambda population: population.ess).index

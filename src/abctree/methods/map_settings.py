@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from abctree.errors import ParameterError
-from abctree.methods.settings import Settings, checked_count, resolve
+from abctree.methods.settings import Settings, resolve
+from abctree.numbers import checked_count, checked_number
 from abctree.parts.beliefs import Counts, FairHearing
 from abctree.parts.partitioners import Dyadic, Grid, Peaks, as_partitioner
 from abctree.parts.policies import T3C, Thompson, TopTwo, as_policy
@@ -47,7 +48,7 @@ def resolve_map(
     n = checked_count("n_simulations", n_simulations, least=2)
     s = {**_defaults(n), **(PRESETS[preset] if preset else {}), **said}
     s["partitioner"] = as_partitioner(s["partitioner"])
-    s["policy"] = _defended(s["policy"], float(s["defensive"]))
+    s["policy"] = _defended(s["policy"], checked_number("defensive", s["defensive"]))
     if "beliefs" not in s:
         # A grid is the paper's finite parameter space: flat arms with a prior of one each.
         s["beliefs"] = Counts(1.0, 1.0) if isinstance(s["partitioner"], Grid) else FairHearing()

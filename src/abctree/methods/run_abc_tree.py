@@ -117,6 +117,7 @@ def abc_tree(
         written.
     progress : callable
         Called with a `Progress` after each round, and now and then in a pilot that takes long.
+        What it raises is a warning, once, and the run goes on.
 
     Returns
     -------

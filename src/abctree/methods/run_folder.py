@@ -20,6 +20,8 @@ from abctree.methods.manifest import check_version, manifest_of, recipe_of
 from abctree.methods.method import METHODS
 from abctree.methods.recipe import Recipe, StopLike, check_problem_given
 from abctree.methods.runner import Runner
+from abctree.methods.watch import check_progress
+from abctree.numbers import checked_count
 from abctree.parts.executors import ExecutorLike, as_executor, running
 from abctree.parts.executors.policy import FailurePolicy
 from abctree.parts.stores import Recorded, SqliteStore
@@ -101,6 +103,7 @@ def resume(
     (800, True)
     """
     check_problem_given(problem)
+    check_progress(progress)
     store = _existing(path, SqliteStore.open)
     try:
         manifest = store.manifest or {}
@@ -178,6 +181,7 @@ def play(
     path: StoreLike | None,
 ) -> Result:
     """A new run, kept in a store if one is given."""
+    check_progress(progress)
     if path is None:
         with running(as_executor(executor)) as ready:
             return _play(problem, recipe, ready, watch=progress)
@@ -277,9 +281,7 @@ def _extended(plan: Plan, n_simulations: int | None) -> Plan:
     former = plan.n_simulations
     if n_simulations is None or n_simulations == former:
         return plan
-    if isinstance(n_simulations, bool) or int(n_simulations) != n_simulations:
-        raise ParameterError(f"`n_simulations` must be a whole number, but got {n_simulations!r}.")
-    if n_simulations < former:
+    if checked_count("n_simulations", n_simulations) < former:
         raise ParameterError(
             f"`n_simulations` must be at least the budget of the run, {former}, but got "
             f"{n_simulations}. What is simulated cannot be taken back; to stop earlier use `stop`."

@@ -11,7 +11,8 @@ from abctree.errors import ParameterError
 from abctree.methods.loop_rejection import RejectionParts
 from abctree.methods.recipe import Recipe, StopLike, check_problem_given
 from abctree.methods.run_folder import StoreLike, play
-from abctree.methods.settings import Settings, checked_count
+from abctree.methods.settings import Settings
+from abctree.numbers import checked_count
 from abctree.parts.executors import ExecutorLike
 from abctree.parts.executors.policy import FailurePolicy
 from abctree.parts.stopping import Rounds

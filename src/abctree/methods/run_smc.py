@@ -13,7 +13,8 @@ from abctree.errors import ParameterError
 from abctree.methods.loop_smc import SmcParts
 from abctree.methods.recipe import Recipe, StopLike, check_problem_given
 from abctree.methods.run_folder import StoreLike, play
-from abctree.methods.settings import ScheduleLike, Settings, checked_count
+from abctree.methods.settings import ScheduleLike, Settings
+from abctree.numbers import checked_count, checked_number
 from abctree.parts.coordinates import coordinates
 from abctree.parts.executors import ExecutorLike
 from abctree.parts.executors.policy import FailurePolicy
@@ -56,7 +57,8 @@ def smc(
         Prior, simulator, observation, summary and distance.
     n_simulations : int
         T, the most simulations that are made, the pilot included.  All are made unless `stop`,
-        `max_rounds` or the end of the schedule comes first.
+        `max_rounds` or the end of a list of tolerances comes first.  Where ε cannot fall, because
+        all accepted distances are equal, the last population takes the rest of them.
     n_particles : int
         N, accepted draws in a population.  Default T / 50, at least 20 and at most 1000.
     rng : None, int, SeedSequence, BitGenerator or Generator
@@ -144,7 +146,7 @@ def smc(
     check_problem_given(problem)
     if weights not in ("population", "mixture"):
         raise ParameterError(f'`weights` must be "population" or "mixture", but got {weights!r}.')
-    if not 0.0 <= min_ess < np.inf:
+    if not 0.0 <= checked_number("min_ess", min_ess) < np.inf:
         raise ParameterError(f"`min_ess` must be at least 0, but got {min_ess}. Try n_particles/2.")
     plan = _plan(n_simulations, n_particles, n_pilot, block, max_rounds)
     coordinates(problem.prior, space)  # raises if the space is wrong, or has no density

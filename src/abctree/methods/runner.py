@@ -15,9 +15,12 @@ import numpy as np
 from abctree.algorithms.pilot import Pilot, run_pilot
 from abctree.analysis.failures import Failures
 from abctree.analysis.result import Result
+from abctree.analysis.run_notes import HOPELESS
 from abctree.data import Arms, Boxes, Failure, Mixture, Progress, Round, Simulations, Table
 from abctree.errors import SimulatorError
 from abctree.methods.recipe import Recipe
+from abctree.methods.watch import Watch
+from abctree.parts.distances import NegativeDistanceError
 from abctree.parts.executors.policy import (
     Case,
     FailedSimulationError,
@@ -76,7 +79,7 @@ class Runner:
         self._streak = Streak(recipe.on_failure)
         self._rules = recipe.stop if rules is None else tuple(rules)
         self._hurried = [rule for rule in self._rules if getattr(rule, "every_block", False)]
-        self._watch = watch or (lambda _: None)
+        self._watch = Watch(watch)
         self._round = 0, float("inf"), 0.0, 0.0
         self._why: str | None = None
         self._told = 0.0
@@ -168,9 +171,22 @@ class Runner:
 
     def _count(self, failures: Sequence[Failure], theta: FloatArray, index: IntArray) -> None:
         self.failures.add(failures, theta, index)
+        self._refuse_negative(failures)
         if failures and self.recipe.on_failure.on_failure == "raise":
             case = Case.of(failures[0], theta, index, self.problem.unit, self.root)
             raise FailedSimulationError(case, self.problem.names)
+
+    def _refuse_negative(self, failures: Sequence[Failure]) -> None:
+        """End the run at a negative distance: counted as a failure, the nearest would be lost."""
+        if isinstance(self._executor, Recorded) and self._executor.only_reads:
+            return  # a run that ended by it can still be looked at
+        reason = NegativeDistanceError.REASON
+        found = next((f for f in failures if f.reason.startswith(reason)), None)
+        if found is not None:
+            raise SimulatorError(
+                f"{found.reason.removeprefix(reason)} This was simulation {found.index}, at "
+                f"{named(self.problem.names, found.theta)}."
+            )
 
     def _explain(self, error: SimulatorError | None) -> None:
         """Say what went wrong first when the whole pilot failed."""
@@ -182,10 +198,17 @@ class Runner:
             return
         raise SimulatorError(
             f"All {n} pilot simulations failed; number {first.index}, at "
-            f"{named(self.problem.names, first.theta)}: {first.reason}. "
-            "Run `problem.check()` to see what the simulator returns."
+            f"{named(self.problem.names, first.theta)}: {first.reason.rstrip('.')}. "
+            f"Run `problem.check()` to see what the simulator returns{self._larger_pilot}."
             + (f"\n{first.traceback}" if first.traceback else "")
         ) from error
+
+    @property
+    def _larger_pilot(self) -> str:
+        """What to do where the simulator works in a small part of the prior only."""
+        if self.recipe.method == "rejection":  # its pilot is part of the budget
+            return ""
+        return "; if it works in a small part of the prior only, give a larger n_pilot="
 
     # Whether to go on -----------------------------------------------------------------------
 
@@ -252,7 +275,7 @@ class Runner:
         if not self._streak.is_hopeless:
             return None
         count, first = self.failures.count, self.failures.first[0].reason
-        return f"{count} of {self.n_simulations} simulations failed; the first: {first}"
+        return f"{count} of {self.n_simulations} {HOPELESS} {first}"
 
     def _reason(self, rules: Iterable[StoppingRule]) -> str | None:
         now = self._now()

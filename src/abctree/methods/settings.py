@@ -11,6 +11,7 @@ import numpy as np
 from abctree.algorithms.outer_loop import Rules
 from abctree.data import Plan
 from abctree.errors import ParameterError
+from abctree.numbers import checked_count, checked_number
 from abctree.parts.beliefs import Counts, GlobalRate, MultiLevel
 from abctree.parts.partitioners import Cart, Grid, as_partitioner
 from abctree.parts.policies import UtilityProposal
@@ -107,7 +108,7 @@ def _plan(n: int, s: Mapping[str, Any]) -> Plan:
         raise ParameterError(f'`window` must be "extended" or "rolling", but got {s["window"]!r}.')
     if s["relabel"] not in ("next", "last"):
         raise ParameterError(f'`relabel` must be "next" or "last", but got {s["relabel"]!r}.')
-    if not 0.0 <= s["defensive"] < 1.0:
+    if not 0.0 <= checked_number("defensive", s["defensive"]) < 1.0:
         raise ParameterError(f"`defensive` must be in [0, 1), but got {s['defensive']}.")
     n_folds = checked_count("n_folds", s["n_folds"])
     # A short budget is all pilot but for one simulation; every fold needs a row to learn from.
@@ -166,16 +167,6 @@ def _policy(spec: Policy | None, utility: str | Utility, defensive: float) -> Po
             f"`policy` must have a method `pull(arms, partition, n, rng)`, but got {spec!r}."
         )
     return spec
-
-
-def checked_count(name: str, value: Any, least: int = 1) -> int:
-    """A whole number of at least `least`."""
-    number = value if isinstance(value, int | float | np.integer) else np.nan
-    if isinstance(value, bool) or not (float(number).is_integer() and number >= least):
-        raise ParameterError(
-            f"`{name}` must be a whole number of at least {least}, but got {value!r}."
-        )
-    return int(number)
 
 
 #: What `abc_tree` accepts as a schedule.

@@ -230,7 +230,8 @@ class Energy:
     """Energy distance of two samples, √(2 E|X−Y| − E|X−X'| − E|Y−Y'|) (Székely and Rizzo 2004).
 
     For data that are independent observations, when no summary is at hand: it is 0 only for equal
-    empirical laws and ignores the order of the observations.  The samples may differ in size.
+    empirical laws and ignores the order of the observations.  Called directly, it takes an
+    observed sample of another size; in a `Problem` all samples have the size of the observation.
 
     For one-dimensional observations it is computed exactly in O((m + m') log(m + m')) a row, as
     √(2 ∫ (F − G)²); for k > 1 from all pairs.  Scale the coordinates of vectors beforehand.
@@ -248,7 +249,10 @@ class Energy:
 
 @dataclass(frozen=True)
 class Wasserstein:
-    """Wasserstein distance of order p of two samples, which may differ in size.
+    """Wasserstein distance of order p of two samples.
+
+    Called directly, it takes an observed sample of another size; in a `Problem` all samples have
+    the size of the observation.
 
     One-dimensional observations: exact, (∫ |F⁻¹ − G⁻¹|^p)^(1/p), from sorted values.  Vectors: the
     sliced distance, the p-mean of the exact one over fixed random directions.  Scale the
@@ -291,6 +295,43 @@ class Wasserstein:
         ]
         power[usable] = np.mean(slices, axis=0)
         return np.asarray(power ** (1.0 / self.p))
+
+
+# What is no distance ----------------------------------------------------------------------------
+
+#: How far below 0 rounding may take a distance, as a share of the largest number in the summaries,
+#: and where these are tiny.
+_ROUNDING, _LEAST_ROUNDING = 1e-9, 1e-14
+
+
+class NegativeDistanceError(SimulatorError):
+    """A distance below 0: of the simulations that are nearest, or of all, if it is a similarity."""
+
+    #: How the reason of such a failure begins.
+    REASON = "NegativeDistanceError: "
+
+
+def not_negative(distance: FloatArray, simulated: FloatArray, observed: FloatArray) -> FloatArray:
+    """The distances (n,), 0 where rounding took them below.
+
+    Raises
+    ------
+    NegativeDistanceError
+        If one is further below 0.
+    """
+    negative = np.flatnonzero(distance < 0.0)
+    if not len(negative):
+        return distance
+    # Of each row by itself, so that the answer does not depend on which rows come together.
+    own = np.abs(simulated[negative].reshape(len(negative), -1)).max(axis=1, initial=0.0)
+    size = np.maximum(own, np.abs(observed).max(initial=0.0))
+    if (distance[negative] < -(_ROUNDING * size + _LEAST_ROUNDING)).any():
+        raise NegativeDistanceError(
+            f"distance must be at least 0, but got {float(np.nanmin(distance)):.6g}. Return a "
+            "distance, not a similarity or the logarithm of a distance; "
+            "if rounding made it negative, return max(0.0, ...)."
+        )
+    return np.where(distance < 0.0, 0.0, distance)
 
 
 # Functions and names ----------------------------------------------------------------------------

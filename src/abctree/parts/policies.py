@@ -11,6 +11,7 @@ import numpy as np
 from abctree.data import Arms, Partition
 from abctree.errors import ParameterError
 from abctree.kernels import bandits, transport
+from abctree.numbers import checked_number
 from abctree.protocols import Policy, Utility
 from abctree.types import FloatArray, IntArray
 
@@ -225,7 +226,7 @@ def _share(b: float | str, arms: Arms, partition: Partition) -> float:
 def _check(n_draws: int, defensive: float) -> None:
     if not n_draws >= 1:
         raise ParameterError(f"`n_draws` must be at least 1, but got {n_draws}.")
-    if not 0.0 <= defensive < 1.0:
+    if not 0.0 <= checked_number("defensive", defensive) < 1.0:
         raise ParameterError(f"`defensive` must be in [0, 1), but got {defensive}.")
 
 

@@ -39,7 +39,8 @@ def first_epsilon(distance: FloatArray, share: float) -> float:
     if len(finite) == 0:
         raise SimulatorError(
             f"All {len(distance)} pilot simulations failed or lie at an infinite distance. "
-            "Run `problem.check()` to see what the simulator returns."
+            "Run `problem.check()` to see what the simulator returns; if it works in a small part "
+            "of the prior only, give a larger n_pilot=."
         )
     # The share is of all draws; when failures leave fewer, all but the largest distance count.
     k = min(len(finite) - 1, int(np.ceil(share * len(distance))))

@@ -146,7 +146,10 @@ def as_row(value: Any, shape: tuple[int, ...], source: str) -> FloatArray:
         raise NothingError(f"{source} returned None")
     row = floats(value, source)
     if row.shape != shape:
-        raise WrongShapeError(f"{source} returned shape {row.shape}, but {shape} is needed")
+        raise WrongShapeError(
+            f"{source} returned shape {row.shape}, but {shape} is needed, as of the observation. "
+            "For data of varying size give a `summary` of fixed size, such as quantiles."
+        )
     return row
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from abctree.data import Progress
 from abctree.errors import ParameterError
+from abctree.numbers import checked_number
 from abctree.protocols import StoppingRule
 
 
@@ -107,7 +108,7 @@ def as_stopping_rules(
         return ()
     if isinstance(spec, Mapping):
         for name, limit in spec.items():
-            if name not in _BY_NAME or not limit > 0:
+            if name not in _BY_NAME or not checked_number(f"stop[{name!r}]", limit) > 0:
                 raise ParameterError(
                     f"`stop` must give positive limits to names of {sorted(_BY_NAME)}, "
                     f"but got {name!r}: {limit!r}."

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from abctree.errors import ParameterError, SimulatorError
+from abctree.numbers import checked_count
 from abctree.parts.priors import PriorTransform, as_prior
-from abctree.parts.simulators import Model, OneByOne, Seeded, Vectorized
+from abctree.parts.simulators import Model, OneByOne, Seeded, Vectorized, floats
 from abctree.protocols import Prior
 from abctree.types import Data, FloatArray, SimulatorFunction
 
@@ -30,7 +32,7 @@ def prior_of(
         return as_prior(prior)
     if not names:
         raise ParameterError("`names` must be given with `prior_transform`, one for each column.")
-    return PriorTransform(transform, tuple(names))
+    return PriorTransform(transform, names)
 
 
 def model_of(
@@ -45,8 +47,7 @@ def model_of(
     _takes_two(simulator)
     if summary is not None and not callable(summary):
         raise ParameterError(f"`summary` must be callable or None, but got {summary!r}.")
-    if batch_size < 1:
-        raise ParameterError(f"`batch_size` must be at least 1, but got {batch_size}.")
+    batch_size = checked_count("batch_size", batch_size)
     if vectorized is False:
         return OneByOne(simulator, summary)
     if vectorized is True:
@@ -87,24 +88,38 @@ def summary_of(
         value = observed
     else:
         try:
-            value = summary(np.asarray(observed)[None])[0] if vectorized else summary(observed)
+            value = summary(_one_row(observed))[0] if vectorized else summary(observed)
         except Exception as error:
             raise SimulatorError(
                 f"The summary raised {type(error).__name__} on the observed data: {error}"
             ) from error
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    try:  # as for simulations: what is refused or missing there must not be compared with here
+        array = np.array(floats(value, "the summary"))
+    except (TypeError, ValueError, OverflowError):
         raise ParameterError(
-            f"`observed` must be an array of numbers, but its summary is {value!r}. "
+            f"`observed` must be an array of real numbers, but its summary is {_short(value)}. "
             "Give a `summary` that turns the data into numbers."
         ) from None
     if not np.isfinite(array).all():
         raise ParameterError(
             f"`observed` must be finite, but {np.count_nonzero(~np.isfinite(array))} of "
-            f"{array.size} values of its summary are nan or inf. Impute or drop them first."
+            f"{array.size} values of its summary are nan, inf or masked. Impute or drop them first."
         )
     if array.size == 0:
         raise ParameterError("`observed` must hold at least one number, but its summary is empty.")
     array.flags.writeable = False
     return array
+
+
+def _one_row(observed: Data) -> Any:
+    """The data as a batch of one, with their mask if they have one."""
+    masked = isinstance(observed, np.ma.MaskedArray)
+    return observed[None] if masked else np.asarray(observed)[None]
+
+
+def _short(value: Any) -> str:
+    """A value as it is written, if it can be, in few characters."""
+    try:
+        return reprlib.repr(value)
+    except Exception:  # noqa: BLE001 - a whole number of 5 000 digits, or a class of the user's
+        return f"a {type(value).__name__}"

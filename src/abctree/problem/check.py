@@ -10,6 +10,8 @@ import numpy as np
 
 from abctree.data import Boxes, Simulations
 from abctree.errors import SimulatorError
+from abctree.parts.distances import NegativeDistanceError
+from abctree.problem.reach import out_of_reach
 from abctree.types import FloatArray, IntArray, RNGLike
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Prior draws that a dry run simulates.
 _DRAWS = 10
+#: And so many more to be sure that the observation is out of reach, if these take so many seconds.
+_MORE_DRAWS, _PATIENCE = 500, 5.0
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ def dry_run(problem: Problem, rng: RNGLike) -> CheckReport:
     """
     generator = np.random.default_rng(rng)
     root = int(generator.integers(2**63))
-    theta, share = _prior_draws(problem, generator)
+    theta, share = _prior_draws(problem, generator, _DRAWS)
     index = np.arange(len(theta))
     began = time.perf_counter()
     runs = [problem.simulate(theta[i : i + 1], index[i : i + 1], root) for i in index]
@@ -70,6 +74,10 @@ def dry_run(problem: Problem, rng: RNGLike) -> CheckReport:
         *_on_rows(problem, theta, index, root),
         *_on_spread(measured, problem),
     ]
+    n_calls = len(theta) + 4
+    if _is_far(measured, problem) and _MORE_DRAWS * seconds <= _PATIENCE:
+        said += _on_reach(problem, generator, root)
+        n_calls += _MORE_DRAWS
     lines = [
         *_on_prior(problem, theta, share),
         f"simulator  {_duration(seconds)} a simulation, called {_signature(problem)}",
@@ -78,7 +86,7 @@ def dry_run(problem: Problem, rng: RNGLike) -> CheckReport:
         f"{len(theta)} prior draws",
     ]
     return CheckReport(
-        n_calls=len(theta) + 4,
+        n_calls=n_calls,
         seconds=seconds,
         shape=problem.shape,
         n_failed=len(measured.failures),
@@ -87,15 +95,15 @@ def dry_run(problem: Problem, rng: RNGLike) -> CheckReport:
     )
 
 
-def _prior_draws(problem: Problem, rng: np.random.Generator) -> tuple[FloatArray, float]:
-    """Feasible prior draws, and the share of the prior that is feasible."""
+def _prior_draws(problem: Problem, rng: np.random.Generator, n: int) -> tuple[FloatArray, float]:
+    """Feasible prior draws (n, p), and the share of the prior that is feasible."""
     whole = Boxes.whole(problem.d)
     share = 1.0 if problem.constraint is None else problem.normaliser[0]
     found: list[FloatArray] = []
-    while sum(map(len, found)) < _DRAWS:
-        theta = problem.prior.from_cube(whole.sample(np.zeros(4 * _DRAWS, dtype=np.int64), rng))
+    while sum(map(len, found)) < n:
+        theta = problem.prior.from_cube(whole.sample(np.zeros(4 * n, dtype=np.int64), rng))
         found.append(theta[problem.feasible(theta)])
-    return np.concatenate(found)[:_DRAWS], share
+    return np.concatenate(found)[:n], share
 
 
 def _measure(
@@ -122,6 +130,10 @@ def _on_failures(measured: Simulations, n: int) -> list[str]:
     if not measured.failures:
         return []
     first = measured.failures[0]
+    negative = [f for f in measured.failures if f.reason.startswith(NegativeDistanceError.REASON)]
+    if negative:
+        reason = negative[0].reason.removeprefix(NegativeDistanceError.REASON)
+        return [f"{reason} A run would end here."]
     return [
         f"{len(measured.failures)} of {n} prior draws failed (each would count as a rejection); "
         f"the first: {first.reason}"
@@ -178,6 +190,21 @@ def _on_spread(measured: Simulations, problem: Problem) -> list[str]:
             'the distance alone. Use distance="mad", or logarithms.'
         ]
     return []
+
+
+def _is_far(measured: Simulations, problem: Problem) -> bool:
+    distance = measured.distance
+    constant = bool((distance == distance[0]).all())  # said already
+    return not constant and out_of_reach(distance, problem.observed_summary.size) is not None
+
+
+def _on_reach(problem: Problem, rng: np.random.Generator, root: int) -> list[str]:
+    """Whether more draws are far, too: a few are where most of the prior makes the same data."""
+    theta, _ = _prior_draws(problem, rng, _MORE_DRAWS)
+    index = _DRAWS + np.arange(len(theta))
+    measured = _measure(problem, problem.simulate(theta, index, root), theta, index)
+    said = out_of_reach(measured.distance, problem.observed_summary.size)
+    return [] if said is None else [said]
 
 
 def _flat(summary: FloatArray) -> FloatArray:

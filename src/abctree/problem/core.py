@@ -10,7 +10,7 @@ import numpy as np
 
 from abctree.data import Boxes, Failure, Partition, Simulations
 from abctree.errors import ParameterError, SimulatorError
-from abctree.parts.distances import as_distance
+from abctree.parts.distances import as_distance, not_negative
 from abctree.parts.simulators import CAUGHT, Model, failure, floats
 from abctree.problem.arguments import model_of, prior_of, summary_of, with_names
 from abctree.problem.check import CheckReport, dry_run
@@ -126,7 +126,7 @@ class Problem:
         CheckReport
             Print it.  It says what is called and how, shapes, times, and what looks wrong: failed
             simulations, a simulator that ignores its generator or has one of its own, rows that
-            share their randomness, summaries of very different size.
+            share their randomness, summaries of very different size, an observation out of reach.
 
         Raises
         ------
@@ -200,7 +200,12 @@ class Problem:
     def _checked_distance(self, summary: FloatArray) -> FloatArray:
         """Distances (n,), which may be nan or inf."""
         value = floats(self.distance(summary, self.observed_summary), "distance")
-        return _checked_distance(value, len(summary))
+        if value.shape != (len(summary),):
+            raise SimulatorError(
+                f"distance returned shape {value.shape} for {len(summary)} simulations; "
+                f"it must be ({len(summary)},)."
+            )
+        return not_negative(value, summary, self.observed_summary)
 
     def rerun(self, theta: FloatArray, index: IntArray, root: int, number: int) -> float:
         """The distance of simulation `number`, made again alone; what it raises is not caught.
@@ -310,19 +315,6 @@ def _unnamed(
     known = {f.index for f in failures}
     rows = [i for i in np.flatnonzero(bad).tolist() if int(index[i]) not in known]
     return [Failure(int(index[i]), tuple(theta[i].tolist()), reason) for i in rows]
-
-
-def _checked_distance(distance: FloatArray, n: int) -> FloatArray:
-    if distance.shape != (n,):
-        raise SimulatorError(
-            f"distance returned shape {distance.shape} for {n} simulations; it must be ({n},)."
-        )
-    if (distance < 0.0).any():
-        raise SimulatorError(
-            f"distance must be at least 0, but got {float(np.nanmin(distance))}. "
-            "Return a distance, not a similarity."
-        )
-    return distance
 
 
 @dataclass(frozen=True)

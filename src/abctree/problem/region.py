@@ -98,25 +98,25 @@ class Region:
         if self.is_plain:
             return 1.0, 0.0
         points = _sobol(self.prior.d)
-        n, total, square = 0, 0.0, 0.0
+        n, n_left, total, square = 0, 0, 0.0, 0.0
         while n < _MOST:
-            value = self.weight_of_feasible(open_cube(points.random(_STEP)))
-            n, total = n + len(value), total + value.sum()
+            cube = open_cube(points.random(_STEP))
+            allowed = self._constrained(self.prior.from_cube(cube))
+            value = self.weight(cube) * allowed
+            n, n_left = n + len(value), n_left + int(np.count_nonzero(allowed))
+            total += value.sum()
             square += float(value @ value)
             if square > 0.0 and total**2 / square >= _WANTED:
                 break
-        if not total > 0.0:
-            raise ParameterError(
-                f"`constraint` must leave some of the prior, but none of {n} prior draws "
-                "satisfies it. Check its direction, or reparametrise."
-            )
+        _check_left(n_left, n)
         mean = total / n
-        error = float(np.sqrt(max(square / n - mean**2, 0.0) / n) / mean)
+        square = max(square / n - mean**2, 0.0)
+        error = float(np.sqrt(square / n) / mean) if total > 0.0 else np.inf
         if error > _WORST_ERROR:
+            found = "find none of it" if total == 0.0 else f"integrate it to {error:.0%} only"
             raise ParameterError(
-                f"`prior` must spread over its box, but {n} points of it integrate the prior to "
-                f"{error:.0%} only. Give tighter bounds, a looser constraint, or a prior with "
-                "quantile functions."
+                f"`prior` must spread over its box, but {n} points {found}. Give "
+                "tighter bounds, a looser constraint, or a prior with quantile functions."
             )
         return mean, error
 
@@ -142,6 +142,21 @@ class Region:
         floor = 0.5 * self.normaliser[0] / len(points)
         mass = volume * np.maximum(weight.mean(axis=1), floor)
         return Partition(boxes, mass / mass.sum(), log_volume, feasible)
+
+
+def _check_left(n_left: int, n: int) -> None:
+    """Raise `ParameterError` where a constraint leaves too few of n points to know its share."""
+    if n_left == 0:
+        raise ParameterError(
+            f"`constraint` must leave some of the prior, but none of {n} prior draws "
+            "satisfies it. Check its direction, or reparametrise."
+        )
+    if n_left < _WORST_ERROR**-2:
+        raise ParameterError(
+            f"`constraint` must leave more of the prior, but only {n_left} of {n} prior draws "
+            "satisfy it: too few to know the share. Give the prior bounds that are nearer to what "
+            "it allows, or reparametrise."
+        )
 
 
 def _sobol(d: int) -> Any:

@@ -35,6 +35,13 @@ class StepMarginal:
         return np.asarray(np.interp(level, self.cumulative, self.knots))
 
 
+def half_integers(low: float, high: float, n: int) -> FloatArray:
+    """Edges of at most n bins with equally many whole numbers in each, from low to high or more."""
+    count = int(high - low) + 1
+    width = -(-count // n)
+    return np.asarray(low - 0.5 + width * np.arange(-(-count // width) + 1))
+
+
 def along(prior: Prior, i: int, j: int, u: FloatArray) -> FloatArray:
     """Parameter i along dimension j of the cube, the other dimensions at their middle."""
     cube = np.full((len(u), prior.d), 0.5)

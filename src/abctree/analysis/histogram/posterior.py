@@ -10,7 +10,13 @@ import numpy as np
 
 from abctree.analysis.histogram.draws import draw_within
 from abctree.analysis.histogram.folds import StepFold, check_masses, prior_fold, prior_mass_of
-from abctree.analysis.histogram.marginal import StepMarginal, along, cube_coordinate, drivers
+from abctree.analysis.histogram.marginal import (
+    StepMarginal,
+    along,
+    cube_coordinate,
+    drivers,
+    half_integers,
+)
 from abctree.analysis.histogram.quadrature import nodes
 from abctree.analysis.histogram.ranges import cube_range, mean_over, middle, out_of_support
 from abctree.analysis.histogram.region import Region, densest
@@ -23,8 +29,10 @@ from abctree.types import FloatArray, IntArray, RNGLike
 _N_DRAWS = 100_000
 #: Points of the quadrature over a marginal.
 _N_POINTS = 2**16
-#: A default histogram leaves out this much mass on either side.
-_TAIL = 5e-4
+#: A default histogram leaves out this much mass on either side, and has so many bins at most.
+_TAIL, _N_BINS = 5e-4, 50
+#: Values that show whether a parameter is whole; above the second number all floats are.
+_N_LOOKED_AT, _LARGEST_WHOLE = 512, 2.0**50
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +245,9 @@ class StepPosterior:
     def _drivers(self) -> tuple[int | None, ...]:
         return drivers(self.prior)
 
-    def marginal(self, name: str, bins: int | FloatArray = 50) -> tuple[FloatArray, FloatArray]:
+    def marginal(
+        self, name: str, bins: int | FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
         """Edges (b + 1,) and densities (b,) of the marginal histogram of one parameter.
 
         Exact or from draws: see `driver`.  The densities are per unit of the parameter; density
@@ -249,7 +259,8 @@ class StepPosterior:
             The parameter.
         bins : int or (b + 1,) array
             The number of equal bins, over all but the outer 0.05 % of the mass on either side; or
-            increasing edges (for an integer parameter, half-integers).
+            increasing edges.  Default: 50 bins, and for a parameter of whole numbers at most 50
+            between half-integers, each as many whole numbers wide as the others.
 
         Raises
         ------
@@ -293,7 +304,12 @@ class StepPosterior:
         cumulative = np.cumsum(weight[order])
         return theta[order, i], cumulative / cumulative[-1]
 
-    def _edges(self, name: str, bins: int | FloatArray) -> FloatArray:
+    def _edges(self, name: str, bins: int | FloatArray | None) -> FloatArray:
+        if bins is None:
+            low, high = self._range(self._column(name))
+            if self._is_whole(self._column(name)):
+                return half_integers(low, high, _N_BINS)
+            bins = _N_BINS
         if np.ndim(bins) == 0:
             if int(bins) < 1:
                 raise ParameterError(f"`bins` must be at least 1, but got {bins}.")
@@ -313,6 +329,17 @@ class StepPosterior:
             ends = along(self.prior, i, j, self._step(j).quantile(level))
         low, high = (float(e) for e in ends)
         return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+    def _is_whole(self, i: int) -> bool:
+        """Whether parameter i takes whole numbers only, and several of them."""
+        j = self._exact(i)
+        if j is None:
+            value = self._sorted(i)[0]
+        else:
+            value = along(self.prior, i, j, (np.arange(_N_LOOKED_AT) + 0.5) / _N_LOOKED_AT)
+        if value.min() == value.max() or np.abs(value).max() > _LARGEST_WHOLE:
+            return False
+        return bool((value == np.round(value)).all())
 
     def _column(self, name: str) -> int:
         if name not in self.names:

@@ -63,7 +63,7 @@ def partition(
     show : {"posterior", "proposal"}
         π(Ω_k) η_k over the volume of the box (Equation 7), or the density with which the round
         played the box, without that of kernels beside it.  Per volume in θ where both axes are in
-        user units, else in the cube.
+        user units, else in the cube; also there where all boxes shown reach to infinity.
     draws : bool
         Whether the draws that the round accepted, in any fold, are shown as red dots; in more than
         two dimensions all of them are projected onto the slice.
@@ -251,8 +251,8 @@ def _draw_boxes(
 ) -> None:
     measured = played.partitions[fold]
     in_theta = all(side.column is not None for side in sides)
-    density = _density(played, fold, measured, show, in_theta=in_theta)
     cut = _slice(result, measured, sides)
+    density = _density(played, fold, measured, cut, show, in_theta=in_theta)
     corner = [
         [side.place(bound[cut, side.dim]) for side in sides]
         for bound in (measured.boxes.lower, measured.boxes.upper)
@@ -277,9 +277,12 @@ def _draw_boxes(
 
 
 def _density(
-    played: Round, fold: int, measured: Partition, show: Show, *, in_theta: bool
+    played: Round, fold: int, measured: Partition, cut: IntArray, show: Show, *, in_theta: bool
 ) -> FloatArray:
-    """Mass over volume (K,), up to a constant; 0 in a box of infinite volume."""
+    """Mass over volume (K,), up to a constant; 0 in a box of infinite volume.
+
+    The volume is in θ if it is asked for and finite in one of the boxes `cut`, else in the cube.
+    """
     if show == "posterior":
         mass = measured.prior_mass * played.arms[fold].mean
     else:
@@ -288,7 +291,9 @@ def _density(
         relative = layers[-1][1] if layers and played.index > 0 else np.ones(len(measured))
         mass = relative * measured.boxes.volume
     log_volume = np.log(measured.boxes.volume)
-    if in_theta and not np.isnan(measured.log_volume).any():
+    # Boxes that are all without end have no density in θ to tell them apart.
+    known = not np.isnan(measured.log_volume).any() and np.isfinite(measured.log_volume[cut]).any()
+    if in_theta and known:
         log_volume = measured.log_volume
     # In units of the smallest box: volumes may be too small for a float.
     unit = float(log_volume.min())

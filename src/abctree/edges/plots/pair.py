@@ -79,6 +79,11 @@ def pair(
     MissingDependencyError
         If matplotlib is not installed.
     """
+    if not isinstance(posterior, Posterior):
+        raise ParameterError(
+            f"`posterior` must be a Posterior, but got a {type(posterior).__name__}. "
+            "Give result.posterior()."
+        )
     shown = _columns(posterior, names)
     values = _truth(posterior, truth)
     if bins is not None and bins < 1:

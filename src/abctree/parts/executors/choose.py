@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from concurrent import futures
 from contextlib import contextmanager
@@ -41,6 +42,11 @@ def as_executor(spec: ExecutorLike | None) -> Executor:
         return Processes(spec) if spec > 1 else Serial()
     if isinstance(spec, futures.Executor):
         return Pool(spec)
+    if inspect.isclass(spec):
+        raise ParameterError(
+            f"`executor` must be an object, but got the class {spec.__name__}. Call it first: "
+            f"executor={spec.__name__}(...)."
+        )
     if hasattr(spec, "submit"):
         return cast("Executor", spec)
     raise ParameterError(

@@ -11,6 +11,7 @@ import numpy as np
 
 from abctree.data import Failure, Simulations
 from abctree.errors import ParameterError, SimulatorError
+from abctree.numbers import checked_number
 from abctree.protocols import Executor
 from abctree.types import FloatArray, IntArray
 
@@ -48,9 +49,9 @@ class FailurePolicy:
             raise ParameterError(
                 f'`on_failure` must be "reject" or "raise", but got {self.on_failure!r}.'
             )
-        if not 0.0 < self.limit <= 1.0:
+        if not 0.0 < checked_number("limit", self.limit) <= 1.0:
             raise ParameterError(f"`limit` must be in (0, 1], but got {self.limit}.")
-        if self.at_least < 1:
+        if checked_number("at_least", self.at_least) < 1:
             raise ParameterError(f"`at_least` must be at least 1, but got {self.at_least}.")
 
 

@@ -43,6 +43,11 @@ class Recorded:
         self.needed: Callable[[Simulations], Simulations] = lambda answer: answer
         self._held: tuple[int, int, Simulations] | None = None
 
+    @property
+    def only_reads(self) -> bool:
+        """Whether nothing is simulated that is not in the store."""
+        return self._executor is None
+
     def submit(
         self,
         work: Callable[[FloatArray, IntArray], Simulations],

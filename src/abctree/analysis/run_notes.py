@@ -1,0 +1,42 @@
+"""What to know of a run itself, whichever way and at whatever tolerance it is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from abctree.analysis.diagnostics import FAILURES, on_failures
+from abctree.problem.reach import out_of_reach
+
+if TYPE_CHECKING:
+    from abctree.analysis.result import Result
+
+#: In the reason of a run that ended because nearly everything failed; it survives in the store.
+HOPELESS = "simulations failed; the first:"
+
+
+def run_notes(result: Result) -> tuple[str, ...]:
+    """Sentences; none for a healthy run."""
+    said = [_on_failures(result), _on_early_end(result), _on_reach(result)]
+    return tuple(sentence for sentence in said if sentence)
+
+
+def _on_failures(result: Result) -> str | None:
+    """The sentence of the summary, if it is one to worry about."""
+    count, n = result.failures.count, result.n_simulations
+    return on_failures(count, n) if count > FAILURES * n else None
+
+
+def _on_reach(result: Result) -> str | None:
+    if result.n_made is not None:
+        return None  # the closest simulations do not tell how distances differ
+    return out_of_reach(result.table.distance, result.problem.observed_summary.size)
+
+
+def _on_early_end(result: Result) -> str | None:
+    if HOPELESS not in result.stopped_because:
+        return None
+    return (
+        f"The run ended after {result.n_simulations} of {result.plan.n_simulations} simulations, "
+        f"because nearly all of the last ones failed: {result.stopped_because.rstrip('.')}. "
+        "See result.failures.first, and run again when the cause is gone."
+    )

@@ -1,0 +1,252 @@
+"""`Problem`: what it takes, what it refuses, and what its dry run says."""
+
+from __future__ import annotations
+
+import decimal
+
+import numpy as np
+import pytest
+
+import abctree
+from abctree import problems
+
+PRIOR = {"m": (-5.0, 5.0)}
+
+
+def noisy(theta, rng):
+    return theta[0] + 0.05 * rng.normal()
+
+
+# The observation --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "observed",
+    [
+        np.ma.array([1.0, 1.1, 0.9, -999.0], mask=[0, 0, 0, 1]),
+        np.ma.masked,
+        np.array([1 + 2j]),
+        1 + 0j,
+        "1.5",
+        b"1.5",
+        ["1.5", "2"],
+        np.datetime64("2024-01-01"),
+        np.array([3], dtype="m8[s]"),
+        10**400,
+        [10**400, 1],
+        10**5000,  # too long to be written
+        [[1.0], [2.0, 3.0]],
+        {"a": 1.0},
+        object(),
+        [1.0, None],
+        [1.0, np.nan],
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_observation_that_is_not_real_numbers_is_refused_in_one_sentence(observed):
+    with pytest.raises(abctree.ParameterError, match="`observed` must be") as caught:
+        abctree.Problem(PRIOR, noisy, observed)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("vectorized", [False, True])
+def test_a_summary_sees_the_mask_of_the_observation(vectorized):
+    observed = np.ma.array([1.0, 1.1, 0.9, -999.0], mask=[0, 0, 0, 1])
+    made = abctree.Problem(
+        PRIOR, noisy, observed, summary=lambda x: x.mean(axis=-1), vectorized=vectorized
+    )
+    assert made.observed_summary == pytest.approx(1.0)
+    # The twin: without its mask the last number is one like the others.
+    bare = abctree.Problem(
+        PRIOR, noisy, observed.data, summary=lambda x: x.mean(axis=-1), vectorized=vectorized
+    )
+    assert bare.observed_summary == pytest.approx(-249.0)
+
+
+@pytest.mark.parametrize(
+    "observed",
+    [3, True, [1, 2], np.float32(0.5), np.ma.array([1.0, 2.0]), [decimal.Decimal("0.5"), 2]],
+    ids=repr,
+)
+def test_all_kinds_of_real_numbers_are_observations_and_stay_the_user_s(observed):
+    made = abctree.Problem(PRIOR, noisy, observed)
+    np.testing.assert_array_equal(made.observed_summary, np.array(observed, dtype=float))
+    assert not made.observed_summary.flags.writeable
+
+
+def test_the_observation_is_copied():
+    mine = np.zeros(2)
+    made = abctree.Problem(PRIOR, noisy, mine)
+    mine[0] = 7.0
+    assert made.observed_summary[0] == 0.0
+
+
+# Simulations of varying size --------------------------------------------------------------------
+
+
+def varying(theta, rng):
+    return rng.normal(theta[0], 1.0, size=rng.integers(1, 20))
+
+
+def test_samples_of_varying_size_are_failures_that_say_what_to_do():
+    made = abctree.Problem(PRIOR, varying, np.ones(4), distance="energy")
+    result = abctree.abc_tree(made, n_simulations=300, rng=1)
+    assert result.failures.count > 200
+    assert all("give a `summary` of fixed size" in reason for reason in result.failures.reasons)
+
+
+@pytest.mark.parametrize("distance", ["energy", "wasserstein"])
+def test_quantiles_make_samples_of_varying_size_comparable(distance):
+    levels = (np.arange(8) + 0.5) / 8
+    made = abctree.Problem(
+        PRIOR, varying, np.ones(4), distance=distance, summary=lambda x: np.quantile(x, levels)
+    )
+    result = abctree.abc_tree(made, n_simulations=2000, rng=1)
+    assert result.failures.count == 0
+    assert abs(result.posterior().mean()[0] - 1.0) < 0.5
+
+
+# An observation out of reach --------------------------------------------------------------------
+
+
+def noise(size, scale=100.0):
+    def simulate(theta, rng):
+        return theta[0] + scale * rng.normal(size=size)
+
+    return simulate
+
+
+#: Problems whose observation a simulator can produce, those of the library and some of pure noise.
+ORDINARY = {
+    "gauss": lambda: problems.gauss(2),
+    "gauss 5": lambda: problems.gauss(5),
+    "gaussian_mixture 2": lambda: problems.gaussian_mixture(2),
+    "gaussian_mixture 5": lambda: problems.gaussian_mixture(5),
+    "banana": problems.banana,
+    "finite_normal": problems.finite_normal,
+    "lotka_volterra": problems.lotka_volterra,
+    "heston": problems.heston,
+    "linear_nonlinear": problems.linear_nonlinear,
+    "digits": problems.digits,
+    "noise": lambda: abctree.Problem(PRIOR, noise(300), noise(300)([1.0], rng_of(0))),
+    "noise, mad": lambda: abctree.Problem(
+        PRIOR, noise(300), noise(300)([1.0], rng_of(0)), distance="mad"
+    ),
+    "noise in one summary": lambda: abctree.Problem(
+        PRIOR, noise(300), 0.0, summary=lambda x: np.linalg.norm(x) if np.ndim(x) else x
+    ),
+    "nearly always the same": lambda: abctree.Problem(
+        PRIOR, lambda theta, rng: 100.0 * (theta[0] > 4.9) + rng.normal() * 1e-6, 100.0
+    ),
+}
+#: What no parameter makes.
+OUT_OF_REACH = {
+    "far": lambda: abctree.Problem(PRIOR, lambda theta, rng: rng.random(), 1000.0),
+    "one of two": lambda: abctree.Problem(PRIOR, lambda theta, rng: rng.random(2), [0.5, 1000.0]),
+    "in per cent": lambda: abctree.Problem(
+        {"p": (0.0, 1.0)}, lambda theta, rng: rng.binomial(20, theta[0]) / 20, 55.0
+    ),
+    "vectorized": lambda: abctree.Problem(
+        PRIOR, lambda theta, rng: rng.random((len(theta), 1)), [1000.0], vectorized=True
+    ),
+}
+
+
+def rng_of(seed):
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_an_ordinary_observation_is_within_reach(name):
+    made = ORDINARY[name]()
+    for seed in range(5):
+        assert not any("anywhere near" in w for w in made.check(rng=seed).warnings)
+    result = abctree.abc_tree(made, n_simulations=1000, rng=0)
+    assert not any("anywhere near" in w for w in result.warnings)
+
+
+@pytest.mark.parametrize("name", OUT_OF_REACH)
+def test_an_observation_out_of_reach_is_said_by_the_dry_run_and_by_the_result(name):
+    made = OUT_OF_REACH[name]()
+    report = made.check(rng=0)
+    assert any("anywhere near" in w for w in report.warnings)
+    assert report.n_calls > 500
+    for method in (abctree.abc_tree, abctree.smc):
+        result = method(made, n_simulations=1000, rng=0)
+        assert any("anywhere near" in w for w in result.warnings)
+        assert "anywhere near" in str(result.summary())
+    assert any("anywhere near" in w for w in abctree.map_tree(made, n_simulations=500, rng=0).notes)
+
+
+def test_the_dry_run_looks_again_only_where_draws_are_cheap(monkeypatch):
+    made = OUT_OF_REACH["far"]()
+    monkeypatch.setattr(abctree.problem.check, "_PATIENCE", 0.0)
+    report = made.check(rng=0)
+    assert report.n_calls == 14
+    assert not any("anywhere near" in w for w in report.warnings)
+
+
+def test_few_draws_of_a_prior_that_mostly_makes_the_same_data_look_out_of_reach(monkeypatch):
+    """The twin: what the second look of the dry run is for."""
+    monkeypatch.setattr(abctree.problem.check, "_MORE_DRAWS", 10)
+    made = problems.lotka_volterra()
+    said = [any("anywhere near" in w for w in made.check(rng=seed).warnings) for seed in range(10)]
+    assert any(said)
+
+
+# Other arguments --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["a", 10.5, 0, None, True, np.nan])
+def test_batch_size_is_a_whole_number(value):
+    with pytest.raises(abctree.ParameterError, match="`batch_size` must be a whole number"):
+        abctree.Problem(PRIOR, noisy, 1.0, batch_size=value)
+    assert abctree.Problem(PRIOR, noisy, 1.0, vectorized=True, batch_size=10.0).unit == 10
+
+
+@pytest.mark.parametrize("names", ["ab", "m"])
+def test_names_are_not_one_text(names):
+    with pytest.raises(abctree.ParameterError, match="`names` must be a sequence of names"):
+        abctree.Problem(prior_transform=lambda u: u, names=names, simulator=noisy, observed=1.0)
+    made = abctree.Problem(
+        prior_transform=lambda u: u, names=list(names), simulator=noisy, observed=1.0
+    )
+    assert made.names == tuple(names)
+
+
+# Messages that name what to change ---------------------------------------------------------------
+
+
+def square(constraint=None, prior=None):
+    return abctree.Problem(
+        prior or {"a": (0.0, 1.0), "b": (0.0, 1.0)}, lambda theta, rng: theta[0], 0.5,
+        constraint=constraint,
+    )  # fmt: skip
+
+
+def test_a_constraint_that_leaves_next_to_nothing_is_named():
+    corner = square(lambda t: (t["a"] < 1e-3) & (t["b"] < 2e-3))
+    with pytest.raises(abctree.ParameterError, match="`constraint` must leave more of the prior"):
+        _ = corner.normaliser
+    # The twins: a larger corner is measured, and a peak of the prior is not the constraint's fault.
+    large = square(lambda t: (t["a"] < 1e-2) & (t["b"] < 2e-2))
+    assert large.normaliser[0] == pytest.approx(2e-4, rel=0.2)
+    peak = abctree.DensityPrior(
+        lambda theta: -0.5 * (((theta - 0.5) / 1e-4) ** 2).sum(axis=1),
+        bounds={"a": (0.0, 1.0), "b": (0.0, 1.0)},
+    )
+    with pytest.raises(abctree.ParameterError, match="`prior` must spread"):
+        _ = square(lambda t: t["a"] < 2.0, peak).normaliser
+
+
+@pytest.mark.parametrize("size", [64, 65])
+def test_an_adjustment_without_summaries_names_the_setting_that_keeps_them(size):
+    made = abctree.Problem(PRIOR, noise(size, 1.0), np.zeros(size))
+    posterior = abctree.abc_tree(made, n_simulations=1500, rng=0).posterior(ess=200.0)
+    if size <= 64:
+        assert posterior.summary.shape[1] == size
+        return
+    with pytest.raises(abctree.ParameterError, match="keep_summaries=True"):
+        posterior.adjusted()
+    kept = abctree.abc_tree(made, n_simulations=1500, rng=0, keep_summaries=True)
+    assert kept.posterior(ess=200.0).adjusted().is_adjusted
