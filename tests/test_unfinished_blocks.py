@@ -12,6 +12,7 @@ import warnings
 import zlib
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,10 +20,11 @@ import pytest
 import abctree
 from abctree.data import Failure, Simulations
 from abctree.parts.executors import as_executor
+from abctree.parts.simulators import Vectorized
 from abctree.parts.stores import SqliteStore, notebook
 from abctree.parts.stores.notebook import Notebook, Page
 from abctree.parts.stores.packing import pack, spans, unpack
-from abctree.problem import Discrepancy
+from abctree.problem import Discrepancy, core
 from tests.conftest import in_memory
 from tests.test_resume import differences, in_child, posix
 
@@ -174,6 +176,41 @@ def test_ctrl_c_keeps_every_finished_call(tmp_path, kind, chunk):
         again, made = resumed(folder, p)
         assert made == N - finished
         assert different(again, whole) <= {"tracebacks"}
+
+
+def test_call_of_which_a_part_is_kept_would_be_noticed(tmp_path, monkeypatch):
+    """The twin: rows that share a generator, kept in part, make another run."""
+    p = problem("vectorized")
+    method = partial(ALL["abc_tree"], p, n_simulations=N, rng=1)
+    whole = method()
+    fill = Vectorized.fill
+
+    def early(*args):
+        for n in fill(*args):
+            yield n - 3
+            yield n
+
+    def interrupted(end):
+        def clock():
+            STATE["looks"] = STATE.get("looks", 0) + 1
+            if STATE["looks"] == end:
+                raise KeyboardInterrupt
+            return 0.0
+
+        return clock
+
+    found = []
+    for cut in (fill, early):
+        STATE["looks"] = 0
+        with monkeypatch.context() as patched:
+            patched.setattr(Vectorized, "fill", cut)
+            patched.setattr(core, "time", SimpleNamespace(monotonic=interrupted(31)))
+            folder = tmp_path / str(len(found))
+            first = method(store=folder)
+        assert first.stopped_because.startswith("interrupted; ")
+        again, _ = resumed(folder, p)
+        found.append("distance" in different(again, whole))
+    assert found == [False, True]
 
 
 @pytest.mark.parametrize("distance", ["mad", "euclidean"])
