@@ -254,7 +254,7 @@ def test_run_that_is_interrupted_again_and_again_makes_no_simulation_twice(tmp_p
 def test_ctrl_c_keeps_what_came_back_from_workers(tmp_path, hasty, kind, executor):
     p = problem(kind)
     whole = ALL["abc_tree"](p, n_simulations=N, rng=1)
-    STATE["nap"] = 0.002
+    STATE["nap"] = 0.005
 
     def press():
         """Once some of a block that is not of the pilot is on the disk."""
@@ -270,7 +270,7 @@ def test_ctrl_c_keeps_what_came_back_from_workers(tmp_path, hasty, kind, executo
     finger.join()
     n, noted = kept(tmp_path / "x")
     assert first.n_simulations == n
-    assert noted > 5
+    assert noted > 0
     assert f"{noted} simulations of unfinished blocks" in first.stopped_because
     again, made = resumed(tmp_path / "x", p)
     assert made == N - n - noted
@@ -309,10 +309,12 @@ def killed_half_way(folder, work):
     """Do `work` in another process, and kill that once a part of a block is on the disk."""
     child = in_child(work)
     while True:
+        os.kill(child, signal.SIGSTOP)  # while it is looked at
         n, noted = kept(folder)
         if n >= 20 and noted > 0:
             break
-        time.sleep(0.005)
+        os.kill(child, signal.SIGCONT)
+        time.sleep(0.01)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return kept(folder)
