@@ -3,6 +3,10 @@
 Answers of an executor that costs nothing are recorded block by block; in turns with each, as many
 bare bytes are appended to a file and flushed to the disk.  Medians over blocks: a flush of the disk
 is most of it.  The target is 5 µs a simulation at blocks of 1 000.
+
+Simulations of a block that takes long are noted about once a second: what that costs is measured
+with as many rows as a block has, made in one second, and is a share of this second.  A block that
+takes less than a second is not noted.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import numpy as np
 
 from abctree.data import Simulations
 from abctree.parts.stores import Recorded, SqliteStore
+from abctree.parts.stores.notebook import Notebook, Page
 
 TARGET = 5.0  # microseconds a simulation
 
@@ -48,6 +53,26 @@ def reread(folder: Path, theta: np.ndarray, n_blocks: int, block: int) -> None:
             recorded.submit(None, theta, i * block + np.arange(block), 1)()
 
 
+def noting(n_times: int, block: int, m: int, parent: str | None) -> float:
+    """Seconds to note the simulations of a second."""
+    rng = np.random.default_rng(0)
+    answer = Simulations(rng.exponential(size=block), rng.normal(size=(block, m)))
+    rows, taken = np.arange(block), []
+    with (
+        tempfile.TemporaryDirectory(dir=parent) as name,
+        SqliteStore.new(Path(name) / "x") as store,
+    ):
+        store.begin({})
+        notebook = Notebook(store)
+        for i in range(n_times):
+            page = Page(notebook, i * block, 0, 1, rows, keeps_summaries=True)
+            page.add(0, answer, age=2.0)  # it is due
+            taken.append(timed(page.keep)[0])
+            store.append(i * block, 0, answer)
+            notebook.forget(i * block)
+    return float(np.median(taken))
+
+
 def measure(n_blocks: int, block: int, d: int, m: int, parent: str | None) -> dict[str, float]:
     rng = np.random.default_rng(0)
     theta = rng.normal(size=(block, d))
@@ -68,6 +93,7 @@ def measure(n_blocks: int, block: int, d: int, m: int, parent: str | None) -> di
             os.close(file)
         size = (folder / "run.sqlite").stat().st_size
         read = timed(lambda: reread(folder, theta, n_blocks, block))
+    noted = noting(n_blocks, block, m, parent)
     micro = 1e6 / block
     return {
         "µs a simulation": micro * float(np.median(kept[:, 0])),
@@ -76,6 +102,7 @@ def measure(n_blocks: int, block: int, d: int, m: int, parent: str | None) -> di
         "bare flushed writes": micro * float(np.median(bare[:, 0])),
         "ratio to bare writes": float(np.median(kept[:, 0]) / np.median(bare[:, 0])),
         "reading again": micro * read[0] / n_blocks,
+        "noting, share of time": noted,
         "bytes a simulation": size / (n_blocks * block),
     }
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +19,15 @@ settings.load_profile("abctree")
 @pytest.fixture
 def rng():
     return np.random.default_rng(20_240_607)
+
+
+def in_memory(folder):
+    """Yields a folder in memory where there is one, for tests that are not about the disk."""
+    if not Path("/dev/shm").is_dir():
+        yield folder
+    else:
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+            yield Path(other)
 
 
 def z_score(estimates, truth):

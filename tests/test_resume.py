@@ -8,12 +8,10 @@ import shutil
 import signal
 import sqlite3
 import sys
-import tempfile
 import time
 import warnings
 import zlib
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,16 +24,13 @@ from abctree.methods.run_folder import play
 from abctree.methods.settings import resolve
 from abctree.parts.stores import SqliteStore
 from abctree.parts.stores.packing import pack, unpack
+from tests.conftest import in_memory
 
 
 @pytest.fixture
 def tmp_path(tmp_path):
     """A folder in memory where there is one: most tests are not about the disk."""
-    if not Path("/dev/shm").is_dir():
-        yield tmp_path
-    else:
-        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-            yield Path(folder)
+    yield from in_memory(tmp_path)
 
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="forks")

@@ -200,10 +200,10 @@ def test_simulations_that_are_given_up_are_counted_failures():
         assert set(session.outstanding().numbers) == set(ask.numbers[gone])
         assert session.give_up(ask.numbers[gone], "node lost") == gone.sum()
         assert session.give_up(ask.numbers) == 0
-        # A late answer is dropped.
+        # An answer that comes when the block is over is dropped.
         assert session.tell(ask.numbers[gone], data=x[gone]) == 0
 
-    result = drive(session, 60, answer)
+    result = drive(session, None, answer)
     failed = ~np.isfinite(result.table.distance)
     np.testing.assert_array_equal(failed, lost(np.arange(500)))
     assert result.failures.reasons == {"node lost": failed.sum()}
@@ -211,7 +211,7 @@ def test_simulations_that_are_given_up_are_counted_failures():
 
 
 def test_unusable_answers_are_failures_and_not_acceptances():
-    bad = {0: None, 20: "1.0", 130: [1.0], 150: [np.nan, 1.0], 200: [1j, 0.0], 300: object()}
+    bad = {0: None, 20: [np.nan, np.inf], 130: [1.0, np.inf], 150: [np.nan, 1.0], 300: None}
 
     def answer(session, ask):
         data = simulated(ask)
@@ -228,13 +228,14 @@ def test_unusable_answers_are_failures_and_not_acceptances():
 def test_bad_rows_of_a_vectorized_batch_do_not_lose_the_others():
     def answer(session, ask):
         data = list(ask.theta + 1.0)
-        if 7 in ask.numbers:
-            data[ask.numbers.tolist().index(7)] = np.zeros(3)
+        for number, nothing in {7: None, 30: np.array([np.nan, 1.0])}.items():
+            if number in ask.numbers:
+                data[ask.numbers.tolist().index(number)] = nothing
         session.tell(ask.numbers, data=data)
 
     p = problem(vectorized, vectorized=True)
     result = drive(abctree.Session(p, n_simulations=300, rng=1), answer=answer)
-    assert np.flatnonzero(np.isinf(result.table.distance)).tolist() == [7]
+    assert np.flatnonzero(np.isinf(result.table.distance)).tolist() == [7, 30]
 
 
 def test_a_pilot_that_fails_altogether_is_an_error():
@@ -447,6 +448,19 @@ def test_a_state_that_is_none_is_an_error_of_ours(change, says):
         (([0], {"summaries": [[1.0]]}), r"must have shape \(1, 2\)"),
         (([0], {"data": [[1.0, 2.0]] * 2}), "one item for each"),
         (([0], {"data": 3.0}), "one item for each"),
+        (([0], {"data": {"a": [1.0, 2.0]}}), "must be a sequence of one item for each .* got dict"),
+        (([0], {"data": np.array(1.0)}), "one item for each"),
+        (
+            ([0, 1], {"data": [[1.0, 2.0], [1.0]]}),
+            r"of shape \(2,\).* got one of shape \(1,\) for ",
+        ),
+        (([0], {"data": [1.0]}), r"of shape \(2,\), real numbers, but got one of shape \(\) for "),
+        (
+            ([0, 1], {"data": [None, "1.0"]}),
+            r"shape \(2,\).* got '1.0' for simulation 1. Tell None",
+        ),
+        (([0], {"data": [[1j, 0.0]]}), r"shape \(2,\), real numbers, but got \[1j, 0.0\] for "),
+        (([0], {"data": [object()]}), r"shape \(2,\), real numbers, but got <object"),
         (([4000], {"distances": [1.0]}), "4000 has not been"),
         (([-1], {"distances": [1.0]}), "-1 has not been"),
         (([60], {"distances": [1.0]}), "60 has not been"),
@@ -479,6 +493,69 @@ def test_tell_names_the_mistake_and_takes_nothing(arguments, says):
 def test_session_names_the_setting_that_breaks_its_rule(kwargs, says):
     with pytest.raises(abctree.ParameterError, match=says):
         abctree.Session(problem(), n_simulations=500, **kwargs)
+
+
+@pytest.mark.parametrize("n", [2.5, -1, np.nan, "3", True])
+def test_ask_takes_whole_numbers_only(n):
+    session = abctree.Session(problem(), n_simulations=500)
+    with pytest.raises(abctree.ParameterError, match="`n` must be a whole number of at least 0"):
+        session.ask(n)
+    assert len(session.ask(np.int64(3))) == len(session.ask(2.0)) + 1 == 3
+
+
+@pytest.mark.parametrize("summary", [None, np.asarray])
+@pytest.mark.parametrize("many", [False, True])
+def test_data_of_the_wrong_shape_cost_nothing(summary, many):
+    """A scalar is wanted, and each item comes in an array of its own."""
+
+    def simulate(theta, rng):
+        return theta[0] + rng.normal()
+
+    def each(theta, seeds):
+        raise AssertionError
+
+    if many:
+        p = abctree.Problem({"a": (-5.0, 5.0)}, each, 1.0, summary=summary, vectorized="seeds")
+    else:
+        p = abctree.Problem({"a": (-5.0, 5.0)}, simulate, 1.0, summary=summary)
+    session = abctree.Session(p, n_simulations=300, rng=1)
+    ask = session.ask()
+    right = [simulate(theta, ask.rng(i)) for i, theta in enumerate(ask.theta)]
+    with pytest.raises(abctree.ParameterError, match=r"`data` must .* shape \(\).* simulation 0\."):
+        session.tell(ask.numbers, data=[np.array([x]) for x in right])
+    with pytest.raises(abctree.ParameterError, match=r"`data` must .* shape \(\).* simulation 3\."):
+        session.tell(ask.numbers[:4], data=[*right[:3], "1.0"])
+    assert session.n_told == 0
+    assert len(session.outstanding()) == len(ask)
+    assert session.tell(ask.numbers, data=right) == len(ask)
+
+    def answer(session, ask):
+        session.tell(ask.numbers, data=ask.theta[:, 0])
+
+    assert drive(session, answer=answer).failures.count == 0
+
+
+def test_answer_takes_the_place_of_a_failure_until_the_run_has_gone_on():
+    run = abctree.abc_tree(problem(), n_simulations=300, rng=1)
+    session = abctree.Session(problem(abctree.elsewhere), n_simulations=300, rng=1)
+    first = session.ask()
+    x = simulated(first)
+    assert session.tell([0], data=[None]) == 1
+    assert session.give_up([1]) == 1
+    assert session.tell([0, 1], data=[[np.nan, 0.0], None]) == 0  # they have failed already
+    assert session.tell([0, 1], data=x[:2]) == 2
+    assert session.tell([0, 1], data=x[:2]) == 0
+    with pytest.raises(abctree.ParameterError, match="must not change an answer"):
+        session.tell([0], data=[None])  # a failure does not take the place of an answer
+    again = abctree.Session.from_state(session.state, problem(abctree.elsewhere))
+    again.tell(first.numbers, data=x)
+    same(run, drive(again))
+    # The twin: a failure that the run has gone on with stays.
+    late = abctree.Session(problem(abctree.elsewhere), n_simulations=300, rng=1)
+    ask = late.ask()
+    late.tell(ask.numbers, data=[None, *x[1:]])
+    assert late.tell([0], data=x[:1]) == 0
+    assert drive(late).failures.count == run.failures.count + 1
 
 
 def test_distances_cannot_be_told_where_the_pilot_scales_them():

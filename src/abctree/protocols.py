@@ -6,8 +6,8 @@ conformance check for partitioners, priors and utilities.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -157,6 +157,41 @@ class Executor(Protocol):
         """
 
 
+class Notes(Protocol):
+    """Takes the answers of a block that is not whole yet, so that a crash does not lose them."""
+
+    @property
+    def seconds(self) -> float:
+        """How long what is finished may wait to be noted."""
+
+    def add(self, first: int, done: Simulations, age: float = 0.0) -> None:
+        """Answers to rows of the block from row `first` on, begun so many seconds ago.
+
+        In any order, from any thread; whole units only, each once.
+        """
+
+    def keep(self) -> None:
+        """To be called about every `seconds`, in the thread that waits for the block."""
+
+
+@runtime_checkable
+class NotingExecutor(Executor, Protocol):
+    """An executor that tells of answers as they come back.
+
+    With any other a run folder keeps answers block by block.
+    """
+
+    def submit_noted(
+        self,
+        work: Callable[[FloatArray, IntArray], Simulations],
+        theta: FloatArray,
+        index: IntArray,
+        unit: int,
+        notes: Notes,
+    ) -> Callable[[], Simulations]:
+        """As `submit`; the answers are also added to the notes, a part at a time."""
+
+
 class Store(Protocol):
     """Keeps what a run cannot compute again: the answers of its executor, and what the run is.
 
@@ -194,6 +229,30 @@ class Store(Protocol):
 
     def close(self) -> None:
         """The run is over, or has failed."""
+
+
+@runtime_checkable
+class NotingStore(Store, Protocol):
+    """A store that also keeps answers whose block is not whole yet.
+
+    They do not count as simulations of the run, and are dropped when their block is appended.
+    """
+
+    @property
+    def n_noted(self) -> int:
+        """Simulations that are kept in this way."""
+
+    def note(self, first: int, check: int, rows: IntArray, simulations: Simulations) -> None:
+        """Keep the answers to some rows (k,) of the block that begins at simulation `first`.
+
+        `check` is the checksum of the parameters of the whole block, as for `append`.
+        """
+
+    def noted(self, first: int) -> Sequence[tuple[int, IntArray, Simulations]]:
+        """What `note` was given of a block: checksums, rows and answers."""
+
+    def drop_noted(self) -> None:
+        """Forget all that `note` was given."""
 
 
 class StoppingRule(Protocol):

@@ -38,6 +38,7 @@ from abctree.methods.manifest import check_version, manifest_of, recipe_of
 from abctree.methods.recipe import Recipe
 from abctree.methods.run_abc_tree import abc_tree, recipe_for
 from abctree.methods.run_folder import play
+from abctree.methods.settings import checked_count
 from abctree.problem import Problem
 from abctree.types import Data, FloatArray, IntArray, RNGLike
 
@@ -144,9 +145,14 @@ class Session:
         -------
         Ask
             Empty when the run is over, or when it has to wait for answers: see `outstanding`.
+
+        Raises
+        ------
+        ParameterError
+            If n is no whole number of at least 0.
         """
-        if n is not None and n < 0:
-            raise ParameterError(f"`n` must be at least 0, but got {n}.")
+        if n is not None:
+            n = checked_count("n", n, least=0)
         book = self._book
         free = np.flatnonzero((book.kind == OPEN) & book.known & ~book.asked)
         numbers = free[:n] if not self.done else free[:0]
@@ -179,13 +185,14 @@ class Session:
         """The answers to some simulations, in the order of `numbers`.
 
         Exactly one of the three must be given.  An answer that is nan or inf is a failed
-        simulation, and so is one of `data` that the summary cannot use.
+        simulation, and so is one of `data` that is None, or with which the summary raises.
 
         Parameters
         ----------
         numbers : (n,) int
-            As they were asked.  An answer told before may be told again, and one that comes after
-            it was given up is dropped.
+            As they were asked.  An answer told before may be told again.  One that comes after the
+            simulation had failed or was given up is taken in the place of the failure, unless the
+            run has gone on with that, its block being whole: then it is dropped.
         distances : (n,) float
             At least 0.  Not with a distance that takes its scale from the pilot.
         summaries : (n, ...) float
@@ -202,8 +209,8 @@ class Session:
         Raises
         ------
         ParameterError
-            If a number was never asked, an answer contradicts one told before, or the arguments do
-            not fit together; then none of the answers counts.
+            If a number was never asked, an answer contradicts one told before, has a wrong shape
+            or type, or the arguments do not fit together; then none of the answers counts.
         SimulatorError
             If the whole pilot failed: the run cannot go on.
         """

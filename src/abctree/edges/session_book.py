@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -12,7 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from abctree import streams
 from abctree.data import Failure, Simulations
 from abctree.errors import ParameterError, StoreError
-from abctree.parts.simulators import CAUGHT, described, floats, summarised
+from abctree.parts.simulators import (
+    CAUGHT,
+    WrongShapeError,
+    WrongTypeError,
+    described,
+    floats,
+    summarised,
+)
 from abctree.problem import Discrepancy, Problem, finite_rows
 from abctree.types import BoolArray, FloatArray, IntArray, SeedArray
 
@@ -75,6 +83,7 @@ class Book:
         self.asked = np.zeros(n, dtype=bool)
         self.known = np.zeros(n, dtype=bool)  #: whether theta is known
         self.begun = np.zeros(n, dtype=bool)  #: whether the run has got there, in this process
+        self.used = np.zeros(n, dtype=bool)  #: whether the block is whole, and the run went on
         self.theta = np.full((n, len(problem.names)), np.nan)
         self.distance = np.full(n, np.inf)
         self.summary: FloatArray | None = None  # made when it is needed
@@ -90,10 +99,13 @@ class Book:
         self.known[index] = self.begun[index] = True
 
     def write(self, index: IntArray, answers: Answers) -> int:
-        """Take answers; the number of new ones."""
+        """Take answers; the number of new ones, those in the place of a failure included."""
         self._check(index, answers)
-        new = self.kind[index] == OPEN
+        failed = (self.kind[index] == FAILED) & ~self.used[index] & (answers.kind != FAILED)
+        new = (self.kind[index] == OPEN) | failed
         rows = index[new]
+        for number in index[failed].tolist():
+            del self.reasons[number]
         self.kind[rows] = answers.kind[new]
         self.distance[rows] = answers.distance[new]
         if (answers.kind == SUMMARY).any():
@@ -103,7 +115,7 @@ class Book:
         return len(rows)
 
     def _check(self, index: IntArray, answers: Answers) -> None:
-        """Answers must not contradict each other; what comes after giving up is dropped."""
+        """Answers must not contradict each other, but one may come after a failure."""
         old = self.kind[index]
         wrong = (old != OPEN) & (old != FAILED) & (old != answers.kind)
         both = (old == answers.kind) & (old != OPEN)
@@ -212,6 +224,7 @@ class Desk:
             self._awaited = index
             if not self._book.has(index):
                 raise self.missing
+            self._book.used[index] = True
             key = (int(index[0]), problem.needs_pilot)
             if key not in self._read:
                 self._read[key] = self._book.read(problem, theta, index)
@@ -270,14 +283,25 @@ def told_data(problem: Problem, index: IntArray, data: Any) -> Answers:
     Raises
     ------
     ParameterError
-        If there are more or fewer items.
+        If there are more or fewer items, or one is not None and has a wrong shape or type.
     """
-    if not hasattr(data, "__len__") or len(data) != len(index):
+    return _summarised(*_summaries(problem, index, _items(index, data)))
+
+
+def _items(index: IntArray, data: Any) -> Any:
+    """The data as an array or a list, as long as `index`."""
+    try:
+        n = len(data)
+        items = data if isinstance(data, np.ndarray) else [data[i] for i in range(n)]
+    except (TypeError, KeyError, IndexError):
+        n, items = None, None
+    if n != len(index):
+        got = type(data).__name__ if n is None else f"{n}"
         raise ParameterError(
-            f"`data` must hold one item for each of the {len(index)} numbers, but got "
-            f"{len(data) if hasattr(data, '__len__') else type(data).__name__}."
+            f"`data` must be a sequence of one item for each of the {len(index)} numbers, but got "
+            f"{got}."
         )
-    return _summarised(*_summaries(problem, data))
+    return items
 
 
 def _summarised(summary: FloatArray, reasons: list[str]) -> Answers:
@@ -295,7 +319,7 @@ def _numbers(value: Any, name: str, shape: tuple[int, ...]) -> FloatArray:
     return array
 
 
-def _summaries(problem: Problem, data: Any) -> tuple[FloatArray, list[str]]:
+def _summaries(problem: Problem, index: IntArray, data: Any) -> tuple[FloatArray, list[str]]:
     """Summaries (n, ...) of what simulators returned, nan where it cannot be used, and why."""
     summary = problem.model.summary
     shape = problem.shape
@@ -308,9 +332,28 @@ def _summaries(problem: Problem, data: Any) -> tuple[FloatArray, list[str]]:
         except CAUGHT:  # find the rows that cannot be used, keep the others
             shape = (1, *shape)
     for i in range(len(data)):
+        if data[i] is None:
+            reasons[i] = "NothingError: None was told"
+            continue
         try:
             piece = np.asarray(data[i : i + 1]) if problem.vectorized else data[i]
             rows[i] = summarised(summary, piece, shape).reshape(problem.shape)
+        except (WrongShapeError, WrongTypeError) as error:  # the caller's slip, as no simulator's
+            raise _wrong_data(problem, int(index[i]), data[i], error) from None
         except CAUGHT as error:
             reasons[i] = described(error)
     return rows, reasons
+
+
+def _wrong_data(problem: Problem, number: int, item: Any, error: Exception) -> ParameterError:
+    what = "items" if problem.model.summary is None else "items with a summary"
+    if isinstance(error, WrongTypeError):
+        got = reprlib.repr(item)
+    elif problem.model.summary is None:
+        got = f"one of shape {np.shape(item)}"
+    else:
+        got = f"one for which the {str(error).partition(', but ')[0]}"
+    return ParameterError(
+        f"`data` must have {what} of shape {problem.shape}, real numbers, but got {got} for "
+        f"simulation {number}. Tell None for a simulation that failed."
+    )

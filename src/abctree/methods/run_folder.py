@@ -15,7 +15,7 @@ from typing import Any, Literal
 from abctree.analysis.mode_result import ModeResult
 from abctree.analysis.result import Result
 from abctree.data import Plan, Progress, Table
-from abctree.errors import ParameterError, StoreError
+from abctree.errors import ParameterError, SimulatorError, StoreError
 from abctree.methods.manifest import check_version, manifest_of, recipe_of
 from abctree.methods.method import METHODS
 from abctree.methods.recipe import Recipe, StopLike, check_problem_given
@@ -26,7 +26,7 @@ from abctree.parts.executors import ExecutorLike, as_executor, running
 from abctree.parts.executors.policy import FailurePolicy
 from abctree.parts.stores import Recorded, SqliteStore
 from abctree.problem import Problem
-from abctree.protocols import Executor, StoppingRule, Store
+from abctree.protocols import Executor, NotingStore, StoppingRule, Store
 
 #: To read what is recorded to its end, whatever the run thought of it.
 _LENIENT = FailurePolicy("reject", limit=1.0)
@@ -167,7 +167,7 @@ def load(path: StoreLike, problem: Problem, **parts: Any) -> Result | Any:  # ca
         if store.ending is not None:
             reason = str(store.ending.get("stopped_because"))
         elif n < budget:
-            reason = f"unfinished: {n} of {budget} simulations made"
+            reason = f"unfinished: {n} of {budget} simulations made{_more(store)}"
         return _answer(recipe, replace(result, stopped_because=reason, seconds=store.seconds))
     finally:
         store.close()
@@ -212,13 +212,27 @@ def _played(
     )
     with running(as_executor(executor)) as ready:
         recorded = _recorded(problem, recipe, store, ready)
-        result = _play(problem, recipe, recorded, rules, progress)
-        recorded.flush()
-    result = replace(result, seconds=store.seconds)
+        try:
+            result = _play(problem, recipe, recorded, rules, progress)
+        except SimulatorError:
+            recorded.drop_first()
+            raise
+        finally:
+            recorded.flush()
+    why = result.stopped_because
+    if why == "interrupted":
+        why += _more(store)
+    result = replace(result, seconds=store.seconds, stopped_because=why)
     before = store.ending
     if before is None or before.get("stopped_because") != result.stopped_because:
         store.conclude({"stopped_because": result.stopped_because, "seconds": result.seconds})
     return result
+
+
+def _more(store: Store) -> str:
+    """What a store has beside whole blocks, in words."""
+    n = store.n_noted if isinstance(store, NotingStore) else 0
+    return f"; {n} simulations of unfinished blocks are kept for abctree.resume" if n else ""
 
 
 def _answer(recipe: Recipe, result: Result) -> Result | ModeResult:

@@ -7,7 +7,7 @@ rows are untouched.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NoReturn, Protocol
@@ -37,10 +37,15 @@ class Model(Protocol):
     def unit(self) -> int:
         """Rows with the same ``index // unit`` share a generator and must stay together."""
 
-    def __call__(
-        self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...]
-    ) -> tuple[FloatArray, list[Failure]]:
-        """Summaries (n, *shape), nan where a simulation failed, and the failures."""
+    def fill(
+        self,
+        rows: FloatArray,
+        failures: list[Failure],
+        theta: FloatArray,
+        index: IntArray,
+        root: int,
+    ) -> Iterator[int]:
+        """Put summaries into rows (n, ...) of nan, step by step; yields how many are finished."""
 
     def rerun(
         self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...], row: int
@@ -185,18 +190,21 @@ class OneByOne:
     summary: Callable[[Any], Any] | None
     unit: int = 1
 
-    def __call__(
-        self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...]
-    ) -> tuple[FloatArray, list[Failure]]:
-        """Summaries (n, *shape), nan where a simulation failed, and the failures."""
-        rows = np.full((len(theta), *shape), np.nan)
-        failures: list[Failure] = []
+    def fill(
+        self,
+        rows: FloatArray,
+        failures: list[Failure],
+        theta: FloatArray,
+        index: IntArray,
+        root: int,
+    ) -> Iterator[int]:
+        """Put summaries into rows (n, ...) of nan, one by one; yields how many are finished."""
         for i, number in enumerate(index.tolist()):
             try:
-                rows[i] = self.one(theta[i], number, root, shape)
+                rows[i] = self.one(theta[i], number, root, rows.shape[1:])
             except CAUGHT as error:  # a user's simulator may raise anything
                 failures.append(_nth(failures, number, theta[i], error))
-        return rows, failures
+            yield i + 1
 
     def one(self, theta: FloatArray, number: int, root: int, shape: tuple[int, ...]) -> FloatArray:
         """The summary of one simulation; raises what the simulator raises."""
@@ -229,24 +237,27 @@ class Vectorized:
         """All rows of a call share its generator."""
         return self.batch_size
 
-    def __call__(
-        self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...]
-    ) -> tuple[FloatArray, list[Failure]]:
-        """Summaries (n, *shape), nan where a simulation failed, and the failures."""
-        rows = np.full((len(theta), *shape), np.nan)
-        failures: list[Failure] = []
+    def fill(
+        self,
+        rows: FloatArray,
+        failures: list[Failure],
+        theta: FloatArray,
+        index: IntArray,
+        root: int,
+    ) -> Iterator[int]:
+        """Put summaries into rows (n, ...) of nan, call by call; yields how many are finished."""
         starts = np.flatnonzero(np.diff(index // self.batch_size, prepend=-1))
         bounds = [*starts.tolist(), len(index)]
         for a, b in pairwise(bounds):
             try:
-                rows[a:b] = self._call(theta[a:b], index[a:b], root, shape)
+                rows[a:b] = self._call(theta[a:b], index[a:b], root, rows.shape[1:])
             except CAUGHT as error:
                 if b - a == 1:
                     failures.append(_nth(failures, int(index[a]), theta[a], error))
-                    continue
-                for i in range(a, b):
-                    self._alone(theta, index, root, i, rows, failures)
-        return rows, failures
+                else:
+                    for i in range(a, b):
+                        self._alone(theta, index, root, i, rows, failures)
+            yield b
 
     def _alone(
         self,

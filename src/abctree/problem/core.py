@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -149,8 +150,43 @@ class Problem:
 
     def simulate(self, theta: FloatArray, index: IntArray, root: int) -> Simulations:
         """Simulations number `index` (n,) of the run with seed `root`, without their distances."""
-        summary, failures = self.model(theta, index, root, self.shape)
-        return Simulations(np.full(len(theta), np.inf), summary, tuple(failures))
+        taken: list[Simulations] = []
+        self.simulate_until(np.inf, theta, index, root, taken.append)
+        return taken[0]
+
+    def simulate_until(
+        self,
+        end: float,
+        theta: FloatArray,
+        index: IntArray,
+        root: int,
+        take: Callable[[Simulations], None],
+    ) -> None:
+        """The first of these simulations: those that are begun before a time, at least one unit.
+
+        Parameters
+        ----------
+        end : float
+            By `time.monotonic`.
+        theta, index, root
+            As for `simulate`.
+        take : callable
+            Called once, with what is finished, also if Ctrl-C ends it before.
+        """
+        rows = np.full((len(theta), *self.shape), np.nan)
+        failures: list[Failure] = []
+        n = 0
+        try:
+            for n in self.model.fill(rows, failures, theta, index, root):  # noqa: B007 - read below
+                if time.monotonic() >= end:
+                    break
+        finally:
+            if n == len(theta):
+                take(Simulations(np.full(n, np.inf), rows, tuple(failures)))
+            elif n:
+                finished = set(index[:n].tolist())
+                some = tuple(f for f in failures if f.index in finished)
+                take(Simulations(np.full(n, np.inf), rows[:n].copy(), some))
 
     def finite(self, simulations: Simulations, theta: FloatArray, index: IntArray) -> Simulations:
         """The same simulations; a summary that is not finite is a failure."""
@@ -338,7 +374,20 @@ class Discrepancy:
 
     def __call__(self, theta: FloatArray, index: IntArray) -> Simulations:
         """Simulate, summarise and measure rows (m, p)."""
-        done = self.problem.simulate(theta, index, self.root)
+        return self._judged(self.problem.simulate(theta, index, self.root), theta, index)
+
+    def until(
+        self, end: float, theta: FloatArray, index: IntArray, take: Callable[[Simulations], None]
+    ) -> None:
+        """As a call, but of the first rows only: see `Problem.simulate_until`."""
+
+        def judge(done: Simulations) -> None:
+            n = len(done.distance)
+            take(self._judged(done, theta[:n], index[:n]))
+
+        self.problem.simulate_until(end, theta, index, self.root, judge)
+
+    def _judged(self, done: Simulations, theta: FloatArray, index: IntArray) -> Simulations:
         if self.problem.needs_pilot:
             return self.problem.finite(done, theta, index)
         return self.problem.measured(done, theta, index)

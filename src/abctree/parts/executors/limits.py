@@ -118,6 +118,33 @@ def simulate(
     return Simulations.join(parts)
 
 
+def simulate_some(
+    work: Work,
+    theta: FloatArray,
+    index: IntArray,
+    unit: int,
+    timeout: float | None,
+    seconds: float,
+    take: Callable[[Simulations], None],
+) -> None:
+    """As `simulate`, but only what is begun within so many seconds, at least the first unit.
+
+    `take` is given the answers to the first rows, in one or several parts.  It also has those that
+    were finished before Ctrl-C, which is raised.
+    """
+    end = time.monotonic() + seconds
+    if timeout is not None:
+        check_enforceable()
+        for u in split(index, 1, unit):
+            take(_limited(work, theta[u], index[u], timeout))
+            if time.monotonic() >= end:
+                return
+    elif hasattr(work, "until"):
+        work.until(end, theta, index, take)
+    else:
+        take(work(theta, index))
+
+
 def _limited(work: Work, theta: FloatArray, index: IntArray, timeout: float) -> Simulations:
     try:
         with _alarm(timeout * len(index)):

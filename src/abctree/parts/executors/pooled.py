@@ -12,9 +12,10 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent import futures
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -29,9 +30,11 @@ from abctree.parts.executors.limits import (
     failed,
     joined,
     simulate,
+    simulate_some,
 )
 from abctree.parts.executors.parcel import Parcel, pack, unpack
 from abctree.parts.executors.workers import OverdueError, WorkerDiedError
+from abctree.protocols import Notes
 from abctree.types import FloatArray, IntArray
 
 #: Workers that a simulation may lose alone before it is given up; others may have killed some.
@@ -112,11 +115,30 @@ class Pooled(ABC):
         ParameterError
             If the work has to be sent to other processes but cannot be pickled.
         """
+        return self._submit(work, theta, index, unit, None)
+
+    def submit_noted(
+        self, work: Work, theta: FloatArray, index: IntArray, unit: int, notes: Notes
+    ) -> Callable[[], Simulations]:
+        """As `submit`; what comes back is noted, also while another block is waited for.
+
+        A task that has gone on for `notes.seconds` sends what it has, and the rest is a new one.
+
+        Raises
+        ------
+        ParameterError
+            If the work has to be sent to other processes but cannot be pickled.
+        """
+        return self._submit(work, theta, index, unit, notes)
+
+    def _submit(
+        self, work: Work, theta: FloatArray, index: IntArray, unit: int, notes: Notes | None
+    ) -> Block:
         size = self.chunk or self._pace.rows(len(index), self.n_workers)
-        return Block(self, work, theta, index, unit, split(index, size, unit))
+        return Block(self, work, theta, index, unit, split(index, size, unit), notes)
 
     def _begin(
-        self, work: Work, theta: FloatArray, index: IntArray, unit: int, *, whole: bool
+        self, work: Work, rows: Rows, *, whole: bool
     ) -> tuple[futures.Executor, futures.Future[Answer]]:
         """One task, and the pool that it went to; `whole` sends the work with it in any case."""
         if not self.shares_memory:
@@ -126,11 +148,11 @@ class Pooled(ABC):
             self._is_sent = False
         try:
             task = self._task(work, whole=whole)
-            future = self._pool.submit(task, theta, index, unit, self.timeout)
+            future = self._pool.submit(task, *rows, self.timeout)
         except futures.BrokenExecutor:  # it broke while it had nothing to do
             self._mend(work, self._pool)
             task = self._task(work, whole=whole)
-            future = self._pool.submit(task, theta, index, unit, self.timeout)
+            future = self._pool.submit(task, *rows, self.timeout)
         return self._pool, future
 
     def _mend(self, work: Work, broken: futures.Executor) -> None:
@@ -189,12 +211,31 @@ class Pooled(ABC):
         return partial(simulate_there, self._parcel.token, self._parcel.payload if whole else None)
 
 
+class Rows(NamedTuple):
+    """What a task is told of its simulations."""
+
+    theta: FloatArray
+    numbers: IntArray
+    unit: int
+    seconds: float | None  #: after which it is to send what it has
+
+
 def simulate_here(
-    work: Work, theta: FloatArray, index: IntArray, unit: int, timeout: float | None
+    work: Work,
+    theta: FloatArray,
+    index: IntArray,
+    unit: int,
+    seconds: float | None,
+    timeout: float | None,
 ) -> tuple[Simulations, float]:
     """A task."""
     began = time.perf_counter()
-    done = simulate(work, theta, index, unit, timeout)
+    if seconds is None:
+        done = simulate(work, theta, index, unit, timeout)
+    else:
+        parts: list[Simulations] = []
+        simulate_some(work, theta, index, unit, timeout, seconds, parts.append)
+        done = Simulations.join(parts)
     return done, time.perf_counter() - began
 
 
@@ -204,15 +245,16 @@ def simulate_there(
     theta: FloatArray,
     index: IntArray,
     unit: int,
+    seconds: float | None,
     timeout: float | None,
 ) -> Answer:
     """A task in another process, which remembers the work from the first time it was sent."""
     work = unpack(token, payload)
     if work is None:
         return None
-    done, seconds = simulate_here(work, theta, index, unit, timeout)
+    done, took = simulate_here(work, theta, index, unit, seconds, timeout)
     check_enough_memory(done)
-    return done, seconds
+    return done, took
 
 
 class Piece(NamedTuple):
@@ -234,12 +276,14 @@ class Block:
         index: IntArray,
         unit: int,
         chunks: Sequence[slice],
+        notes: Notes | None,
     ) -> None:
         self._crew = crew
         self._work = work
         self._theta = theta
         self._index = index
         self._unit = unit
+        self._notes = notes
         self._done: dict[int, Simulations] = {}
         self._running: dict[futures.Future[Answer], tuple[Piece, futures.Executor]] = {}
         self._ended: SimpleQueue[futures.Future[Answer]] = SimpleQueue()
@@ -250,13 +294,22 @@ class Block:
         """All simulations, in the order of their rows."""
         try:
             while self._running:
-                self._collect(self._ended.get())
+                self._collect(self._next())
         except BaseException as error:
             self._give_up()
             if isinstance(error, KeyboardInterrupt):
                 self._crew.close()
             raise
         return joined([self._done[first] for first in sorted(self._done)])
+
+    def _next(self) -> futures.Future[Answer]:
+        """The next task that ends."""
+        if self._notes is None:
+            return self._ended.get()
+        while True:
+            self._notes.keep()
+            with suppress(Empty):
+                return self._ended.get(timeout=self._notes.seconds)
 
     def __del__(self) -> None:
         self._give_up()
@@ -266,11 +319,13 @@ class Block:
             future.cancel()
 
     def _begin(self, piece: Piece, *, whole: bool = False) -> futures.Future[Answer]:
-        rows = slice(piece.first, piece.last)
-        pool, future = self._crew._begin(
-            self._work, self._theta[rows], self._index[rows], self._unit, whole=whole
-        )
+        part = slice(piece.first, piece.last)
+        seconds = None if self._notes is None else self._notes.seconds
+        rows = Rows(self._theta[part], self._index[part], self._unit, seconds)
+        pool, future = self._crew._begin(self._work, rows, whole=whole)
         self._running[future] = piece, pool
+        if self._notes is not None:  # at once, whatever is waited for then
+            future.add_done_callback(partial(_note, self._notes, piece.first))
         future.add_done_callback(self._ended.put)
         return future
 
@@ -280,7 +335,8 @@ class Block:
             return  # taken before
         piece, pool = self._running.pop(future)
         try:
-            self._take(piece, future)
+            for rest in self._take(piece, future):
+                self._begin(rest)
         except Exception as error:
             if _is_alone_to_blame(error):
                 for part in self._after_death(piece, error):
@@ -292,15 +348,18 @@ class Block:
             else:  # another piece was to blame, and the pool is a new one already
                 self._begin(piece)
 
-    def _take(self, piece: Piece, future: futures.Future[Answer]) -> None:
-        """The answer of a task; raises what it raised."""
+    def _take(self, piece: Piece, future: futures.Future[Answer]) -> list[Piece]:
+        """Take the answer of a task, or raise what it raised; what it left to be done."""
         answer = future.result()
         if answer is None:
             self._begin(piece, whole=True)
-        else:
-            simulations, seconds = answer
-            self._crew._note(piece.last - piece.first, seconds)
-            self._done[piece.first] = simulations
+            return []
+        simulations, seconds = answer
+        n = len(simulations.distance)
+        self._crew._note(n, seconds)
+        self._done[piece.first] = simulations
+        end = piece.first + n
+        return [Piece(end, piece.last)] if end < piece.last else []
 
     def _lost_with(self, broken: futures.Executor) -> list[Piece]:
         """The other tasks of a pool that broke: all have ended, or are about to."""
@@ -318,10 +377,12 @@ class Block:
             futures.wait([future])
             _, pool = self._running.pop(future)
             try:
-                self._take(piece, future)
+                queue.extendleft(self._take(piece, future))
             except futures.BrokenExecutor as error:
                 self._crew._mend(self._work, pool)
                 queue.extendleft(reversed(self._after_death(piece, error)))
+            if self._notes is not None:
+                self._notes.keep()
 
     def _after_death(self, piece: Piece, error: Exception) -> list[Piece]:
         """What to do again when a worker died with a piece.
@@ -351,7 +412,18 @@ class Block:
             how = str(error) if isinstance(error, WorkerDiedError) else "the worker process died"
             reason = f"WorkerDiedError: {how}"
         row = slice(piece.first, piece.last)
-        self._done[piece.first] = failed(self._work, self._theta[row], self._index[row], reason)
+        given_up = failed(self._work, self._theta[row], self._index[row], reason)
+        self._done[piece.first] = given_up
+        if self._notes is not None:
+            self._notes.add(piece.first, given_up)
+
+
+def _note(notes: Notes, first: int, future: futures.Future[Answer]) -> None:
+    """Note the answer of a task that has ended, if it has one."""
+    if future.cancelled() or future.exception() is not None:
+        return
+    if (answer := future.result()) is not None:
+        notes.add(first, answer[0])
 
 
 def _is_alone_to_blame(error: Exception) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from abctree.data import Simulations
@@ -13,7 +14,9 @@ from abctree.parts.executors.limits import (
     check_timeout,
     joined,
     simulate,
+    simulate_some,
 )
+from abctree.protocols import Notes
 from abctree.types import FloatArray, IntArray
 
 
@@ -58,3 +61,46 @@ class Serial:
         return lambda: joined(
             [simulate(work, theta[rows], index[rows], unit, self.timeout) for rows in chunks]
         )
+
+    def submit_noted(
+        self, work: Work, theta: FloatArray, index: IntArray, unit: int, notes: Notes
+    ) -> Callable[[], Simulations]:
+        """As `submit`; what is finished is noted once in `notes.seconds`, and when Ctrl-C comes.
+
+        Raises
+        ------
+        ParameterError
+            If there is a timeout that cannot be enforced here.
+        """
+        if self.timeout is not None:
+            check_enforceable()
+        chunks = split(index, self.chunk or len(index), unit)
+        return lambda: self._made(work, theta, index, unit, chunks, notes)
+
+    def _made(
+        self,
+        work: Work,
+        theta: FloatArray,
+        index: IntArray,
+        unit: int,
+        chunks: Sequence[slice],
+        notes: Notes,
+    ) -> Simulations:
+        parts: list[Simulations] = []
+        made = 0
+
+        def take(done: Simulations) -> None:
+            nonlocal made
+            parts.append(done)
+            notes.add(made, done, time.monotonic() - began)
+            made += len(done.distance)
+
+        for rows in chunks:
+            while made < rows.stop:
+                began = time.monotonic()
+                rest = slice(made, rows.stop)
+                simulate_some(
+                    work, theta[rest], index[rest], unit, self.timeout, notes.seconds, take
+                )
+                notes.keep()
+        return joined(parts)

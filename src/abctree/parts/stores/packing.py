@@ -1,4 +1,4 @@
-"""A block of answers as bytes and back: arrays and JSON, nothing that could run.
+"""A block of answers, or a part of one, as bytes and back: arrays and JSON, nothing that could run.
 
 Layout: eight bytes of magic, the length of the header as a 32-bit integer, the header in JSON, and
 the arrays one after the other as little-endian float64, compressed if most of them say nothing.
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from abctree.data import Failure, Simulations
-from abctree.types import FloatArray
+from abctree.types import FloatArray, IntArray
 
 _MAGIC = b"abctree\x01"
 _LENGTH = struct.Struct("<I")
@@ -36,12 +36,26 @@ class UnreadableBlockError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class PackedBlock:
-    """What one block holds."""
+    """What one block holds, or a part of one that is not whole yet."""
 
     first: int  #: number of its first simulation
     check: int  #: CRC32 of its parameters, see `checksum`
     seconds: float  #: spent on the run when it was written
     simulations: Simulations
+    #: Of a part, where its rows are in the block: from one to another, excluded, and so on.
+    spans: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def rows(self) -> IntArray:
+        """Where the rows of a part are in the block (k,)."""
+        return np.concatenate([np.arange(a, b) for a, b in self.spans])
+
+
+def spans(rows: IntArray) -> tuple[tuple[int, int], ...]:
+    """Row numbers (k,) as spans, in their order."""
+    ends = np.flatnonzero(np.diff(rows) != 1)
+    first, last = rows[[0, *(ends + 1)]], rows[[*ends, -1]]
+    return tuple(zip(first.tolist(), (last + 1).tolist(), strict=True))
 
 
 def checksum(theta: FloatArray) -> int:
@@ -61,6 +75,8 @@ def pack(block: PackedBlock) -> bytes:
         "shapes": [array.shape for array in arrays],
         "failures": [asdict(failure) for failure in simulations.failures],
     }
+    if block.spans:
+        header["spans"] = block.spans
     body = b"".join(array.tobytes() for array in arrays)
     if 2 * np.count_nonzero(np.isinf(simulations.distance)) > len(simulations.distance):
         header["compressed"] = True
@@ -96,9 +112,25 @@ def _unpack(data: bytes) -> PackedBlock:
     if distance.ndim != 1 or len(summary) != len(distance):
         raise UnreadableBlockError("the arrays do not fit together")
     simulations = Simulations(distance, summary, tuple(map(_failure, header["failures"])))
-    return PackedBlock(
-        int(header["first"]), int(header["check"]), float(header["seconds"]), simulations
+    block = PackedBlock(
+        int(header["first"]),
+        int(header["check"]),
+        float(header["seconds"]),
+        simulations,
+        tuple((int(a), int(b)) for a, b in header.get("spans", ())),
     )
+    _check_spans(block)
+    return block
+
+
+def _check_spans(block: PackedBlock) -> None:
+    """The rows of a part are as many as its answers."""
+    if not block.spans:
+        return
+    if any(not 0 <= a < b for a, b in block.spans):
+        raise UnreadableBlockError("the rows of a part are not those of a block")
+    if sum(b - a for a, b in block.spans) != len(block.simulations.distance):
+        raise UnreadableBlockError("a part has more or fewer rows than answers")
 
 
 def _decompressed(data: bytes, shapes: list[list[int]]) -> bytes:

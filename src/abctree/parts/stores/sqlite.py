@@ -1,7 +1,7 @@
 """`SqliteStore`: a run in a folder, in one SQLite file.
 
 Each block of answers is one packed blob with its CRC32, in a transaction that is on the disk before
-the block counts.
+the block counts.  So are the parts of a block that is not whole yet, which go when it is.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ import os
 import sqlite3
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
+
+import numpy as np
 
 from abctree.data import Simulations
 from abctree.errors import ParameterError, StoreError
 from abctree.parts.stores import sqlite_file as files
 from abctree.parts.stores.lock import FolderLock, check_not_held, is_held
-from abctree.parts.stores.packing import PackedBlock, pack
+from abctree.parts.stores.packing import PackedBlock, pack, spans
+from abctree.types import IntArray
 
 Statement = tuple[str, tuple[Any, ...]]
 
@@ -46,6 +49,7 @@ class SqliteStore:
         self._ending = None if found is None else found.ending
         self._n = 0 if found is None else found.n
         self._seconds = 0.0 if found is None else found.seconds
+        self._parts: list[PackedBlock] = [] if found is None else found.parts
         self._began = time.monotonic()
         self._to_write: list[Statement] = []  # goes with the next block
 
@@ -195,12 +199,71 @@ class SqliteStore:
         n = len(simulations.distance)
         self._commit(
             *self._to_write,
+            *self._without_parts(first),
             ("DELETE FROM meta WHERE key = 'ending'", ()),
             (files.PUT_BLOCK, (first, n, zlib.crc32(data), data)),
         )
         self._to_write.clear()
         self._ending = None
         self._n += n
+        self._parts = [part for part in self._parts if part.first > first]
+
+    def _without_parts(self, first: int) -> list[Statement]:
+        """What drops the parts of a block that is whole, if there are any."""
+        if all(part.first > first for part in self._parts):
+            return []
+        return [("DELETE FROM parts WHERE first <= ?", (first,))]
+
+    # Parts of blocks that are not whole yet -----------------------------------------------------
+
+    @property
+    def n_noted(self) -> int:
+        """Simulations that are kept although their block is not whole yet."""
+        return sum(
+            len(np.unique(np.concatenate([p.rows for p in self._parts if p.first == first])))
+            for first in {part.first for part in self._parts}
+        )
+
+    def note(self, first: int, check: int, rows: IntArray, simulations: Simulations) -> None:
+        """Keep the answers to some rows of a block; on the disk when this returns.
+
+        Parameters
+        ----------
+        first : int
+            Number of the first simulation of the block.
+        check : int
+            Checksum of the parameters of the whole block.
+        rows : (k,) int
+            Rows of the block.
+        simulations : Simulations
+            The answers to these.
+
+        Raises
+        ------
+        StoreError
+            If they cannot be written.  What was kept before stays.
+        """
+        part = PackedBlock(first, check, self.seconds, simulations, spans(rows))
+        data = pack(part)
+        self._commit(
+            *self._to_write,
+            (files.PARTS_TABLE, ()),
+            ("DELETE FROM meta WHERE key = 'ending'", ()),
+            (files.PUT_PART, (first, zlib.crc32(data), data)),
+        )
+        self._to_write.clear()
+        self._ending = None
+        self._parts.append(part)
+
+    def noted(self, first: int) -> Sequence[tuple[int, IntArray, Simulations]]:
+        """What `note` was given of the block that begins at a simulation."""
+        return [(p.check, p.rows, p.simulations) for p in self._parts if p.first == first]
+
+    def drop_noted(self) -> None:
+        """Forget all that `note` was given."""
+        if self._parts:
+            self._commit(("DELETE FROM parts", ()))
+            self._parts = []
 
     def conclude(self, ending: Mapping[str, Any]) -> None:
         """Note how the run ended."""

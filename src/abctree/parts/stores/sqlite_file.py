@@ -30,6 +30,13 @@ _TABLES = (
     "CREATE TABLE blocks (first INTEGER PRIMARY KEY, n INTEGER NOT NULL, crc INTEGER NOT NULL, "
     "data BLOB NOT NULL)",
 )
+#: Answers whose block is not whole yet.  Made when it is first needed: a file without it is whole,
+#: and one with it can be read by versions that do not know it.
+PARTS_TABLE = (
+    "CREATE TABLE IF NOT EXISTS parts (id INTEGER PRIMARY KEY, first INTEGER NOT NULL, "
+    "crc INTEGER NOT NULL, data BLOB NOT NULL)"
+)
+PUT_PART = "INSERT INTO parts (first, crc, data) VALUES (?, ?, ?)"
 PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)"
 PUT_BLOCK = "INSERT INTO blocks VALUES (?, ?, ?, ?)"
 #: Version of the tables -> how its blobs are read.
@@ -47,6 +54,7 @@ class Contents:
     ending: dict[str, Any] | None
     n: int = 0
     seconds: float = 0.0
+    parts: list[PackedBlock]  #: of blocks that are not whole yet, as they were written
 
     @classmethod
     def of(cls, folder: Path, reader: sqlite3.Connection) -> Contents:
@@ -75,8 +83,25 @@ class Contents:
                 raise _damaged(folder, f"simulation {found.n} is missing")
             found.n += n
             found.seconds = block.seconds
+        found.parts = _parts(folder, found.schema, found.n, reader)
+        found.seconds = max([found.seconds, *(part.seconds for part in found.parts)])
         found.seconds = (found.ending or {}).get("seconds", found.seconds)
         return found
+
+
+def _parts(folder: Path, schema: int, n: int, reader: sqlite3.Connection) -> list[PackedBlock]:
+    """Parts of the blocks after simulation n; a version that knows of none leaves older ones."""
+    known = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'parts'"
+    if reader.execute(known).fetchone() is None:
+        return []
+    parts = []
+    for first, crc, data in reader.execute("SELECT first, crc, data FROM parts ORDER BY id"):
+        part = checked_block(folder, schema, crc, data)
+        if first != part.first or not part.spans:
+            raise _damaged(folder, "a part of a block is not where it should be")
+        if first >= n:
+            parts.append(part)
+    return parts
 
 
 def _schema(folder: Path, reader: sqlite3.Connection) -> int:
@@ -157,7 +182,8 @@ def check_unused(folder: Path) -> None:
     """No run with a simulation in it, and nothing that SQLite would take for part of one."""
     if (folder / FILE).exists():
         with explained(folder), contextlib.closing(connect_to_check(folder)) as reader:
-            n = Contents.of(folder, reader).n
+            found = Contents.of(folder, reader)
+            n = found.n + sum(len(part.simulations.distance) for part in found.parts)
         if n > 0:
             raise ParameterError(
                 f"`store` must be a new folder, but {folder} holds a run of {n} simulations. "

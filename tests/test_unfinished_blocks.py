@@ -1,0 +1,679 @@
+"""Blocks that are cut off half-way: what is finished of them is kept, and not made again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import sys
+import threading
+import time
+import warnings
+import zlib
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import abctree
+from abctree.data import Failure, Simulations
+from abctree.parts.executors import as_executor
+from abctree.parts.simulators import Vectorized
+from abctree.parts.stores import SqliteStore, notebook
+from abctree.parts.stores.notebook import Notebook, Page
+from abctree.parts.stores.packing import pack, spans, unpack
+from abctree.problem import Discrepancy, core
+from tests.conftest import in_memory
+from tests.test_resume import differences, in_child, posix
+
+pytestmark = [posix, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
+N = 400
+UNIT = 7
+#: What the simulators do and have done: a file has no room for it, and a worker has its own.
+STATE = {"calls": 0, "rows": 0, "interrupt": 0, "nap": 0.0}
+
+
+@pytest.fixture
+def tmp_path(tmp_path):
+    """A folder in memory where there is one."""
+    yield from in_memory(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def state():
+    """All as in the beginning."""
+    STATE.update(calls=0, rows=0, interrupt=0, nap=0.0)
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """What is finished goes to the disk after 40 milliseconds, not after a second."""
+    monkeypatch.setattr(notebook, "_SECONDS", 0.04)
+
+
+def called(n):
+    STATE["calls"] += 1
+    if STATE["calls"] == STATE["interrupt"]:
+        raise KeyboardInterrupt
+    time.sleep(n * STATE["nap"])
+    STATE["rows"] += n
+
+
+def one(theta, rng):
+    called(1)
+    y = theta + rng.normal(size=2)
+    if y[0] > 5.5:
+        raise ValueError(f"too far: {y[0]:.1f}")
+    return y
+
+
+def many(theta, rng):
+    called(len(theta))
+    y = theta + rng.normal(size=theta.shape)
+    y[y[:, 0] > 5.5] = np.nan
+    return y
+
+
+def seeded(theta, seeds):
+    called(len(theta))
+    noise = (seeds % np.uint64(1000)).astype(float)[:, None] / 500.0 - 1.0
+    return theta + noise * [1.0, -0.7]
+
+
+SIMULATORS = {
+    "one by one": {"simulator": one},
+    "vectorized": {"simulator": many, "vectorized": True, "batch_size": UNIT},
+    "seeds": {"simulator": seeded, "vectorized": "seeds", "batch_size": UNIT},
+}
+KINDS = pytest.mark.parametrize("kind", SIMULATORS)
+#: Each method with blocks that are long against the pilot.
+ALL = {
+    "abc_tree": partial(abctree.abc_tree, n_pilot=40, block=150),
+    "published": partial(abctree.abc_tree, preset="published", n_pilot=40, block=60),
+    "map_tree": partial(abctree.map_tree, n_pilot=40, block=80),
+    "smc": partial(abctree.smc, n_particles=40),
+    "rejection": partial(abctree.rejection, keep=60, chunk=90),
+    "rejection of all": partial(abctree.rejection, chunk=130, lookahead=2),
+}
+METHODS = pytest.mark.parametrize("method", ALL.values(), ids=ALL)
+EXECUTORS = {
+    "serial": abctree.Serial,
+    "chunks": partial(abctree.Serial, chunk=11),
+    "threads": partial(abctree.Threads, 2),
+    "processes": partial(abctree.Processes, 2, "fork"),
+    "long tasks": partial(abctree.Processes, 2, "fork", chunk=60),
+}
+
+
+def problem(kind="one by one", **kwargs):
+    prior = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
+    return abctree.Problem(prior, observed=[1.0, -1.0], **SIMULATORS[kind], **kwargs)
+
+
+def run_of(result):
+    return getattr(result, "run", result)
+
+
+def different(first, second):
+    return set(differences(run_of(first), run_of(second)))
+
+
+def kept(folder):
+    """Simulations in whole blocks, and in others."""
+    if not (folder / "run.sqlite").exists():
+        return 0, 0
+    with SqliteStore.read(folder) as store:
+        return store.n_simulations, store.n_noted
+
+
+def resumed(folder, p, **kwargs):
+    """The run, gone on with in this process, and the simulations that it made."""
+    for thread in threading.enumerate():  # threads that were interrupted finish what they do
+        if thread.name.startswith("abctree"):
+            thread.join(10.0)
+    STATE.update(calls=0, rows=0, interrupt=0, nap=0.0)
+    result = abctree.resume(folder, p, **kwargs)
+    return result, STATE["rows"]
+
+
+# Ctrl-C -----------------------------------------------------------------------------------------
+
+
+@METHODS
+@pytest.mark.parametrize("call", [41, 42, 199, 333])
+def test_ctrl_c_keeps_every_finished_simulation(tmp_path, method, call):
+    p = problem()
+    whole = method(p, n_simulations=N, rng=1)
+    STATE.update(calls=0, interrupt=call)
+    first = method(p, n_simulations=N, rng=1, store=tmp_path / "x")
+    n, noted = kept(tmp_path / "x")
+    assert n + noted == call - 1
+    why = f"; {noted} simulations of unfinished blocks are kept for abctree.resume"
+    assert first.stopped_because == "interrupted" + (why if noted else "")
+    loaded = abctree.load(tmp_path / "x", p)
+    assert loaded.stopped_because == first.stopped_because
+    again, made = resumed(tmp_path / "x", p)
+    assert made == N - (call - 1)
+    assert different(again, whole) == set()
+    assert kept(tmp_path / "x") == (N, 0)
+    assert different(abctree.load(tmp_path / "x", p), whole) == set()
+
+
+@pytest.mark.parametrize("kind", ["vectorized", "seeds"])
+@pytest.mark.parametrize("chunk", [None, 25])
+def test_ctrl_c_keeps_every_finished_call(tmp_path, kind, chunk):
+    p = problem(kind)
+    method = partial(ALL["abc_tree"], p, n_simulations=N, rng=1, executor=abctree.Serial(chunk))
+    whole = method()
+    for call in (9, 13, 20):
+        folder = tmp_path / str(call)
+        STATE.update(calls=0, rows=0, interrupt=call)
+        method(store=folder)
+        finished = STATE["rows"]
+        assert sum(kept(folder)) == finished
+        again, made = resumed(folder, p)
+        assert made == N - finished
+        assert different(again, whole) <= {"tracebacks"}
+
+
+def test_call_of_which_a_part_is_kept_would_be_noticed(tmp_path, monkeypatch):
+    """The twin: rows that share a generator, kept in part, make another run."""
+    p = problem("vectorized")
+    method = partial(ALL["abc_tree"], p, n_simulations=N, rng=1)
+    whole = method()
+    fill = Vectorized.fill
+
+    def early(*args):
+        for n in fill(*args):
+            yield n - 3
+            yield n
+
+    def interrupted(end):
+        def clock():
+            STATE["looks"] = STATE.get("looks", 0) + 1
+            if STATE["looks"] == end:
+                raise KeyboardInterrupt
+            return 0.0
+
+        return clock
+
+    found = []
+    for cut in (fill, early):
+        STATE["looks"] = 0
+        with monkeypatch.context() as patched:
+            patched.setattr(Vectorized, "fill", cut)
+            patched.setattr(core, "time", SimpleNamespace(monotonic=interrupted(31)))
+            folder = tmp_path / str(len(found))
+            first = method(store=folder)
+        assert first.stopped_because.startswith("interrupted; ")
+        again, _ = resumed(folder, p)
+        found.append("distance" in different(again, whole))
+    assert found == [False, True]
+
+
+@pytest.mark.parametrize("distance", ["mad", "euclidean"])
+@pytest.mark.parametrize("summaries", [True, False])
+def test_parts_of_the_pilot_and_runs_without_summaries_go_on(tmp_path, distance, summaries):
+    p = problem(distance=distance)
+    method = partial(
+        abctree.abc_tree, p, n_simulations=N, rng=1, n_pilot=200, keep_summaries=summaries
+    )
+    whole = method()
+    for call in (13, 100, 205):
+        STATE.update(calls=0, interrupt=call)
+        method(store=tmp_path / f"{call}")
+        assert sum(kept(tmp_path / f"{call}")) == call - 1
+        again, made = resumed(tmp_path / f"{call}", p)
+        assert made == N - (call - 1)
+        assert different(again, whole) == set()
+
+
+def test_run_that_is_interrupted_again_and_again_makes_no_simulation_twice(tmp_path):
+    p = problem()
+    whole = ALL["abc_tree"](p, n_simulations=N, rng=1)
+    made = 0
+    for i in range(100):
+        STATE.update(calls=0, rows=0, interrupt=23)
+        if i == 0:
+            result = ALL["abc_tree"](p, n_simulations=N, rng=1, store=tmp_path / "x")
+        else:
+            result = abctree.resume(tmp_path / "x", p)
+        made += STATE["rows"]
+        assert sum(kept(tmp_path / "x")) == made
+        if not result.stopped_because.startswith("interrupted"):
+            break
+    assert made == N
+    assert i > 10
+    assert different(result, whole) == set()
+
+
+@KINDS
+@pytest.mark.parametrize("executor", ["threads", "processes", "long tasks"])
+def test_ctrl_c_keeps_what_came_back_from_workers(tmp_path, hasty, kind, executor):
+    p = problem(kind)
+    whole = ALL["abc_tree"](p, n_simulations=N, rng=1)
+    STATE["nap"] = 0.005
+
+    def press():
+        """Once some of a block that is not of the pilot is on the disk."""
+        while not (kept(tmp_path / "x")[0] >= 40 and kept(tmp_path / "x")[1] > 5):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    finger = threading.Thread(target=press, daemon=True)
+    finger.start()
+    first = ALL["abc_tree"](
+        p, n_simulations=N, rng=1, store=tmp_path / "x", executor=EXECUTORS[executor]()
+    )
+    finger.join()
+    n, noted = kept(tmp_path / "x")
+    assert first.n_simulations == n
+    assert noted > 0
+    assert f"{noted} simulations of unfinished blocks" in first.stopped_because
+    again, made = resumed(tmp_path / "x", p)
+    assert made == N - n - noted
+    assert different(again, whole) <= {"tracebacks"}
+
+
+class BlockByBlock:
+    """An executor that tells of nothing before a block is whole."""
+
+    def submit(self, work, theta, index, unit):
+        return lambda: work(theta, index)
+
+
+def test_executor_that_tells_of_whole_blocks_only_loses_the_others(tmp_path):
+    """The twin: what the tests above call kept is not there by itself."""
+    p = problem()
+    whole = ALL["abc_tree"](p, n_simulations=N, rng=1)
+    STATE.update(calls=0, interrupt=199)
+    method = partial(ALL["abc_tree"], p, n_simulations=N, rng=1)
+    first = method(store=tmp_path / "x", executor=BlockByBlock())
+    assert first.stopped_because == "interrupted"
+    assert kept(tmp_path / "x") == (190, 0)
+    # But it uses what another one has kept.
+    STATE.update(calls=0, interrupt=199)
+    method(store=tmp_path / "y")
+    assert kept(tmp_path / "y") == (190, 8)
+    again, made = resumed(tmp_path / "y", p, executor=BlockByBlock())
+    assert made == N - 198
+    assert different(again, whole) <= {"tracebacks"}
+
+
+# Killed -----------------------------------------------------------------------------------------
+
+
+def killed_half_way(folder, work):
+    """Do `work` in another process, and kill that once a part of a block is on the disk."""
+    child = in_child(work)
+    while True:
+        os.kill(child, signal.SIGSTOP)  # while it is looked at
+        n, noted = kept(folder)
+        if n >= 20 and noted > 0:
+            break
+        os.kill(child, signal.SIGCONT)
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return kept(folder)
+
+
+@METHODS
+def test_killed_method_makes_no_simulation_twice(tmp_path, hasty, method):
+    p = problem()
+    whole = method(p, n_simulations=N, rng=1)
+    STATE["nap"] = 0.004
+    n, noted = killed_half_way(
+        tmp_path / "x", lambda: method(p, n_simulations=N, rng=1, store=tmp_path / "x")
+    )
+    assert noted > 0
+    loaded = abctree.load(tmp_path / "x", p)
+    assert loaded.n_simulations == n
+    assert f"; {noted} simulations of unfinished blocks" in loaded.stopped_because
+    again, made = resumed(tmp_path / "x", p)
+    assert made == N - n - noted
+    assert different(again, whole) <= {"tracebacks"}
+    assert kept(tmp_path / "x") == (N, 0)
+
+
+@KINDS
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_killed_run_makes_no_simulation_twice(tmp_path, hasty, kind, executor):
+    p = problem(kind)
+    method = partial(ALL["abc_tree"], p, n_simulations=N, rng=1)
+    whole = method()
+    STATE["nap"] = 0.003
+    make = EXECUTORS[executor]
+    n, noted = killed_half_way(
+        tmp_path / "x", lambda: method(store=tmp_path / "x", executor=make())
+    )
+    assert noted > 0
+    again, made = resumed(tmp_path / "x", p)
+    assert made == N - n - noted
+    assert different(again, whole) <= {"tracebacks"}
+
+
+def test_resumed_run_takes_parts_as_they_are(tmp_path):
+    """The twin of all tests here: one bit of a part, and another run."""
+    p = problem()
+    whole = ALL["abc_tree"](p, n_simulations=N, rng=1)
+    STATE.update(calls=0, interrupt=199)
+    ALL["abc_tree"](p, n_simulations=N, rng=1, store=tmp_path / "x")
+    with sqlite3.connect(tmp_path / "x" / "run.sqlite", isolation_level=None) as db:
+        ((data,),) = db.execute("SELECT data FROM parts").fetchall()
+        part = unpack(data)
+        part.simulations.distance[3] = np.nextafter(part.simulations.distance[3], 0.0)
+        db.execute("UPDATE parts SET data = ?, crc = ?", (pack(part), zlib.crc32(pack(part))))
+    db.close()
+    again, _ = resumed(tmp_path / "x", p)
+    assert "distance" in different(again, whole)
+
+
+def test_block_after_a_straggler_is_kept_although_nobody_waits_for_it(tmp_path, hasty):
+    """Two threads: one is held up by the first block, the other makes the second one."""
+    hold, ready = threading.Event(), threading.Event()
+
+    def slow(theta, rng):
+        if STATE["calls"] == 43 and not ready.is_set():  # in the first block after the pilot
+            STATE["calls"] += 1
+            hold.wait(20.0)
+        return one(theta, rng)
+
+    p = abctree.Problem({"a": (-5.0, 5.0), "b": (-5.0, 5.0)}, slow, [1.0, -1.0])
+    method = partial(abctree.abc_tree, p, n_simulations=N, rng=1, n_pilot=40, block=60)
+
+    def press():
+        while kept(tmp_path / "x") < (40, 59 + 60):
+            time.sleep(0.01)
+        ready.set()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
+    first = method(store=tmp_path / "x", executor=abctree.Threads(2, chunk=1), lookahead=1)
+    hold.set()
+    assert ready.is_set()
+    assert first.n_simulations == 40
+    assert kept(tmp_path / "x") == (40, 59 + 60)
+    again, made = resumed(tmp_path / "x", p)
+    assert made == N - 40 - 59 - 60
+    assert different(again, method(lookahead=1)) <= {"tracebacks"}
+
+
+def test_first_simulations_are_kept_too(tmp_path):
+    p = problem()
+    whole = ALL["abc_tree"](p, n_simulations=N, rng=1)
+    STATE.update(calls=0, interrupt=4)
+    with pytest.raises(KeyboardInterrupt):
+        ALL["abc_tree"](p, n_simulations=N, rng=1, store=tmp_path / "x")
+    assert kept(tmp_path / "x") == (0, 3)
+    with pytest.raises(abctree.ParameterError, match="holds a run of 3 simulations"):
+        abctree.abc_tree(p, n_simulations=N, rng=1, store=tmp_path / "x")
+    with pytest.raises(abctree.StoreError, match="no simulations yet"):
+        abctree.load(tmp_path / "x", p)
+    again, made = resumed(tmp_path / "x", p)
+    assert made == N - 3
+    assert different(again, whole) == set()
+
+
+def test_first_simulations_of_the_wrong_shape_are_not_kept(tmp_path, hasty):
+    def wrong(theta, rng):
+        time.sleep(0.02)
+        return np.zeros(3)
+
+    p = abctree.Problem({"a": (-5.0, 5.0)}, wrong, [1.0, -1.0])
+    with pytest.raises(abctree.SimulatorError, match="shape"):
+        abctree.abc_tree(p, n_simulations=N, rng=1, store=tmp_path / "x")
+    assert kept(tmp_path / "x") == (0, 0)
+    abctree.abc_tree(problem(), n_simulations=N, rng=1, store=tmp_path / "x")  # it is unused
+
+
+def test_run_that_is_cut_off_and_extended_uses_its_parts(tmp_path):
+    p = problem()
+    STATE.update(calls=0, interrupt=199)
+    ALL["abc_tree"](p, n_simulations=N, rng=1, store=tmp_path / "x")
+    last, made = resumed(tmp_path / "x", p, n_simulations=500)
+    assert made == 500 - 198
+    method = ALL["abc_tree"]
+    method(p, n_simulations=N, rng=1, store=tmp_path / "y")
+    assert different(abctree.resume(tmp_path / "y", p, n_simulations=500), last) == set()
+
+
+# What is written, and when ----------------------------------------------------------------------
+
+
+def test_fast_simulator_has_nothing_noted_and_the_file_is_that_of_version_1(tmp_path, monkeypatch):
+    def never(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(SqliteStore, "note", never)
+    for name, executor in EXECUTORS.items():
+        folder = tmp_path / name
+        ALL["abc_tree"](
+            problem(), n_simulations=N, rng=1, store=folder, executor=executor(), lookahead=1
+        )
+        with sqlite3.connect(folder / "run.sqlite") as db:
+            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+            assert db.execute("PRAGMA user_version").fetchone() == (1,)
+        db.close()
+        assert "parts" not in tables
+    STATE["nap"] = 0.03  # the twin: a slow one has
+    with pytest.raises(AssertionError):
+        abctree.abc_tree(
+            problem(), n_simulations=N, n_pilot=60, rng=1, store=tmp_path / "slow", block=100
+        )
+
+
+def test_slow_simulator_is_noted_about_once_in_the_time_for_it(tmp_path, hasty, monkeypatch):
+    written = []
+    note = SqliteStore.note
+
+    def counted(store, first, check, rows, simulations):
+        written.append(len(rows))
+        note(store, first, check, rows, simulations)
+
+    monkeypatch.setattr(SqliteStore, "note", counted)
+    STATE["nap"] = 0.002
+    began = time.monotonic()
+    ALL["abc_tree"](problem(), n_simulations=N, rng=1, store=tmp_path / "x")
+    assert 3 <= len(written) <= (time.monotonic() - began) / 0.04 + 1
+    assert max(written) <= 0.04 / 0.002 + 2  # no more than was made in this time
+
+
+def edited(folder, *statement):
+    with sqlite3.connect(folder / "run.sqlite", isolation_level=None) as db:
+        db.execute(*statement)
+    db.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE parts SET crc = crc + 1",
+        "UPDATE parts SET first = first + 1",
+        "UPDATE parts SET data = 'text'",
+        "ALTER TABLE parts RENAME COLUMN data TO date",
+    ],
+)
+def test_store_with_a_damaged_part_is_refused(tmp_path, statement):
+    with SqliteStore.new(tmp_path / "x") as store:
+        store.begin({})
+        store.append(0, 1, answers(0, 10))
+        store.note(10, 2, np.array([0, 1, 4]), answers(10, 3))
+    assert kept(tmp_path / "x") == (10, 3)
+    edited(tmp_path / "x", statement)
+    for opened in (SqliteStore.read, SqliteStore.open):
+        with pytest.raises(abctree.StoreError):
+            opened(tmp_path / "x")
+
+
+def answers(first, n):
+    rng = np.random.default_rng(first)
+    return Simulations(rng.exponential(size=n), rng.normal(size=(n, 2)))
+
+
+def test_store_gives_back_parts_and_drops_them_with_their_block(tmp_path):
+    folder = tmp_path / "x"
+    with SqliteStore.new(folder) as store:
+        store.begin({})
+        store.append(0, 1, answers(0, 10))
+        store.conclude({"stopped_because": "interrupted"})
+        store.note(10, 2, np.array([0, 1, 4]), answers(10, 3))
+        assert store.ending is None
+        store.note(20, 3, np.arange(5), answers(20, 5))
+        store.note(10, 2, np.array([2, 4]), answers(11, 2))  # row 4 for the second time
+    for opened in (SqliteStore.read, SqliteStore.open):
+        with opened(folder) as store:
+            assert store.n_noted == 4 + 5
+            checks, rows, parts = zip(*store.noted(10), strict=True)
+            assert checks == (2, 2)
+            assert [r.tolist() for r in rows] == [[0, 1, 4], [2, 4]]
+            assert parts[0].summary.tobytes() == answers(10, 3).summary.tobytes()
+            assert list(store.noted(0)) == []
+    with SqliteStore.open(folder) as store:
+        store.append(10, 2, answers(12, 10))
+        assert store.n_noted == 5
+    assert kept(folder) == (20, 5)
+    # A version that knows of no parts has gone on, and left them where they were.
+    with SqliteStore.open(folder) as store:
+        store.append(20, 3, answers(12, 10))
+        rest = pack_of(20, answers(20, 5))
+    edited(folder, "INSERT INTO parts (first, crc, data) VALUES (20, ?, ?)", rest)
+    assert kept(folder) == (30, 0)
+    with SqliteStore.open(folder) as store:
+        store.drop_noted()
+        assert store.n_noted == 0
+
+
+def pack_of(first, done):
+    from abctree.parts.stores.packing import PackedBlock
+
+    data = pack(PackedBlock(first, 3, 0.5, done, spans(np.arange(len(done.distance)))))
+    return zlib.crc32(data), data
+
+
+def test_parts_of_other_parameters_are_made_again(tmp_path):
+    p = problem()
+    whole = ALL["abc_tree"](p, n_simulations=N, rng=1)
+    STATE.update(calls=0, interrupt=199)
+    ALL["abc_tree"](p, n_simulations=N, rng=1, store=tmp_path / "x")
+    with sqlite3.connect(tmp_path / "x" / "run.sqlite", isolation_level=None) as db:
+        ((data,),) = db.execute("SELECT data FROM parts").fetchall()
+        part = unpack(data)
+        object.__setattr__(part, "check", part.check + 1)
+        db.execute("UPDATE parts SET data = ?, crc = ?", (pack(part), zlib.crc32(pack(part))))
+    db.close()
+    with pytest.warns(abctree.AbctreeWarning, match="made again"):
+        again, made = resumed(tmp_path / "x", p)
+    assert made == N - 190
+    assert different(again, whole) == set()
+    assert kept(tmp_path / "x") == (N, 0)
+
+
+@pytest.mark.parametrize("unit", [1, 4])
+def test_failures_that_came_with_ctrl_c_are_made_again(tmp_path, unit):
+    """A program that a simulator had started may have been ended by it."""
+    for interrupted in (True, False):
+        with SqliteStore.new(tmp_path / f"{interrupted}") as store:
+            store.begin({})
+            notes = Notebook(store)
+            page = Page(notes, 0, 1, unit, np.arange(16), keeps_summaries=True)
+            failed = Failure(9, (0.0, 0.0), "RuntimeError: killed")
+            theirs = Simulations(np.ones(8), np.ones((8, 2)), (failed,))
+            worker = threading.Thread(target=page.add, args=(8, theirs))
+            worker.start()
+            worker.join()
+            ours = replace(answers(0, 4), failures=(replace(failed, index=1),))
+            page.add(0, ours)  # Ctrl-C would have come here as such
+            if interrupted:
+                notes.interrupted()
+            notes.write()
+            ((_, rows, done),) = store.noted(0)
+            lost = ([9] if unit == 1 else [8, 9, 10, 11]) if interrupted else []
+            assert rows.tolist() == [r for r in [*range(4), *range(8, 16)] if r not in lost]
+            assert sorted(f.index for f in done.failures) == ([1] if interrupted else [1, 9])
+            notes.write()
+            assert len(store.noted(0)) == 1  # nothing is written twice
+
+
+# Executors --------------------------------------------------------------------------------------
+
+
+class Listener:
+    """Notes that are only looked at."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+        self.added = []
+        self.n_kept = 0
+
+    def add(self, first, done, age=0.0):
+        self.added.append((first, len(done.distance)))
+
+    def keep(self):
+        self.n_kept += 1
+
+
+@KINDS
+@pytest.mark.parametrize("timeout", [None, 30.0])
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_executors_note_each_row_once_and_cut_no_unit(kind, timeout, executor):
+    if timeout is not None and executor == "threads":
+        pytest.skip("threads have no timeout")
+    p = problem(kind)
+    work, index = Discrepancy(p, 3), np.arange(5, 90)
+    theta = np.random.default_rng(0).uniform(-5.0, 5.0, size=(len(index), 2))
+    truth = abctree.Serial().submit(work, theta, index, p.unit)()
+    STATE["nap"] = 0.002
+    notes = Listener(0.01)
+    make = EXECUTORS[executor]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        runs = make() if timeout is None else make(timeout=timeout)
+        with abctree.parts.executors.running(as_executor(runs)) as ready:
+            done = ready.submit_noted(work, theta, index, p.unit, notes)()
+    assert done.distance.tobytes() == truth.distance.tobytes()
+    assert done.summary.tobytes() == truth.summary.tobytes()
+    assert [f.index for f in done.failures] == [f.index for f in truth.failures]
+    ends = np.cumsum([n for _, n in sorted(notes.added)])
+    assert [first for first, _ in sorted(notes.added)] == [0, *ends[:-1]]
+    assert ends[-1] == len(index)
+    assert len(ends) > 3
+    assert notes.n_kept > 3
+    assert set(index[[first for first, _ in notes.added if first]] % p.unit) <= {0}
+
+
+def test_a_long_task_sends_what_it_has(hasty):
+    """The twin: without notes it is one call."""
+    p = problem("vectorized")
+    work, index, theta = Discrepancy(p, 3), np.arange(70), np.zeros((70, 2))
+    STATE["nap"] = 0.001
+    with abctree.Threads(1, chunk=70) as executor:
+        notes = Listener(0.02)
+        executor.submit_noted(work, theta, index, p.unit, notes)()
+        assert 2 <= len(notes.added) <= 70 / UNIT
+        notes = Listener(1000.0)
+        executor.submit_noted(work, theta, index, p.unit, notes)()
+        assert notes.added == [(0, 70)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_worker_lost_half_way_loses_nothing_that_was_noted(tmp_path, hasty):
+    p = problem()
+    whole = ALL["abc_tree"](p, n_simulations=N, rng=1)
+    STATE["nap"] = 0.003
+    executor = abctree.Processes(2, "fork")
+
+    def shoot():
+        while kept(tmp_path / "x")[0] < 40:
+            time.sleep(0.01)
+        for worker in list(executor._pool._all):
+            worker.kill()
+
+    gun = threading.Thread(target=shoot, daemon=True)
+    gun.start()
+    again = ALL["abc_tree"](p, n_simulations=N, rng=1, store=tmp_path / "x", executor=executor)
+    gun.join()
+    assert different(again, whole) <= {"tracebacks"}
+    assert kept(tmp_path / "x") == (N, 0)
