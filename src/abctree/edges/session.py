@@ -38,7 +38,7 @@ from abctree.methods.manifest import check_version, manifest_of, recipe_of
 from abctree.methods.recipe import Recipe
 from abctree.methods.run_abc_tree import abc_tree, recipe_for
 from abctree.methods.run_folder import play
-from abctree.methods.settings import checked_count
+from abctree.numbers import checked_count
 from abctree.problem import Problem
 from abctree.types import Data, FloatArray, IntArray, RNGLike
 

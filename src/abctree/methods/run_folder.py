@@ -16,6 +16,7 @@ from abctree.analysis.mode_result import ModeResult
 from abctree.analysis.result import Result
 from abctree.data import Plan, Progress, Table
 from abctree.errors import ParameterError, SimulatorError, StoreError
+from abctree.methods.interrupts import Interrupts
 from abctree.methods.manifest import check_version, manifest_of, recipe_of
 from abctree.methods.method import METHODS
 from abctree.methods.recipe import Recipe, StopLike, check_problem_given
@@ -237,7 +238,13 @@ def _more(store: Store) -> str:
 
 def _answer(recipe: Recipe, result: Result) -> Result | ModeResult:
     """What the method of the run returns."""
-    return ModeResult.of(result) if recipe.method == "map_tree" else result
+    return mode_of(result) if recipe.method == "map_tree" else result
+
+
+def mode_of(result: Result) -> ModeResult:
+    """The mode of a run that is over: Ctrl-C must not lose it now."""
+    with Interrupts():
+        return ModeResult.of(result)
 
 
 def _play(
@@ -250,7 +257,9 @@ def _play(
     method = METHODS[recipe.method]
     capacity = recipe.settings.plan.n_simulations if method.keeps_all else 1
     table = Table(problem.d, len(problem.names), recipe.summary_size, capacity=capacity)
-    return method.loop(Runner(problem, recipe, executor, table, rules, watch))
+    run = Runner(problem, recipe, executor, table, rules, watch)
+    with run.interrupts:
+        return method.loop(run)
 
 
 def _recorded(

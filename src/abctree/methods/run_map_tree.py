@@ -9,7 +9,7 @@ from abctree.analysis.mode_result import ModeResult
 from abctree.data import Progress
 from abctree.methods.map_settings import resolve_map
 from abctree.methods.recipe import Recipe, StopLike, check_problem_given
-from abctree.methods.run_folder import StoreLike, play
+from abctree.methods.run_folder import StoreLike, mode_of, play
 from abctree.methods.settings import PartitionerLike, ScheduleLike
 from abctree.parts.executors import ExecutorLike
 from abctree.parts.executors.policy import FailurePolicy
@@ -134,4 +134,4 @@ def map_tree(
         on_failure=on_failure,
         keep_summaries=keep_summaries,
     )
-    return ModeResult.of(play(problem, recipe, executor, progress, store))
+    return mode_of(play(problem, recipe, executor, progress, store))

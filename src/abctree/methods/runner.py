@@ -18,6 +18,7 @@ from abctree.analysis.result import Result
 from abctree.analysis.run_notes import HOPELESS
 from abctree.data import Arms, Boxes, Failure, Mixture, Progress, Round, Simulations, Table
 from abctree.errors import SimulatorError
+from abctree.methods.interrupts import Interruptible, Interrupts
 from abctree.methods.recipe import Recipe
 from abctree.methods.watch import Watch
 from abctree.parts.distances import NegativeDistanceError
@@ -75,7 +76,8 @@ class Runner:
         self.failures = Failures(table, self.rounds, self.root, problem.unit)
         self.n_simulations = 0  #: that have come back
         self._executor = executor
-        self._watched = Watched(executor, self._look_at)
+        self.interrupts = Interrupts()
+        self._watched = Watched(Interruptible(executor, self.interrupts), self._look_at)
         self._streak = Streak(recipe.on_failure)
         self._rules = recipe.stop if rules is None else tuple(rules)
         self._hurried = [rule for rule in self._rules if getattr(rule, "every_block", False)]

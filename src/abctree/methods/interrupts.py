@@ -1,0 +1,84 @@
+"""`Interrupts`: Ctrl-C, let through where the simulator runs and held back where the library does.
+
+Between a block's rows and what is learned of them nothing may come, or the weights of a run that
+returns what it has would be wrong.  So Ctrl-C waits until the run waits for simulations: there the
+loops know what to do.  A second one does not wait.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Self
+
+from abctree.data import Simulations
+from abctree.protocols import Executor
+from abctree.types import FloatArray, IntArray
+
+
+class Interrupts:
+    """While it is entered, `KeyboardInterrupt` is raised within `through` only.
+
+    Without effect outside the main thread, and where Ctrl-C is handled by somebody else.  One that
+    is still held back at the end is dropped: what it was to end has ended.
+    """
+
+    def __init__(self) -> None:
+        self._is_ours = self._is_held = self._is_open = False
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if self._is_ours:
+            signal.signal(signal.SIGINT, self._come)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._is_ours = self._is_held = False
+
+    def _come(self, number: int, frame: FrameType | None) -> None:
+        if self._is_open or self._is_held:
+            signal.default_int_handler(number, frame)
+        self._is_held = True
+
+    @contextmanager
+    def through(self) -> Iterator[None]:
+        """Let Ctrl-C through, also one that has come before."""
+        self._is_open = True
+        try:
+            if self._is_held:
+                self._is_held = False
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._is_open = False
+
+
+@dataclass(frozen=True)
+class Interruptible:
+    """An executor whose blocks may be interrupted while they are waited for."""
+
+    executor: Executor
+    interrupts: Interrupts
+
+    def submit(
+        self,
+        work: Callable[[FloatArray, IntArray], Simulations],
+        theta: FloatArray,
+        index: IntArray,
+        unit: int,
+    ) -> Callable[[], Simulations]:
+        """As `Executor.submit`."""
+        wait = self.executor.submit(work, theta, index, unit)
+
+        def waited() -> Simulations:
+            with self.interrupts.through():
+                return wait()
+
+        return waited
