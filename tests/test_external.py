@@ -133,13 +133,13 @@ def test_json_is_read_as_it_is():
     assert call(python(f"print({json.dumps(value)!r})")) == value
 
 
-@pytest.mark.parametrize("cwd", [False, True])
 @pytest.mark.parametrize(
-    ("name", "write"),
+    ("name", "write", "cwd"),
     [
-        ("out.json", "open('out.json', 'w').write('[1, 2]')"),
-        ("out.txt", "open('out.txt', 'w').write('1 2')"),
-        ("x_{seed}.csv", "import sys; open(f'x_{sys.argv[1]}.csv', 'w').write('1,2')"),
+        ("out.json", "open('out.json', 'w').write('[1, 2]')", False),
+        ("out.txt", "open('out.txt', 'w').write('1 2')", False),
+        ("x_{seed}.csv", "import sys; open(f'x_{sys.argv[1]}.csv', 'w').write('1,2')", False),
+        ("x_{seed}.csv", "import sys; open(f'x_{sys.argv[1]}.csv', 'w').write('1,2')", True),
     ],
 )
 def test_output_is_read_from_a_file(tmp_path, name, write, cwd):
@@ -160,6 +160,41 @@ def test_npy_files_are_read_but_never_unpickled(tmp_path):
 
 def first_word(stdout, folder):
     return [float(stdout.split()[0]), float((folder / "second").read_text())]
+
+
+#: Writes where it is told, in the directory that all simulations share, unless a is positive.
+SHY = "import sys; a = float(sys.argv[1]); a > 0 or open(sys.argv[2], 'w').write(str(a))"
+
+
+def test_the_output_of_an_earlier_simulation_is_not_the_answer_of_the_next(tmp_path):
+    model = python(SHY, "{a}", "out-{seed}.txt", output="out-{seed}.txt", cwd=tmp_path)
+    np.testing.assert_array_equal(call(model, (-1.0, 0.0)), [-1.0])
+    with pytest.raises(ProgramError, match="it wrote no file out-"):
+        call(model, (1.0, 0.0))  # of the same seed: the same file
+
+
+def test_an_old_output_that_is_left_would_be_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(abctree.External, "_remove_old_output", lambda *_: None)
+    model = python(SHY, "{a}", "out-{seed}.txt", output="out-{seed}.txt", cwd=tmp_path)
+    call(model, (-1.0, 0.0))
+    np.testing.assert_array_equal(call(model, (1.0, 0.0)), [-1.0])
+
+
+def test_an_input_file_may_become_the_output():
+    code = "open('state.txt', 'a').write(' 7')"
+    model = python(code, files={"state.txt": "{a}"}, output="state.txt")
+    np.testing.assert_array_equal(call(model), [1.5, 7.0])
+
+
+@pytest.mark.parametrize("output", ["out.json", "{a}.json", "/tmp/out.json"])
+def test_a_file_that_simulations_would_share_is_refused(tmp_path, output):
+    with pytest.raises(abctree.ParameterError, match=r"`output` must use \{dir\} or \{seed\}"):
+        python("", output=output, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("output", ["stdout-csv", "{dir}/out.json", "out-{seed}.json", first_word])
+def test_what_simulations_do_not_share_may_be_used_in_a_common_directory(tmp_path, output):
+    assert python("", output=output, cwd=tmp_path).output == output
 
 
 def test_output_may_be_a_function_of_text_and_directory():

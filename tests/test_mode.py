@@ -284,6 +284,25 @@ def test_mode_over_values_is_the_value_of_the_highest_mass(rng):
     assert flat.theta[0] == 0.0
 
 
+def test_mode_over_values_is_that_of_the_prior_when_all_rows_are_accepted():
+    prior = np.array([0.2, 0.5, 0.3])
+    value = np.repeat(np.arange(3), 7)
+    mode = find_mode(
+        value[:, None].astype(float), np.zeros(21),
+        log_prior=np.log(prior)[value], bounds=np.full((1, 2), np.nan), epsilon=0.5,
+    )  # fmt: skip
+    assert mode.theta[0] == 1.0
+    assert [c.density for c in mode.candidates] == pytest.approx([1.0, 0.6, 0.4])
+
+
+@pytest.mark.parametrize("n", [20, 40])
+def test_map_tree_over_few_integers_ends_when_every_simulation_is_accepted(n):
+    problem = abctree.Problem(
+        {"k": abctree.Integers(0, 3)}, lambda theta, rng: np.zeros(1), observed=[0.0]
+    )
+    assert abctree.map_tree(problem, n_simulations=n, rng=1).theta[0] in range(4)
+
+
 def test_integers_beside_a_continuous_parameter(rng):
     theta = np.column_stack([rng.integers(0, 4, 16_000), rng.uniform(-4.0, 4.0, 16_000)])
     x = theta + rng.normal(size=theta.shape) * [0.4, 0.7]

@@ -15,6 +15,8 @@ from scipy.special import ndtr
 
 import abctree
 from abctree import problems
+from abctree.algorithms import rejection as stream
+from abctree.algorithms.points import Points
 from abctree.algorithms.rejection import Closest, Rows
 from abctree.problems import truth
 
@@ -122,6 +124,56 @@ def test_rejection_of_a_density_prior_weighs_by_the_density():
     assert abs(z_score(means, np.average(grid, weights=near))) > 5.0  # the twin: a flat prior
     z = [r.evidence(0.4).estimate for r in runs]
     assert abs(z_score(z, np.average(near, weights=weight))) < 3.5
+
+
+class Recorder:
+    """A simulator that cannot simulate where a is negative, and keeps what it is asked for."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, theta, rng):
+        self.seen.append(theta[:, 0].copy())
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(theta) + rng.standard_normal(theta.shape)
+
+
+def on_half_of_its_box(recorder):
+    prior = abctree.DensityPrior(
+        lambda t: np.where(t[:, 0] > 0.0, -t[:, 0], -np.inf), {"a": (-3.0, 3.0)}
+    )
+    return abctree.Problem(prior, recorder, [1.0], vectorized=True)
+
+
+def test_rejection_simulates_only_where_the_prior_has_density():
+    recorder = Recorder()
+    runs = [
+        abctree.rejection(on_half_of_its_box(recorder), n_simulations=10_000, rng=seed)
+        for seed in range(15)
+    ]
+    assert np.concatenate(recorder.seen).min() > 0.0
+    assert all(len(r.failures) == 0 for r in runs)
+    grid = (np.arange(4000) + 0.5) * 3.0 / 4000
+    near, weight = ndtr(1.4 - np.sqrt(grid)) - ndtr(0.6 - np.sqrt(grid)), np.exp(-grid)
+    z = [r.evidence(0.4).estimate for r in runs]
+    assert abs(z_score(z, np.average(near, weights=weight))) < 3.5
+    assert np.std(z) / np.sqrt(15) < 0.02 * np.mean(z)
+    means = [posterior(r, epsilon=0.4).mean()[0] for r in runs]
+    assert abs(z_score(means, np.average(grid, weights=weight * near))) < 3.5
+    # The twin: refused points are not counted.
+    counted = [r.table.proposal[0] for r in runs]
+    assert abs(z_score(np.array(z) * counted, np.average(near, weights=weight))) > 10.0
+
+
+def test_draws_without_a_look_at_the_density_would_be_noticed(monkeypatch):
+    def plain(problem, n, rng):
+        cube = rng.random((n, problem.d))
+        return Points(cube, problem.prior.from_cube(cube), np.zeros(n, dtype=np.int64), n)
+
+    monkeypatch.setattr(stream, "draw_prior", plain)
+    recorder = Recorder()
+    abctree.rejection(on_half_of_its_box(recorder), n_simulations=1000, rng=1)
+    assert np.concatenate(recorder.seen).min() < 0.0
 
 
 # What is kept -----------------------------------------------------------------------------------

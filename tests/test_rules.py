@@ -230,10 +230,10 @@ def test_arms_are_played_as_q_whatever_a_constraint_leaves_of_their_boxes():
 def test_a_box_without_a_feasible_point_may_still_hold_a_sliver():
     _, partition = half()
     assert partition.prior_mass[:2] == pytest.approx([2 / 3, 1 / 3], rel=0.05)
-    # Half a point of the 32 that none of was allowed.
-    assert partition.feasible[2:] == pytest.approx([0.5 / 32.5] * 2)
-    floor = 0.5 * 0.375 / 32 * 0.25 / 0.375
-    assert partition.prior_mass[2:] == pytest.approx([floor] * 2, rel=0.1)
+    # None of 1 024 points was allowed, where .375 of an average box is.
+    assert partition.feasible[2:] == pytest.approx([0.375] * 2, rel=0.05)
+    sliver = 0.25 * 0.5 / (0.5 + 1024 * 0.375)
+    assert partition.prior_mass[2:] == pytest.approx([sliver] * 2, rel=0.1)
 
 
 def test_populations_have_as_many_draws_as_asked_for_also_where_distances_tie():

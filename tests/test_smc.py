@@ -18,8 +18,9 @@ from scipy.special import ndtr
 
 import abctree
 from abctree import problems
+from abctree.algorithms import points
 from abctree.algorithms.kernel_mixture import Proposal
-from abctree.algorithms.smc import accepted_of
+from abctree.algorithms.smc import accepted_of, draw
 from abctree.parts import perturbations
 from abctree.parts.coordinates import coordinates
 from abctree.parts.perturbations import KernelDensity, as_perturbation, weighted_covariance
@@ -654,6 +655,22 @@ def test_smc_stops_for_a_reason_and_tells_of_each_population():
     hurried = smc(plain_problem(), n_simulations=5000, rng=0, stop={"seconds": 1e-9})
     assert "seconds" in hurried.stopped_because
     assert posterior(hurried, epsilon=5.0).n_simulations == hurried.n_simulations < 5000
+
+
+def test_smc_says_so_when_a_constraint_leaves_no_room_around_the_particles(monkeypatch, rng):
+    monkeypatch.setattr(points, "_HOPELESS", 5000)
+    run = smc(plain_problem(), n_simulations=600, n_particles=100, rng=1)
+    proposal = run.rounds[-1].mixtures[0].proposals[-1][1]
+
+    def drawn(constraint):
+        problem = plain_problem(constraint=constraint)
+        return draw(problem, proposal, proposal.coordinates, 5, rng)
+
+    with pytest.raises(abctree.ParameterError, match=r"around .* but refused \d+ steps"):
+        drawn(lambda t: np.zeros(len(t["a"]), dtype=bool))
+    half = drawn(lambda t: t["a"] > t["b"])  # the twin: some room is enough
+    assert len(half.theta) == 5
+    assert (half.theta[:, 0] > half.theta[:, 1]).all()
 
 
 def test_smc_counts_failures_as_rejections():

@@ -13,8 +13,8 @@ import numpy as np
 
 from abctree import streams
 from abctree.algorithms.inner_loop import Simulate
-from abctree.algorithms.points import draw_points
-from abctree.data import Boxes, Simulations
+from abctree.algorithms.points import draw_prior
+from abctree.data import Simulations
 from abctree.problem import Problem
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -68,7 +68,6 @@ class PriorDraws:
     def __init__(self, problem: Problem, root: int, first: int) -> None:
         self._problem = problem
         self._root = root
-        self._whole = problem.measure(Boxes.whole(problem.d))
         self._next = first  #: of the segment after the one at hand
         self._cube = np.empty((0, problem.d))
         self._theta = np.empty((0, len(problem.names)))
@@ -102,12 +101,7 @@ class PriorDraws:
         n = self._size = _SEGMENT
         rng = streams.generator(self._root, self._next)
         self._next += n
-        if self._problem.constraint is None:
-            self._cube = np.maximum(rng.random((n, self._problem.d)), np.finfo(float).tiny)
-            self._theta = self._problem.prior.from_cube(self._cube)
-            self._cost = n
-            return
-        drawn = draw_points(self._problem, self._whole, np.ones(1), n, rng)
+        drawn = draw_prior(self._problem, n, rng)
         self._cube, self._theta, self._cost = drawn.cube, drawn.theta, drawn.n_drawn
 
 

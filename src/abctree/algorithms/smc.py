@@ -18,7 +18,7 @@ import numpy as np
 
 from abctree.algorithms.inner_loop import Simulate
 from abctree.algorithms.kernel_mixture import FAR, KernelMixture, Proposal
-from abctree.algorithms.points import draw_points
+from abctree.algorithms.points import draw_allowed, draw_points
 from abctree.data import (
     Arms,
     Boxes,
@@ -29,7 +29,6 @@ from abctree.data import (
     Table,
     effective_sample_size,
 )
-from abctree.errors import ParameterError
 from abctree.parts.coordinates import Coordinates
 from abctree.parts.perturbations import KernelDensity, Perturbation
 from abctree.parts.schedules import Explicit
@@ -37,8 +36,10 @@ from abctree.problem import Problem
 from abctree.protocols import Schedule
 from abctree.types import BoolArray, FloatArray, IntArray
 
-#: Points refused in a row after which a population has nowhere to go.
-_HOPELESS = 10_000_000
+_NOWHERE = (
+    "`constraint` must leave some room around the particles, but refused {n} steps in a row. "
+    "Reparametrise, or use a kernel with smaller steps."
+)
 
 
 @dataclass(frozen=True)
@@ -69,17 +70,13 @@ class Population:
     """A population while it is simulated; its rows go to the table when it is over."""
 
     epsilon: float
+    n: int = 0  #: simulations
     n_drawn: int = 0  #: points drawn, refused ones included
     theta: list[FloatArray] = field(default_factory=list)
     cube: list[FloatArray] = field(default_factory=list)
     log_ratio: list[FloatArray] = field(default_factory=list)  #: of the proposal to the cube
     done: list[Simulations] = field(default_factory=list)
     interrupted: bool = False  #: by Ctrl-C
-
-    @property
-    def n(self) -> int:
-        """Simulations."""
-        return sum(len(part) for part in self.log_ratio)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,6 +209,7 @@ def _block(plan: Plan, missing: float, accepted: int, made: int) -> int:
 
 
 def _add(population: Population, points: Points, done: Simulations) -> None:
+    population.n += len(points.log_ratio)
     population.n_drawn += points.n_drawn
     population.theta.append(points.theta)
     population.cube.append(points.cube)
@@ -237,22 +235,17 @@ def draw(
         whole = problem.measure(Boxes.whole(problem.d))
         drawn = draw_points(problem, whole, np.ones(1), n, rng)
         return Points(drawn.theta, drawn.cube, np.zeros(n), drawn.n_drawn)
-    parts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
-    have = n_drawn = 0
-    want = n
-    while have < n:
+
+    def propose(want: int) -> tuple[FloatArray, FloatArray, FloatArray]:
         z = proposal.density.draw(want, rng)
-        theta, log_base = coordinates.theta(z)
-        use, looked_at = _allowed(problem, coordinates, z, theta, log_base, n - have)
-        cube = coordinates.cube(z[use], theta[use])
-        log_ratio = proposal.density.log_density(z[use]) - log_base[use]
-        parts.append((theta[use], cube, np.clip(log_ratio, -FAR, FAR)))
-        have += len(use)
-        n_drawn += looked_at
-        _not_hopeless(have, n_drawn)
-        want = int(min(1_000_000, 16 + 1.2 * (n - have) * (n_drawn + 1) / (have + 1)))
-    theta, cube, log_ratio = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Points(theta, cube, log_ratio, n_drawn)
+        return z, *coordinates.theta(z)
+
+    def allowed(z: FloatArray, theta: FloatArray, log_base: FloatArray) -> BoolArray:
+        return _allowed(problem, coordinates, z, theta, log_base)
+
+    (z, theta, log_base), n_drawn = draw_allowed(propose, allowed, n, _NOWHERE)
+    log_ratio = np.clip(proposal.density.log_density(z) - log_base, -FAR, FAR)
+    return Points(theta, coordinates.cube(z, theta), log_ratio, n_drawn)
 
 
 def _allowed(
@@ -261,23 +254,16 @@ def _allowed(
     z: FloatArray,
     theta: FloatArray,
     log_base: FloatArray,
-    n: int,
-) -> tuple[IntArray, int]:
-    """Rows of the first n points that are allowed, and how many had to be looked at."""
+) -> BoolArray:
+    """Which points (n,) the prior and the constraint allow."""
+    # Outside the support theta means nothing, and the constraint is not asked.
     rows = np.flatnonzero(log_base > -np.inf)
     rows = rows[problem.feasible(theta[rows])]
     if hasattr(problem.prior, "cube_density"):
         rows = rows[problem.prior_weight(coordinates.cube(z[rows], theta[rows])) > 0.0]
-    use = rows[:n]
-    return np.asarray(use), int(use[-1]) + 1 if 0 < n == len(use) else len(z)
-
-
-def _not_hopeless(have: int, n_drawn: int) -> None:
-    if have == 0 and n_drawn > _HOPELESS:
-        raise ParameterError(
-            f"`constraint` must leave some room around the particles, but refused {n_drawn} steps "
-            "in a row. Reparametrise, or use a kernel with smaller steps."
-        )
+    allowed = np.zeros(len(z), dtype=bool)
+    allowed[rows] = True
+    return allowed
 
 
 def _record(game: SmcGame, population: Population, t: int) -> None:

@@ -56,8 +56,10 @@ class External:
         "stdout-json", "stdout-csv" (numbers between commas or blanks, of shape (m,); several lines
         make (r, m)), or a template of the path of the file that the program writes: .json, .npy, or
         anything else as text like "stdout-csv".  A relative path is looked up where the program
-        runs.  Or a function ``(stdout, directory) -> data`` of the text and the temporary
-        directory.
+        runs.  With `cwd`, or an absolute path, it must use ``{dir}`` or ``{seed}``, for
+        simulations that run at the same time would overwrite each other's file.  What is there
+        already is removed before the program starts.  Or a function
+        ``(stdout, directory) -> data`` of the text and the temporary directory.
     files : dict, optional
         Input files to write before the program starts: name in the temporary directory -> template.
     env : dict, optional
@@ -68,7 +70,8 @@ class External:
         Seconds after which the program, and every process that it has started in its process group,
         is killed.
     cwd : path, optional
-        Where the program runs; default the temporary directory.
+        Where the program runs; default the temporary directory.  All simulations share it, and
+        what they leave there stays: let the program write to ``{dir}`` if it can.
     seed_bits : int
         Seeds are whole numbers in ``[0, 2**seed_bits)``, from 1 to 63; the default 31 fits the
         smallest common integer type.
@@ -113,6 +116,7 @@ class External:
                     f"`files` must be named relative to the temporary directory, but got {name!r}."
                 )
         self._check_fields()
+        self._check_output()
 
     def with_names(self, names: Sequence[str]) -> External:
         """The same program with the names of the columns of theta; those it has are kept."""
@@ -122,6 +126,7 @@ class External:
         """Run the program at theta (p,): what it wrote, as read by `output`."""
         with tempfile.TemporaryDirectory(prefix="abctree-", ignore_cleanup_errors=True) as folder:
             values = self._values(theta, int(rng.integers(2**self.seed_bits)), folder)
+            self._remove_old_output(values, folder)  # before `files`, which may be its beginning
             for name, template in self.files.items():
                 path = Path(folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -167,13 +172,37 @@ class External:
             return self.output(stdout, folder)
         if self.output in _STDOUT:
             return _parsed(stdout, _STDOUT[self.output], "its standard output")
-        path = Path(self.cwd or folder, self.output.format_map(values))
+        path = self._output_path(self.output, values, folder)
         if not path.is_file():
             raise ProgramError(f"it wrote no file {path.name}")
         if path.suffix == ".npy":
             return np.load(path, allow_pickle=False)
         kind = "json" if path.suffix == ".json" else "csv"
         return _parsed(path.read_text(encoding="utf-8"), kind, path.name)
+
+    def _remove_old_output(self, values: Mapping[str, Any], folder: str) -> None:
+        """What an earlier simulation left must not be the answer of one that writes nothing."""
+        if not callable(self.output) and self.output not in _STDOUT:
+            path = self._output_path(self.output, values, folder)
+            if path.is_file():
+                path.unlink()
+
+    def _output_path(
+        self, output: str, values: Mapping[str, Any], folder: str | os.PathLike[str]
+    ) -> Path:
+        return Path(self.cwd or folder, output.format_map(values))
+
+    def _check_output(self) -> None:
+        """A file outside the temporary directory must belong to one simulation."""
+        if callable(self.output) or self.output in _STDOUT:
+            return
+        is_shared = self.cwd is not None or Path(self.output).is_absolute()
+        # Not a parameter: the same whole number is drawn again and again.
+        if is_shared and not set(_EXTRA) & set(_fields(self.output, "output")):
+            raise ParameterError(
+                f"`output` must use {{dir}} or {{seed}} where simulations share a directory, but "
+                f"got {self.output!r}. Write '{{dir}}/out.json', or 'out-{{seed}}.json'."
+            )
 
     def _check_fields(self) -> None:
         """Every field of every template must be known, as far as the names are."""

@@ -84,7 +84,10 @@ class Thompson:
     def pull(
         self, arms: Arms, partition: Partition, n: int, rng: np.random.Generator
     ) -> tuple[IntArray | None, FloatArray]:
-        """n arms to play (n,), and the estimated probability q (K,) of each, never 0."""
+        """n arms to play (n,), or None, and the estimated probability q (K,) of each, never 0.
+
+        None where points are refused: arms are then drawn from q, each again with its point.
+        """
         return _pulled(arms, partition, n, self.n_draws, self.defensive, 1.0, rng)
 
 
@@ -126,7 +129,7 @@ class TopTwo:
     def pull(
         self, arms: Arms, partition: Partition, n: int, rng: np.random.Generator
     ) -> tuple[IntArray | None, FloatArray]:
-        """n arms to play (n,), and the estimated probability q (K,) of each, never 0."""
+        """n arms to play (n,), or None, and the estimated probability q (K,), as `Thompson`."""
         share = _share(self.b, arms, partition)
         return _pulled(
             arms, partition, n, self.n_draws, self.defensive, share, rng, transport=self._transport
@@ -202,12 +205,16 @@ def _pulled(
     rng: np.random.Generator,
     *,
     transport: bool = False,
-) -> tuple[IntArray, FloatArray]:
+) -> tuple[IntArray | None, FloatArray]:
     prior = partition.prior_mass
     m = max(n, n_draws)
     played = bandits.pulls(arms.alpha, arms.beta, box_density(partition), m, share, transport, rng)
     # One pseudo-draw in all keeps every weight finite.
     q = (np.bincount(played, minlength=len(arms)) + prior) / (m + 1.0)
+    if (partition.feasible < 1.0).any():
+        # Arms from q, each drawn again with its point: then the density of what is kept is known,
+        # although the share that is refused is not, and no arm without allowed points is kept to.
+        return None, np.asarray((1.0 - defensive) * q + defensive * prior)
     if defensive > 0.0:
         from_prior = rng.random(n) < defensive
         cumulative = np.cumsum(prior)

@@ -11,10 +11,12 @@ import numpy as np
 from abctree.data import Boxes, Partition
 from abctree.errors import ParameterError
 from abctree.protocols import Constraint, Prior
-from abctree.types import BoolArray, FloatArray
+from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Points per box with which a constrained or density prior is measured.
 _MEASURE_POINTS = 32
+#: Points in a box in which none of these is allowed, and most of them in all boxes together.
+_SECOND_LOOK, _SECOND_LOOKS = 2**10, 2**18
 #: Points in one step, most points, and effective points wanted for the normaliser.
 _STEP, _MOST, _WANTED = 2**16, 2**22, 50_000
 #: A normaliser less sure than this is an error: every evidence would be off by as much.
@@ -84,7 +86,7 @@ class Region:
         """`weight`, and zero where the constraint refuses: (n, d) -> (n,)."""
         return np.asarray(self.weight(cube) * self._constrained(self.prior.from_cube(cube)))
 
-    @cached_property
+    @property
     def normaliser(self) -> tuple[float, float]:
         """Integral of `weight_of_feasible` over the cube, and its relative error.
 
@@ -95,15 +97,21 @@ class Region:
         ParameterError
             If no feasible point is found, or the density is too peaked to be integrated.
         """
+        return self._integral[:2]
+
+    @cached_property
+    def _integral(self) -> tuple[float, float, float]:
+        """The normaliser, its relative error, and the share of the cube that is allowed."""
         if self.is_plain:
-            return 1.0, 0.0
+            return 1.0, 0.0, 1.0
         points = _sobol(self.prior.d)
-        n, n_left, total, square = 0, 0, 0.0, 0.0
+        n, n_left, n_allowed, total, square = 0, 0, 0, 0.0, 0.0
         while n < _MOST:
             cube = open_cube(points.random(_STEP))
-            allowed = self._constrained(self.prior.from_cube(cube))
-            value = self.weight(cube) * allowed
-            n, n_left = n + len(value), n_left + int(np.count_nonzero(allowed))
+            left = self._constrained(self.prior.from_cube(cube))
+            value = self.weight(cube) * left
+            n, n_left = n + len(value), n_left + int(np.count_nonzero(left))
+            n_allowed += int(np.count_nonzero(value))
             total += value.sum()
             square += float(value @ value)
             if square > 0.0 and total**2 / square >= _WANTED:
@@ -118,11 +126,11 @@ class Region:
                 f"`prior` must spread over its box, but {n} points {found}. Give "
                 "tighter bounds, a looser constraint, or a prior with quantile functions."
             )
-        return mean, error
+        return mean, error, n_allowed / n
 
     @cached_property
     def _measure_points(self) -> FloatArray:
-        return open_cube(_sobol(self.prior.d).random(_MEASURE_POINTS))
+        return open_cube(_sobol(self.prior.d).random(_SECOND_LOOK))
 
     def measure(self, boxes: Boxes) -> Partition:
         """See `Problem.measure`."""
@@ -131,17 +139,41 @@ class Region:
         volume = boxes.volume
         if self.is_plain:
             return Partition(boxes, volume, log_volume, np.ones(len(boxes)))
-        points = self._measure_points
-        width = boxes.upper - boxes.lower
-        cube = boxes.lower[:, None, :] + width[:, None, :] * points[None, :, :]
-        flat = open_cube(cube.reshape(-1, boxes.d))
-        shape = (len(boxes), len(points))
-        weight = self.weight_of_feasible(flat).reshape(shape)
-        feasible = (np.count_nonzero(weight, axis=1) + 0.5) / (len(points) + 0.5)
-        # A box in which no point was feasible may still hold a sliver of the prior.
-        floor = 0.5 * self.normaliser[0] / len(points)
-        mass = volume * np.maximum(weight.mean(axis=1), floor)
+        weight, n_seen, n = self._looked_at(boxes)
+        normaliser, _, allowed = self._integral
+        feasible = (n_seen + 0.5) / (n + 0.5)
+        # The average of few points may miss the best of a box.
+        weight = np.maximum(weight, 0.5 * normaliser / n)
+        # A box in which no point was allowed may still hold a sliver of the prior.  It counts as an
+        # average box, in so far as the average leaves one in doubt: where hardly anything is
+        # allowed anywhere, finding nothing means nothing; else the box is hardly ever played.
+        empty = n_seen == 0
+        weight[empty] = normaliser * 0.5 / (0.5 + n[empty] * allowed)
+        feasible[empty] = allowed
+        mass = volume * weight
         return Partition(boxes, mass / mass.sum(), log_volume, feasible)
+
+    def _looked_at(self, boxes: Boxes) -> tuple[FloatArray, IntArray, IntArray]:
+        """Mean weight of points in each box (K,), how many are allowed, and how many there are."""
+        points = self._measure_points
+        n = np.full(len(boxes), _MEASURE_POINTS)
+        total, n_seen = self._sums(boxes.lower, boxes.upper, points[:_MEASURE_POINTS])
+        unseen = np.flatnonzero(n_seen == 0)
+        most = min(len(points), _MEASURE_POINTS + _SECOND_LOOKS // max(len(unseen), 1))
+        if len(unseen) and most > _MEASURE_POINTS:
+            n[unseen] = most
+            lower, upper = boxes.lower[unseen], boxes.upper[unseen]
+            total[unseen], n_seen[unseen] = self._sums(lower, upper, points[_MEASURE_POINTS:most])
+        return total / n, n_seen, n
+
+    def _sums(
+        self, lower: FloatArray, upper: FloatArray, points: FloatArray
+    ) -> tuple[FloatArray, IntArray]:
+        """Sum of the weights at points (m, d) of each box (K,), and how many are not zero."""
+        cube = lower[:, None, :] + (upper - lower)[:, None, :] * points[None, :, :]
+        flat = open_cube(cube.reshape(-1, points.shape[1]))
+        weight = self.weight_of_feasible(flat).reshape(len(lower), len(points))
+        return weight.sum(axis=1), np.count_nonzero(weight, axis=1)
 
 
 def _check_left(n_left: int, n: int) -> None:

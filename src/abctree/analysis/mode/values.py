@@ -19,7 +19,8 @@ def mode_of_values(land: Landscape, epsilon: float) -> Mode:
     first, group = grouped(land.theta[:, land.values])
     count = np.bincount(group, minlength=len(first)).astype(np.float64)
     hits = np.bincount(group, accepted, len(first))
-    rate = accepted.mean()
+    # Strictly between 0 and 1, so that alpha and beta are positive when all rows are accepted.
+    rate = (accepted.sum() + 0.5) / (len(accepted) + 1.0)
     log_prior = np.zeros(len(first)) if land.log_prior is None else land.log_prior[first]
     alpha, beta = hits + rate, count - hits + 1.0 - rate
     log_density = np.log(alpha / (alpha + beta)) + log_prior

@@ -1,0 +1,319 @@
+"""Points to simulate where a constraint or a density refuses some, or all of a box."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import abctree
+from abctree.algorithms import inner_loop as inner
+from abctree.algorithms import points
+from abctree.algorithms.fold import Fold
+from abctree.algorithms.points import Points, draw_allowed, draw_in_arms, draw_points
+from abctree.data import Arms, Mixture, Simulations, Table
+from abctree.parts import policies
+from abctree.parts.beliefs import BetaBeliefs
+from abctree.parts.policies import T3C, Thompson, TopTwo, box_density
+from abctree.problem import region
+
+from .conftest import z_score
+
+SQUARE = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
+#: Of the boxes of `Grid(4)` on the unit square, by the constraint a > b.
+EMPTY = [1, 2, 3, 6, 7, 11]
+WHOLE = [4, 8, 9, 12, 13, 14]
+
+
+def ordered(t):
+    return t["a"] > t["b"]
+
+
+def noisy(theta, rng):
+    return theta + rng.standard_normal(theta.shape)
+
+
+def square(constraint=ordered):
+    return abctree.Problem(SQUARE, noisy, [0.0, 0.0], vectorized=True, constraint=constraint)
+
+
+def grid(problem, bins=4):
+    nothing = np.empty((0, problem.d)), np.empty(0)
+    return problem.measure(abctree.Grid(bins).partition(*nothing, 1.0, None, None))
+
+
+# What is measured ---------------------------------------------------------------------------------
+
+
+def test_a_box_without_allowed_points_has_hardly_any_mass_or_density():
+    partition = grid(square())
+    assert partition.prior_mass[EMPTY].sum() < 1e-3
+    assert box_density(partition)[EMPTY].max() < 2e-3
+    # The others keep what they have.
+    assert partition.prior_mass[WHOLE] == pytest.approx(np.full(6, 1 / 8), rel=0.05)
+    assert box_density(partition)[WHOLE] == pytest.approx(np.ones(6), rel=0.05)
+    assert (partition.feasible > 0.0).all()
+    assert partition.prior_mass.sum() == pytest.approx(1.0)
+
+
+def sliver(t):
+    """Half of the square, and of the box number 2 the share 0.005."""
+    return (t["a"] > 0.5) | ((t["a"] < 0.00125) & (t["b"] > 0.5) & (t["b"] < 0.75))
+
+
+def test_a_sliver_of_a_box_is_measured_and_would_be_missed_by_the_first_look(monkeypatch):
+    exact = 0.005 / 16 / (0.5 + 0.005 / 16)
+    assert grid(square(sliver)).prior_mass[2] == pytest.approx(exact, rel=0.3)
+    monkeypatch.setattr(region, "_SECOND_LOOK", region._MEASURE_POINTS)
+    assert grid(square(sliver)).prior_mass[2] > 2.0 * exact
+
+
+def test_boxes_are_not_taken_to_be_empty_where_hardly_anything_is_allowed():
+    partition = grid(square(lambda t: np.abs(t["a"] - t["b"]) < 1e-4))
+    assert partition.prior_mass.min() > 0.01
+    assert box_density(partition).min() > 0.1
+
+
+# What is drawn ------------------------------------------------------------------------------------
+
+
+def test_draw_allowed_takes_the_first_and_counts_those_before_them():
+    stream = iter(range(10**6))
+
+    def propose(want):
+        return (np.array([next(stream) for _ in range(want)]),)
+
+    (found,), n_drawn = draw_allowed(propose, lambda x: x % 5 == 4, 30)
+    np.testing.assert_array_equal(found, 5 * np.arange(30) + 4)
+    assert n_drawn == 150
+
+
+def test_draw_allowed_gives_up_after_many_refusals_in_a_row_and_not_before(monkeypatch):
+    monkeypatch.setattr(points, "_HOPELESS", 1000)
+
+    def first_ones(want):
+        rows = np.arange(first_ones.n, first_ones.n + want)
+        first_ones.n += want
+        return (rows,)
+
+    first_ones.n = 0
+    with pytest.raises(abctree.ParameterError, match=r"refused \d+ points in a row"):
+        draw_allowed(first_ones, lambda x: x < 3, 5)  # although it has found some
+    assert first_ones.n < 10_000
+    rare = draw_allowed(first_ones, lambda x: x % 500 == 0, 50)
+    assert rare[1] > 20_000
+
+
+def test_arms_are_drawn_as_given_without_a_constraint(rng):
+    problem = square(None)
+    arm = rng.integers(16, size=50)
+    drawn = draw_in_arms(problem, grid(problem), arm, rng)
+    np.testing.assert_array_equal(drawn.arm, arm)
+    np.testing.assert_array_equal(grid(problem).boxes.locate(drawn.cube), arm)
+    assert drawn.n_drawn == 50
+    assert draw_in_arms(problem, grid(problem), arm[:0], rng).n_drawn == 0
+
+
+def test_given_arms_without_allowed_points_are_left(rng):
+    problem = square()
+    partition = grid(problem)
+    for arm in (np.array([2]), np.repeat(EMPTY, 20)):
+        drawn = draw_in_arms(problem, partition, arm, rng)
+        assert problem.feasible(drawn.theta).all()
+        np.testing.assert_array_equal(partition.boxes.locate(drawn.cube), drawn.arm)
+        assert drawn.n_drawn < 20_000 * len(arm)
+
+
+def test_given_arms_are_played_as_often_as_they_are_given(rng):
+    problem = square()
+    arm = np.repeat([4, 2, 13], [3000, 3000, 6000])
+    drawn = draw_in_arms(problem, grid(problem), arm, rng)
+    share = np.bincount(drawn.arm, minlength=16) / len(arm)
+    assert share[[4, 13]] == pytest.approx([1 / 3, 2 / 3], abs=0.02)
+    assert share[[4, 13]].sum() > 0.97
+
+
+@pytest.mark.parametrize("policy", [Thompson(), TopTwo(), T3C(), Thompson(defensive=0.2)])
+def test_policies_leave_the_draw_of_arms_to_the_loop_where_points_are_refused(policy, rng):
+    arms = Arms(np.ones(16), np.ones(16))
+    fixed, q = policy.pull(arms, grid(square()), 5, rng)
+    assert fixed is None
+    assert q.sum() == pytest.approx(1.0)
+    assert q[EMPTY].sum() < 0.01
+    assert policy.pull(arms, grid(square(None)), 5, rng)[0] is not None
+
+
+# What is recorded ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Steady:
+    """Half of the pulls on a box without allowed points, whatever comes of them."""
+
+    fixed: bool
+
+    def pull(self, arms, partition, n, rng):
+        q = np.full(len(partition), 0.5 / 15)
+        q[2] = 0.5
+        return (rng.choice(16, n, p=q) if self.fixed else None), q
+
+
+def evidence_of(policy, seed):
+    """Of a > 3/4 by the weights; nothing is learnt that matters."""
+    problem, table = square(), Table(2, 2)
+    fold = Fold(grid(problem), BetaBeliefs(np.ones(16), np.ones(16), 1.0), Mixture(0.0, ()))
+
+    def simulate(theta, index):
+        distance = np.where(theta[:, 0] > 0.75, 0.5, 2.0)
+        return lambda: Simulations(distance, np.zeros((len(theta), 0)))
+
+    inner.inner_loop(
+        problem, table, [fold], 1.0, policy=policy, simulate=simulate, quota=10**9, budget=600,
+        block=3, round_index=1, rng=np.random.default_rng(seed),
+    )  # fmt: skip
+    weight = len(table) / fold.mixture_so_far()(table.cube) / problem.normaliser[0]
+    return float((weight * (table.distance < 1.0)).mean())
+
+
+def keep_to_the_arms(problem, partition, arm, rng):
+    """The twin: forty points in each arm, and then the prior, recorded as if nothing were."""
+    cube, arm, missing, n_drawn = np.empty((len(arm), 2)), arm.copy(), np.arange(len(arm)), 0
+    for _ in range(40):
+        if not len(missing):
+            break
+        cube[missing] = partition.boxes.sample(arm[missing], rng)
+        n_drawn += len(missing)
+        missing = missing[~problem.feasible(problem.prior.from_cube(cube[missing]))]
+    share = partition.cube_proposal(partition.prior_mass)
+    rest = draw_points(problem, partition, share, len(missing), rng)
+    cube[missing], arm[missing] = rest.cube, rest.arm
+    return Points(cube, problem.prior.from_cube(cube), arm, n_drawn + rest.n_drawn)
+
+
+def test_weights_are_exact_when_a_box_without_allowed_points_is_played(monkeypatch):
+    exact = 0.4375  # of a > 3/4 given a > b
+    z = [evidence_of(Steady(fixed=False), seed) for seed in range(20)]
+    assert abs(z_score(z, exact)) < 3.5
+    assert np.std(z) / np.sqrt(20) < 0.02 * exact
+    monkeypatch.setattr(inner, "draw_in_arms", keep_to_the_arms)
+    assert abs(z_score([evidence_of(Steady(fixed=True), seed) for seed in range(8)], exact)) > 10.0
+
+
+# Runs ---------------------------------------------------------------------------------------------
+
+OBSERVED = np.array([0.6, -0.6])
+
+
+class Counted:
+    """The constraint a > b, which counts the points that it is asked about, up to a limit."""
+
+    def __init__(self, limit):
+        self.n, self.limit = 0, limit
+
+    def __call__(self, t):
+        self.n += len(t["a"])
+        if self.n > self.limit:
+            raise OverflowError("asked about too many points")
+        return t["a"] > t["b"]
+
+
+def run_problem(kind, counted, observed=OBSERVED):
+    box = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
+    if kind == "constraint":
+        return abctree.Problem(box, noisy, observed, vectorized=True, constraint=counted)
+
+    def log_density(theta):
+        return np.where(counted({"a": theta[:, 0], "b": theta[:, 1]}), 0.0, -np.inf)
+
+    prior = abctree.DensityPrior(log_density, box)
+    return abctree.Problem(prior, noisy, observed, vectorized=True)
+
+
+def quadrature(epsilon):
+    """Evidence and mean of a in the ε-posterior."""
+    edges = np.linspace(-5.0, 5.0, 601)
+    x = (edges[1:] + edges[:-1]) / 2.0
+    a, b = np.meshgrid(x, x, indexing="ij")
+    prior = (a > b) + 0.5 * (a == b)
+    noncentral = (a - OBSERVED[0]) ** 2 + (b - OBSERVED[1]) ** 2
+    near = stats.ncx2.cdf(epsilon**2, 2, noncentral) * prior
+    return near.sum() / prior.sum(), (near * a).sum() / near.sum()
+
+
+# Thompson sampling alone feeds back: half of the pulls are prior draws.
+RUNS = {
+    "Thompson on a grid": {
+        "partitioner": abctree.Grid(10), "policy": Thompson(defensive=0.5), "block": 100,
+    },
+    "default": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["constraint", "density"])
+@pytest.mark.parametrize("name", RUNS)
+def test_runs_over_boxes_without_allowed_points_are_unbiased(name, kind):
+    epsilon, n = 1.0, 16
+    z, mean, without = [], [], []
+    for seed in range(n):
+        problem = run_problem(kind, Counted(2_000_000))
+        result = abctree.abc_tree(problem, n_simulations=2500, rng=seed, **RUNS[name])
+        z.append(result.evidence(epsilon).estimate)
+        mean.append(result.posterior(epsilon=epsilon).mean()[0])
+        without.append(np.mean(result.table.distance < epsilon))
+    evidence, first = quadrature(epsilon)
+    assert abs(z_score(z, evidence)) < 3.5
+    assert abs(z_score(mean, first)) < 3.5
+    assert np.std(z) / np.sqrt(n) < 0.04 * evidence
+    assert np.std(mean) / np.sqrt(n) < 0.06
+    assert z_score(without, evidence) > 10.0  # the twin: weights dropped
+
+
+@pytest.mark.parametrize("kind", ["constraint", "density"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"partitioner": abctree.Grid(10)}, {"preset": "published"}], ids=str
+)
+def test_map_tree_ends_where_boxes_have_no_allowed_points(kind, settings):
+    problem = run_problem(kind, Counted(500_000), [1.0, -1.0])
+    mode = abctree.map_tree(problem, n_simulations=1000, rng=1, **settings)
+    assert mode.n_simulations == 1000
+    assert np.abs(mode.theta - [1.0, -1.0]).max() < 1.5
+
+
+def test_a_box_that_is_played_again_and_again_would_be_noticed(monkeypatch):
+    # The twin: a box in which 32 points are refused counts as any other, and its arm is kept to.
+    monkeypatch.setattr(region.Region, "measure", as_any_other(region.Region.measure))
+    monkeypatch.setattr(policies, "_pulled", with_fixed_arms(policies._pulled))
+    monkeypatch.setattr(inner, "draw_in_arms", until_all_are_allowed)
+    problem = run_problem("constraint", Counted(500_000), [1.0, -1.0])
+    with pytest.raises(abctree.ParameterError, match="asked about too many points"):
+        abctree.map_tree(problem, n_simulations=1000, rng=1, partitioner=abctree.Grid(10))
+
+
+def as_any_other(measure):
+    def measured(self, boxes):
+        partition = measure(self, boxes)
+        empty = partition.prior_mass < 0.01 * boxes.volume
+        mass = np.where(empty, 0.5 / 32 * boxes.volume, partition.prior_mass)
+        feasible = np.where(empty, 0.5 / 32.5, partition.feasible)
+        return replace(partition, prior_mass=mass / mass.sum(), feasible=feasible)
+
+    return measured
+
+
+def with_fixed_arms(pulled):
+    def fixed(arms, partition, n, *rest, **how):
+        _, q = pulled(arms, partition, n, *rest, **how)
+        return rest[-1].choice(len(q), n, p=q / q.sum()), q
+
+    return fixed
+
+
+def until_all_are_allowed(problem, partition, arm, rng):
+    missing = np.arange(len(arm))
+    while len(missing):
+        cube = partition.boxes.sample(np.repeat(arm[missing], 100), rng)
+        allowed = problem.feasible(problem.prior.from_cube(cube)).reshape(-1, 100)
+        missing = missing[~allowed.any(axis=1)]
+    return draw_in_arms(problem, partition, arm, rng)
