@@ -9,6 +9,7 @@ import numpy as np
 
 from abctree.analysis.evidence import check_epsilon, check_rows
 from abctree.analysis.posterior import ROUNDING, Posterior, log_of
+from abctree.data import running_ess
 from abctree.errors import AbctreeWarning, ParameterError
 from abctree.numbers import checked_number
 from abctree.types import BoolArray, FloatArray
@@ -130,7 +131,7 @@ def _epsilon_for(
     order = rows[np.argsort(distance[rows], kind="stable")]
     d = distance[order]
     last_of_tie = np.flatnonzero(np.append(d[1:] > d[:-1], [True]))
-    reached = _running_ess(weight[order])[last_of_tie]
+    reached = running_ess(weight[order])[last_of_tie]
     enough = np.flatnonzero(reached >= target * (1.0 - ROUNDING))
     best = int(enough[0]) if len(enough) else int(np.argmax(reached))
     if len(enough) and best > 0 and not exact and reached[best] > _JUMP * target:
@@ -144,12 +145,6 @@ def _epsilon_for(
             "Use more simulations, or a smaller ess; epsilon= reads the run at any tolerance."
         )
     return _just_above(distance, float(d[last_of_tie[best]]), limit)
-
-
-def _running_ess(weight: FloatArray) -> FloatArray:
-    """Effective sample sizes of the first 1, 2, ... draws."""
-    w = weight / weight.max()
-    return np.asarray(np.cumsum(w) ** 2 / np.maximum(np.cumsum(w * w), np.finfo(float).tiny))
 
 
 def _just_above(distance: FloatArray, last: float, limit: float) -> float:

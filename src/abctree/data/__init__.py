@@ -9,7 +9,12 @@ from abctree.data.progress import Progress
 from abctree.data.round import Round
 from abctree.data.simulations import Failure, Simulations
 from abctree.data.table import Table
-from abctree.data.weights import effective_sample_size, mixture_weights, update_denominators
+from abctree.data.weights import (
+    effective_sample_size,
+    mixture_weights,
+    running_ess,
+    update_denominators,
+)
 
 __all__ = [
     "Arms",
@@ -25,5 +30,6 @@ __all__ = [
     "Table",
     "effective_sample_size",
     "mixture_weights",
+    "running_ess",
     "update_denominators",
 ]

@@ -31,6 +31,12 @@ def effective_sample_size(weight: FloatArray) -> float:
     return float(w.sum() ** 2 / np.dot(w, w))
 
 
+def running_ess(weight: FloatArray) -> FloatArray:
+    """Effective sample sizes (n,) of the first 1, 2, ... draws, of which one has weight."""
+    w = weight / weight.max()
+    return np.asarray(np.cumsum(w) ** 2 / np.maximum(np.cumsum(w * w), np.finfo(float).tiny))
+
+
 def update_denominators(table: Table, mixtures: tuple[Mixture, ...], begin: int) -> None:
     """Bring M of all rows up to date after a round: old rows (before `begin`) miss its layer only.
 

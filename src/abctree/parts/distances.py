@@ -19,11 +19,11 @@ from abctree.parts.differences import check_length, check_order, differences, no
 from abctree.parts.pilot_scales import (
     covariance,
     deviations,
-    finite_rows,
     listed,
     ones_where_constant,
     positive,
     unfitted,
+    usable_rows,
     warn,
     whitening,
 )
@@ -133,7 +133,7 @@ class Scaled:
         """
         if self.is_fitted:
             return self
-        rows = finite_rows(simulated)
+        rows = usable_rows(simulated)
         deviation = deviations(rows)
         scale = deviation
         if self.by == "mad":
@@ -204,7 +204,7 @@ class Mahalanobis:
         """
         if self.is_fitted:
             return self
-        rows = finite_rows(simulated, at_least=2)
+        rows = usable_rows(simulated, at_least=2)
         scale = ones_where_constant(deviations(rows))
         # Standardised first: a product of two units may overflow.
         correlation = np.atleast_2d(np.cov((rows - rows.mean(axis=0)) / scale, rowvar=False))

@@ -30,7 +30,7 @@ def unfitted(name: str) -> ParameterError:
     )
 
 
-def finite_rows(simulated: Any, at_least: int = 1) -> FloatArray:
+def usable_rows(simulated: Any, at_least: int = 1) -> FloatArray:
     """(n, m) The summaries of the pilot without the rows that are not finite."""
     s = np.asarray(simulated, dtype=np.float64)
     rows = s.reshape(len(s), int(np.prod(s.shape[1:])))

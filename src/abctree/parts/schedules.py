@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from abctree.data import running_ess
 from abctree.errors import ParameterError, SimulatorError
 from abctree.protocols import Schedule
 from abctree.types import FloatArray
@@ -176,8 +177,7 @@ class RetainedESS:
         if len(distance) == 0 or not weight.max() > 0.0:
             return None
         order = np.argsort(distance, kind="stable")
-        w = weight[order] / weight.max()
-        ess = np.cumsum(w) ** 2 / np.maximum(np.cumsum(w * w), np.finfo(float).tiny)
+        ess = running_ess(weight[order])
         enough = int(np.argmax(ess >= self.share * ess[-1]))
         return lower(epsilon, above_tie(distance, float(distance[order[enough]])), distance)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from abctree.data import Boxes, Partition
 from abctree.errors import ParameterError
+from abctree.parts.priors.cube import inside
 from abctree.protocols import Constraint, Prior
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -107,7 +108,7 @@ class Region:
         points = _sobol(self.prior.d)
         n, n_left, n_allowed, total, square = 0, 0, 0, 0.0, 0.0
         while n < _MOST:
-            cube = open_cube(points.random(_STEP))
+            cube = inside(points.random(_STEP))
             left = self._constrained(self.prior.from_cube(cube))
             value = self.weight(cube) * left
             n, n_left = n + len(value), n_left + int(np.count_nonzero(left))
@@ -130,7 +131,7 @@ class Region:
 
     @cached_property
     def _measure_points(self) -> FloatArray:
-        return open_cube(_sobol(self.prior.d).random(_SECOND_LOOK))
+        return inside(_sobol(self.prior.d).random(_SECOND_LOOK))
 
     def measure(self, boxes: Boxes) -> Partition:
         """See `Problem.measure`."""
@@ -171,7 +172,7 @@ class Region:
     ) -> tuple[FloatArray, IntArray]:
         """Sum of the weights at points (m, d) of each box (K,), and how many are not zero."""
         cube = lower[:, None, :] + (upper - lower)[:, None, :] * points[None, :, :]
-        flat = open_cube(cube.reshape(-1, points.shape[1]))
+        flat = inside(cube.reshape(-1, points.shape[1]))
         weight = self.weight_of_feasible(flat).reshape(len(lower), len(points))
         return weight.sum(axis=1), np.count_nonzero(weight, axis=1)
 
@@ -196,8 +197,3 @@ def _sobol(d: int) -> Any:
 
     # Scrambled, by a fixed seed: the plain sequence lines up with constraints like a < b.
     return qmc.Sobol(d, rng=np.random.default_rng(0))
-
-
-def open_cube(cube: FloatArray) -> FloatArray:
-    """Points moved into the open cube: a quantile at 0 or 1 may be infinite."""
-    return np.asarray(np.clip(cube, np.finfo(float).tiny, np.nextafter(1.0, 0.0)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from abctree.analysis.histogram.ranges import HIGHEST, LOWEST
+from abctree.parts.priors.cube import HIGHEST, LOWEST
 from abctree.protocols import Prior
 from abctree.types import BoolArray, FloatArray
 

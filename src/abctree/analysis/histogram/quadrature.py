@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from abctree.analysis.histogram.density import nowhere
-from abctree.analysis.histogram.ranges import HIGHEST, LOWEST
-from abctree.parts.priors.cube import spread
+from abctree.parts.priors.cube import HIGHEST, LOWEST, spread
 from abctree.types import FloatArray, IntArray
 
 #: Nodes shared out by mass, those of each box, and those of a box in which the first ones found

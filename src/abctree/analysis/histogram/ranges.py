@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from abctree.data import Boxes, Mixture
+from abctree.parts.priors.cube import HIGHEST, LOWEST
 from abctree.protocols import Prior
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Rows averaged at once: a limit on memory.
 _ROWS_AT_ONCE = 2048
-#: The open cube in float64.
-LOWEST, HIGHEST = float(np.finfo(np.float64).tiny), float(np.nextafter(1.0, 0.0))
 
 
 def cube_range(prior: Prior, theta: FloatArray) -> tuple[FloatArray, FloatArray]:

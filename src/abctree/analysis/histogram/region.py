@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abctree.analysis.histogram.ranges import HIGHEST, LOWEST
+from abctree.parts.priors.cube import HIGHEST, LOWEST
 from abctree.protocols import Prior
 from abctree.types import FloatArray
 

@@ -12,6 +12,7 @@ from abctree.analysis.result import Result
 from abctree.data import Partition, Round
 from abctree.edges.plots.canvas import TRUTH, figure_of, grid_of_axes, one_axes, quieten
 from abctree.errors import ParameterError
+from abctree.parts.priors.cube import inside
 from abctree.protocols import Prior
 from abctree.types import FloatArray, IntArray
 
@@ -25,8 +26,6 @@ Show = Literal["posterior", "proposal"]
 _PANELS = 5
 #: Most accepted draws in a panel.
 _DOTS = 2000
-#: The open cube in float64.
-_LOWEST, _HIGHEST = float(np.finfo(np.float64).tiny), float(np.nextafter(1.0, 0.0))
 
 
 def partition(
@@ -221,7 +220,7 @@ def _side(prior: Prior, dim: int, column: int | None, coordinates: str) -> _Side
 def _along(prior: Prior, column: int, dim: int, u: FloatArray) -> FloatArray:
     """A parameter along the dimension of the cube that alone drives it."""
     cube = np.full((len(u), prior.d), 0.5)
-    cube[:, dim] = np.clip(u, _LOWEST, _HIGHEST)
+    cube[:, dim] = inside(u)
     return np.asarray(prior.from_cube(cube)[:, column])
 
 
