@@ -462,7 +462,7 @@ def test_resume_after_a_kill_is_the_run_without_it(plain, monkeypatch):
 
 def interrupted(monkeypatch, *arguments):
     """A run in which Ctrl-C is pressed after 3000 simulations."""
-    simulate = abctree.parts.simulators.Vectorized.__call__
+    simulate = abctree.parts.simulators.Vectorized.run
     calls = []
 
     def counted(self, theta, *rest):
@@ -472,7 +472,7 @@ def interrupted(monkeypatch, *arguments):
         return simulate(self, theta, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(abctree.parts.simulators.Vectorized, "__call__", counted)
+        patched.setattr(abctree.parts.simulators.Vectorized, "run", counted)
         return call("run", "cli_model:ready", *arguments)
 
 
