@@ -71,7 +71,8 @@ def map_tree(
     quota : int
         B, acceptances that end a round.  Default max(20, T / 10).
     n_pilot : int
-        Prior draws of the pilot.  Default max(100, T / 5): a mode that they miss is rarely found later.
+        Prior draws of the pilot.  Default max(100, T / 5): a mode that they miss is rarely found
+        later.
     n_folds, window, relabel, lookahead, max_rounds
         As for `abctree.abc_tree`; one fold, for the mode does not rest on weights.
     block : int
