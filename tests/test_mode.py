@@ -10,10 +10,10 @@ from scipy import optimize, stats
 
 import abctree
 from abctree import problems
-from abctree.analysis.mode import find_mode, from_run
-from abctree.analysis.mode.logistic import design_of, logistic, quadratic_of
+from abctree.analysis.mode import find_mode, from_run, places, regression
 from abctree.analysis.mode.peaks import best_box, kernel_mode
 from abctree.analysis.mode.quadratic import fit_peak
+from abctree.analysis.mode.regression import design_of, expansion_of
 from abctree.analysis.mode.surface import Rows
 from abctree.data import Arms, Boxes
 from abctree.parts.partitioners.growth import Growth
@@ -136,18 +136,60 @@ def test_spread_is_that_of_the_posterior():
     assert spread == pytest.approx(np.eye(2), abs=0.25)
 
 
-def test_logistic_regression_is_at_its_maximum(rng):
+def errors_with_a_prior(power, monkeypatch, observed=1.5, n_tables=24):
+    """(n, 2) Errors of the mode, and stated ones: θ ~ N(0, 4), x ~ N(θ, 1), ε = .8, prior draws."""
+    monkeypatch.setattr(regression, "POWER", power)
+    prior, epsilon, found = stats.norm(0.0, 2.0), 0.8, []
+
+    def loss(t):
+        rate = stats.norm.cdf(observed + epsilon - t) - stats.norm.cdf(observed - epsilon - t)
+        return -prior.logpdf(t) - np.log(rate)
+
+    exact = optimize.minimize_scalar(loss, bounds=(-1.0, 4.0), method="bounded").x
+    for seed in range(n_tables):
+        rng = np.random.default_rng(seed)
+        theta = prior.rvs((10_000, 1), random_state=rng)
+        distance = np.abs(theta[:, 0] + rng.normal(size=len(theta)) - observed)
+        log_prior = prior.logpdf(theta[:, 0])
+        mode = find_mode(theta, distance, log_prior=log_prior, epsilon=epsilon)
+        found.append((mode.theta[0] - exact, mode.std[0]))
+    return np.array(found)
+
+
+def test_mode_with_an_informative_prior_is_unbiased_and_its_error_covers(monkeypatch):
+    """The twin is a quadratic of the log-odds: off the top of the likelihood it is biased."""
+
+    def z_score(found):
+        return found[:, 0].mean() / (found[:, 0].std(ddof=1) / np.sqrt(len(found)))
+
+    def p_value(found):
+        inside = int((np.abs(found[:, 0]) < 1.645 * found[:, 1]).sum())
+        return stats.binomtest(inside, len(found), 0.9).pvalue
+
+    found = errors_with_a_prior(8, monkeypatch)
+    assert abs(z_score(found)) < 3.5
+    assert found[:, 0].std() / np.sqrt(len(found)) < 0.006  # of a posterior of .97
+    assert p_value(found) > 1e-3
+    logistic = errors_with_a_prior(1, monkeypatch)
+    assert z_score(logistic) < -10.0
+    assert p_value(logistic) < 1e-6
+
+
+@pytest.mark.parametrize("power", [1, 8])
+def test_regression_is_at_its_maximum(power, rng, monkeypatch):
+    monkeypatch.setattr(regression, "POWER", power)
     z = rng.normal(size=(400, 2))
-    y = (rng.random(400) < 0.3).astype(float)
+    accepted = rng.random(400) < 0.3
     design = design_of(z)
     ridge = np.array([1e-9] + [1e-3] * 5)
 
     def loss(beta):
-        odds = design @ beta
-        return -(y @ odds - np.logaddexp(0.0, odds).sum() - 0.5 * ridge @ beta**2)
+        hit = -np.logaddexp(0.0, -power * (design @ beta)) / power  # log P
+        miss = np.log(-np.expm1(np.minimum(hit, -1e-300)))
+        return -(np.where(accepted, hit, miss).sum() - 0.5 * ridge @ beta**2)
 
-    beta, information = logistic(design, y)
-    best = optimize.minimize(loss, np.zeros(6), method="BFGS")
+    beta, information = regression.regression(design, accepted)
+    best = optimize.minimize(loss, np.array([-1.0] + [0.0] * 5), method="BFGS")
     assert beta == pytest.approx(best.x, abs=1e-3)
     assert loss(beta) <= best.fun + 1e-9
     step = 1e-3 * np.eye(6)[3]
@@ -155,22 +197,55 @@ def test_logistic_regression_is_at_its_maximum(rng):
     assert information[3, 3] == pytest.approx(curvature, rel=1e-3)
 
 
-def test_logistic_regression_ends_when_accepted_and_rejected_are_separated():
+def test_quadratic_is_the_log_of_the_rate_where_it_is_small_and_never_more_than_one():
+    q = np.array([-30.0, -3.0, np.log(0.5), 0.0, 3.0, 1e4])
+    rate = np.exp(regression.log_rate(q))
+    assert rate[:3] == pytest.approx(np.exp(q[:3]), rel=1e-3)
+    assert (np.diff(rate[:5]) > 0.0).all()
+    assert rate.max() == 1.0
+
+
+def test_regression_ends_when_accepted_and_rejected_are_separated():
     z = np.linspace(-1.0, 1.0, 40)[:, None]
-    beta, _ = logistic(design_of(z), (np.abs(z[:, 0]) < 0.5).astype(float))
+    beta, information = regression.regression(design_of(z), np.abs(z[:, 0]) < 0.5)
     assert np.isfinite(beta).all()
+    assert (np.linalg.eigvalsh(information) > 0.0).all()
     assert beta[2] < 0.0
 
 
-def test_quadratic_of_a_quadratic_is_itself(rng):
+def test_regression_ends_when_nearly_all_are_accepted(rng):
+    z = rng.normal(size=(3_000, 2))
+    accepted = np.arange(3_000) > 3
+    beta, information = regression.regression(design_of(z), accepted)
+    assert np.exp(regression.log_rate(design_of(z) @ beta)).mean() == pytest.approx(
+        0.9987, abs=1e-3
+    )
+    assert np.isfinite(information).all()
+
+
+def test_expansion_of_a_quadratic_is_itself(rng):
     z = rng.normal(size=(200, 3))
     hessian = np.array([[2.0, 0.5, 0.0], [0.5, -1.0, 0.3], [0.0, 0.3, 4.0]])
     slope = np.array([1.0, -2.0, 0.5])
     value = 3.0 + z @ slope + 0.5 * np.einsum("ij,jk,ik->i", z, hessian, z)
-    c, g, a = quadratic_of(z, value, np.ones(200))
+    c, g, a = expansion_of(z, value)
     assert c == pytest.approx(3.0)
     assert g == pytest.approx(slope)
     assert a == pytest.approx(hessian)
+
+
+def test_expansion_has_the_slope_at_its_centre_and_not_that_of_a_quadratic_fit(rng):
+    z = rng.uniform(-2.0, 2.0, (300, 1))
+
+    def log_prior(z):
+        return stats.cauchy.logpdf(1.0 + 1.1 * z)
+
+    _, slope, curvature = expansion_of(z, log_prior(z[:, 0]))
+    assert slope[0] == pytest.approx(-1.1, abs=0.01)
+    assert curvature[0, 0] == pytest.approx(0.0, abs=0.05)
+    near = np.exp(-0.5 * z[:, 0] ** 2)  # the twin: weights over all rows, and no cubic
+    plain = np.polyfit(z[:, 0], log_prior(z[:, 0]), 2, w=near)
+    assert abs(plain[1] + 1.1) > 0.2
 
 
 # Several ------------------------------------------------------------------------------------------
@@ -192,6 +267,46 @@ def test_candidates_have_their_densities_relative_to_the_best():
 
 def test_one_peak_has_no_rivals(rng):
     assert len(find_mode(*uniform_rows(10_000, 2, rng)).candidates) == 1
+
+
+def lucky_cluster(rng):
+    """Rows of a normal peak, and a dense cluster of which the middle was lucky by chance."""
+    theta, distance = uniform_rows(3_000, 1, rng, half_width=6.0)
+    cluster = np.linspace(0.28, 0.32, 170)[:, None]
+    lucky = np.abs(cluster[:, 0] - 0.3) < 0.007
+    hit = np.where(lucky, np.arange(170) % 20 < 12, np.arange(170) % 20 < 4)  # in truth .26
+    return np.vstack([theta, cluster]), np.concatenate([distance, np.where(hit, 0.2, 1.0)])
+
+
+def test_a_lucky_cluster_of_rows_is_no_peak(rng, monkeypatch):
+    theta, distance = lucky_cluster(rng)
+    mode = find_mode(theta, distance)
+    assert abs(mode.theta[0]) < 3.5 * mode.std[0]
+    assert mode.spread[0, 0] > 0.1
+    monkeypatch.setattr(places, "fit_in_scale", fit_peak)  # the twin: whatever a thin start shows
+    thin = find_mode(theta, distance, epsilon=0.35)
+    assert abs(thin.theta[0]) > 5.0 * thin.std[0]
+    assert thin.spread[0, 0] < 0.01
+
+
+def test_a_true_thin_peak_stands(rng):
+    theta = np.concatenate([rng.uniform(-3.0, 3.0, 4_000), rng.uniform(0.7, 0.9, 300)])[:, None]
+    at = theta[:, 0]
+    rate = 0.2 * np.exp(-0.5 * at**2) + 0.6 * np.exp(-0.5 * ((at - 0.8) / 0.02) ** 2)
+    mode = find_mode(theta, accept(theta, rate, rng), epsilon=0.5)
+    assert mode.theta[0] == pytest.approx(0.8, abs=0.02)
+    assert np.sqrt(mode.spread[0, 0]) < 0.06
+
+
+@pytest.mark.parametrize("seed", [60, 70, 91])
+def test_runs_that_were_lucky_in_a_thin_box_do_not_report_it(seed, monkeypatch):
+    """Seeds of which the twin errs by tens of standard errors."""
+    problem = abctree.Problem({"m": (-6.0, 6.0)}, lambda theta, rng: theta[0] + rng.normal(), 1.5)
+    run = abctree.map_tree(problem, n_simulations=3_000, rng=seed)
+    assert abs(run.theta[0] - 1.5) < 3.5 * run.std[0]
+    monkeypatch.setattr(places, "fit_in_scale", fit_peak)
+    twin = abctree.posterior_mode(run.run)
+    assert abs(twin.theta[0] - 1.5) > 5.0 * twin.std[0]
 
 
 # What it admits -----------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from abctree.analysis.mode.landscape import Frame, Landscape, grouped
-from abctree.analysis.mode.logistic import n_coefficients
 from abctree.analysis.mode.peaks import local_rates
-from abctree.analysis.mode.quadratic import Fit, fit_peak, reach
+from abctree.analysis.mode.quadratic import Fit, reach
+from abctree.analysis.mode.regression import n_coefficients
+from abctree.analysis.mode.scale import fit_in_scale
 from abctree.analysis.mode.surface import Rows
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -52,7 +53,7 @@ class Place:
 
     def at(self, epsilon: float) -> Place:
         """The same place at another tolerance."""
-        fit = fit_peak(self.rows, epsilon, self.peak, self.width)
+        fit = fit_in_scale(self.rows, epsilon, self.peak, self.width)
         if fit is not None:
             return replace(
                 self, fit=fit, log_density=fit.log_density, acceptance=fit.acceptance,

@@ -1,14 +1,14 @@
-"""The local-quadratic fit: where acceptance is most likely, by a logistic regression near a peak.
+"""The local-quadratic fit: where acceptance is most likely, by a regression near a peak.
 
-Whether a simulation is accepted depends on θ and not on how θ was proposed.  So the log-odds of
-acceptance are regressed on a quadratic in θ over *all* simulations near the peak, accepted or not,
-without weights.  Where the quadratic, with the prior, is largest is the mode; the curvature of the
-likelihood of the regression says how well it is known.
+Whether a simulation is accepted depends on θ and not on how θ was proposed.  So the log of the rate
+of acceptance is regressed on a quadratic in θ over *all* simulations near the peak, accepted or
+not, without weights.  Where the quadratic, with the prior, is largest is the mode; the curvature of
+the likelihood of the regression says how well it is known.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -24,7 +24,13 @@ from abctree.analysis.mode.surface import (
     local_rows,
     surface_of,
 )
-from abctree.analysis.mode.top import inner_slope, is_endless, plateau, unit, unresolved
+from abctree.analysis.mode.top import (
+    inner_slope,
+    is_endless,
+    plateau,
+    unit,
+    unresolved,
+)
 from abctree.types import BoolArray, FloatArray
 
 #: The rows of a fit: this share of a normal posterior with the spread of the peak.
@@ -57,6 +63,8 @@ class Fit:
     n_accepted: int
     shape: Shape
     on_border: BoolArray  #: (r,) coordinates at an end of the prior's support
+    local: Local = field(repr=False)  #: its rows
+    surface: Surface = field(repr=False)  #: what was fitted to them
     direction: FloatArray | None = None  #: (r,) along which the top is flat or unclear
 
     @property
@@ -165,7 +173,7 @@ def _finished(local: Local, surface: Surface, z: FloatArray) -> Fit:
     peak = _clipped(local.centre + local.root @ z, local.rows)
     sd = np.sqrt(np.einsum("ij,ij->i", local.root, local.root))
     border = (peak <= local.rows.lower + 1e-6 * sd) | (peak >= local.rows.upper - 1e-6 * sd)
-    acceptance = float(special.expit(surface.log_odds(z)))
+    acceptance = float(np.exp(surface.log_rate(z)))
     slope = surface.log_slope(z)
     value, vector = np.linalg.eigh(np.outer(slope, slope) - hessian)
     scales = local.root @ (vector / np.sqrt(np.clip(value, 1.0 / 16.0, 16.0)))
@@ -174,6 +182,9 @@ def _finished(local: Local, surface: Surface, z: FloatArray) -> Fit:
     direction = unresolved(local, surface, z, hessian, border, covariance)
     if direction is not None:
         shape = "flat" if is_endless(local, direction) else "unclear"
+    elif border.any() and len(local.z) == len(local.rows.x):
+        # A corner that the quadratic rises to, of a fit to the whole table.
+        shape, direction = "unclear", border / np.linalg.norm(border)
     elif acceptance > _SATURATED:
         shape = "saturated"
     elif not border.any():
@@ -191,6 +202,8 @@ def _finished(local: Local, surface: Surface, z: FloatArray) -> Fit:
         shape=shape,
         direction=direction,
         on_border=border,
+        local=local,
+        surface=surface,
     )
 
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special
+from scipy import optimize
 
-from abctree.analysis.mode.logistic import (
+from abctree.analysis.mode.regression import (
     design_of,
-    logistic,
+    expansion_of,
+    log_rate,
     n_coefficients,
-    quadratic_of,
+    rate_slope,
+    regression,
     slope_design,
     unpacked,
 )
 from abctree.types import BoolArray, FloatArray
+
+#: The peak may be so many spreads beyond the last row of the table.
+_BEYOND = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,13 +71,13 @@ def local_rows(
         return None
     prior = None
     if rows.log_prior is not None:
-        prior = quadratic_of(z[near], rows.log_prior[near], np.exp(-square[near]))
+        prior = expansion_of(z[near], rows.log_prior[near])
     return Local(rows, epsilon, centre, root, radius, z[near], accepted, prior)
 
 
 @dataclass(frozen=True, eq=False)
 class Surface:
-    """Log-odds c + g·z + ½ zᵀAz of acceptance, and the log-prior as another quadratic."""
+    """The quadratic q = c + g·z + ½ zᵀAz of acceptance, and the log-prior as another one."""
 
     coefficients: FloatArray
     covariance: FloatArray  #: of the coefficients
@@ -82,19 +87,23 @@ class Surface:
     prior_gradient: FloatArray
     prior_hessian: FloatArray
 
-    def log_odds(self, z: FloatArray) -> float:
-        """Of acceptance."""
+    def height(self, z: FloatArray) -> float:
+        """q, about the log of the rate of acceptance."""
         c = float(self.coefficients[0])
         return float(c + self.gradient @ z + 0.5 * z @ self.hessian @ z)
 
     def slope(self, z: FloatArray) -> FloatArray:
-        """Of the log-odds."""
+        """Of q."""
         return np.asarray(self.gradient + self.hessian @ z)
+
+    def log_rate(self, z: FloatArray) -> float:
+        """Log of the rate of acceptance."""
+        return float(log_rate(np.asarray(self.height(z))))
 
     def log_density(self, z: FloatArray) -> float:
         """Of the ε-posterior, up to a constant of the problem."""
         prior = self.prior_constant + self.prior_gradient @ z + 0.5 * z @ self.prior_hessian @ z
-        return float(special.log_expit(self.log_odds(z)) + prior)
+        return float(self.log_rate(z) + prior)
 
     def prior_slope(self, z: FloatArray) -> FloatArray:
         """Of the log-prior."""
@@ -102,14 +111,14 @@ class Surface:
 
     def log_slope(self, z: FloatArray) -> FloatArray:
         """Gradient of `log_density`."""
-        miss = special.expit(-self.log_odds(z))
-        return np.asarray(miss * self.slope(z) + self.prior_slope(z))
+        first, _ = rate_slope(self.height(z))
+        return np.asarray(first * self.slope(z) + self.prior_slope(z))
 
 
 def surface_of(local: Local) -> Surface:
     """The regression of acceptance on a quadratic, and the prior as another."""
     design = design_of(local.z)
-    beta, information = logistic(design, local.accepted.astype(np.float64))
+    beta, information = regression(design, local.accepted)
     gradient, hessian = unpacked(beta, local.r)
     covariance: FloatArray = np.asarray(np.linalg.inv(information), dtype=np.float64)
     if local.prior is None:
@@ -122,9 +131,9 @@ def surface_of(local: Local) -> Surface:
 def highest(surface: Surface, local: Local) -> FloatArray:
     """Where the density is largest within a radius along each axis and inside the support (r,)."""
     sd = np.sqrt(np.einsum("ij,ij->i", local.root, local.root))
-    # Nor beyond the rows: there a quadratic may rise, and nothing is known.
-    lower = np.maximum(local.rows.lower, local.rows.x.min(axis=0))
-    upper = np.minimum(local.rows.upper, local.rows.x.max(axis=0))
+    # Nor well beyond the rows: there a quadratic may rise, and nothing is known.
+    lower = np.maximum(local.rows.lower, local.rows.x.min(axis=0) - _BEYOND * sd)
+    upper = np.minimum(local.rows.upper, local.rows.x.max(axis=0) + _BEYOND * sd)
     low = np.maximum(-local.radius, (lower - local.centre) / sd)
     high = np.minimum(local.radius, (upper - local.centre) / sd)
     low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)  # rounding at a border
@@ -147,10 +156,11 @@ def highest(surface: Surface, local: Local) -> FloatArray:
 
 def curvature(surface: Surface, z: FloatArray) -> FloatArray:
     """Hessian (r, r) of the log-density."""
-    hit = special.expit(surface.log_odds(z))
+    first, second = rate_slope(surface.height(z))
     slope = surface.slope(z)
-    bend = hit * (1.0 - hit) * np.outer(slope, slope)
-    return np.asarray((1.0 - hit) * surface.hessian - bend + surface.prior_hessian)
+    return np.asarray(
+        first * surface.hessian + second * np.outer(slope, slope) + surface.prior_hessian
+    )
 
 
 def error_of_peak(
@@ -165,9 +175,9 @@ def error_of_peak(
     if border.all():
         return found
     free = ~border
-    hit = special.expit(surface.log_odds(z))
+    first, second = rate_slope(surface.height(z))
     basis = design_of(z[None])[0]
-    by_beta = (1.0 - hit) * slope_design(z) - hit * (1.0 - hit) * np.outer(surface.slope(z), basis)
+    by_beta = first * slope_design(z) + second * np.outer(surface.slope(z), basis)
     # In x, where the border is: ∂F/∂x = root⁻ᵀ ∂F/∂z.
     inverse = np.linalg.inv(local.root)
     in_x = (inverse.T @ hessian @ inverse)[np.ix_(free, free)]

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from abctree.analysis.mode.logistic import design_of, logistic, n_coefficients
+from abctree.analysis.mode.regression import (
+    design_of,
+    n_coefficients,
+    rate_slope,
+    regression,
+)
 from abctree.analysis.mode.surface import Local, Surface
 from abctree.types import BoolArray, FloatArray
 
@@ -60,8 +65,8 @@ def _curvature_error(surface: Surface, z: FloatArray, along: FloatArray) -> floa
     i, j = np.triu_indices(r)
     by_beta = np.zeros(n_coefficients(r))
     by_beta[1 + r :] = along[i] * along[j] * np.where(i == j, 1.0, 2.0)
-    miss = special.expit(-surface.log_odds(z))
-    return float(miss * np.sqrt(by_beta @ surface.covariance @ by_beta))
+    first, _ = rate_slope(surface.height(z))
+    return float(first * np.sqrt(by_beta @ surface.covariance @ by_beta))
 
 
 def is_endless(local: Local, direction: FloatArray) -> bool:
@@ -79,7 +84,7 @@ def plateau(local: Local, surface: Surface, z: FloatArray) -> FloatArray | None:
     value, vector = np.linalg.eigh(surface.hessian)
     w = (local.z - z) @ vector
     design = np.column_stack([design_of(w), w**4 / 24.0])
-    beta, information = logistic(design, local.accepted.astype(np.float64))
+    beta, information = regression(design, local.accepted)
     covariance = np.linalg.inv(information)
     i, j = np.triu_indices(r)
     squares = 1 + r + np.flatnonzero(i == j)
@@ -100,12 +105,12 @@ def inner_slope(
     free = np.flatnonzero(~border)
     if y.sum() < least or (~y).sum() < min(least, 10) or len(free) == 0:
         return None
-    beta, information = logistic(design_of(local.z[inner] - z), y.astype(np.float64))
-    miss = special.expit(-beta[0])
+    beta, information = regression(design_of(local.z[inner] - z), y)
+    first, _ = rate_slope(float(beta[0]))
     back = np.linalg.inv(local.root).T
-    slope = back @ (miss * beta[1 : 1 + local.r] + surface.prior_slope(z))
+    slope = back @ (first * beta[1 : 1 + local.r] + surface.prior_slope(z))
     covariance = np.linalg.inv(information)[1 : 1 + local.r, 1 : 1 + local.r]
-    covariance = miss**2 * (back @ covariance @ back.T)
+    covariance = first**2 * (back @ covariance @ back.T)
     surprise = slope[free] @ np.linalg.solve(covariance[np.ix_(free, free)], slope[free])
     if surprise < special.chdtri(len(free), _DOUBT):
         return None
