@@ -30,11 +30,10 @@ _GOOD_ERROR, _AS_GOOD = 0.03, 1.1
 #: accepted, and for those of `map_tree` 1.2 (normal) and 1.1 (Example 2) in two dimensions and 1.0
 #: in five (benchmarks/map_modes.py has them with it).
 _ADAPTIVE = 0.4
-#: Fits at two tolerances disagree when a difference as large has a smaller chance than this.
-_DISAGREE = 0.001
-#: The difference of fits at two tolerances has the variance of the finer one less this share of
-#: that of the other; measured on normal problems, where they vary about the same point.
-_SHARED = 0.7
+#: Fits at two tolerances disagree when a difference as large has a smaller chance than this, if
+#: they were independent.  They share rows, so that the true chance is smaller yet: a finer fit of a
+#: run that was lucky there is not to be believed more than a coarser one.
+_DISAGREE = 0.002
 
 
 def find_mode(
@@ -179,10 +178,6 @@ def _agree(fit: Fit | None, finer: Fit | None) -> bool:
         return True
     pick = np.ix_(free, free)
     away = (fit.peak - finer.peak)[free]
-    # Both rest on the same rows, so that the variance of the difference is not the sum of theirs.
-    root = np.linalg.cholesky(finer.covariance[pick])
-    back = np.linalg.inv(root)
-    value, vector = np.linalg.eigh(back @ fit.covariance[pick] @ back.T)
-    left = np.maximum(1.0 - _SHARED * value, 1.0 - _SHARED)
-    surprise = float(((vector.T @ back @ away) ** 2 / left).sum())
+    both = fit.covariance[pick] + finer.covariance[pick]
+    surprise = float(away @ np.linalg.solve(both, away))
     return bool(surprise < special.chdtri(int(free.sum()), _DISAGREE))
