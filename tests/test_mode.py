@@ -298,6 +298,16 @@ def test_a_true_thin_peak_stands(rng):
     assert np.sqrt(mode.spread[0, 0]) < 0.06
 
 
+def test_a_run_of_which_the_only_fit_climbs_away_has_a_mode():
+    """With this seed no place keeps its fit: there was no candidate, and an IndexError."""
+    problem = abctree.Problem(
+        {"m": stats.cauchy()}, lambda theta, rng: theta[0] + rng.normal(), 3.0
+    )
+    mode = abctree.map_tree(problem, n_simulations=3_000, rng=9_024)
+    assert len(mode.candidates) == 1
+    assert 0.0 < mode.theta[0] < 3.0
+
+
 @pytest.mark.parametrize("seed", [60, 70, 91])
 def test_runs_that_were_lucky_in_a_thin_box_do_not_report_it(seed, monkeypatch):
     """Seeds of which the twin errs by tens of standard errors."""

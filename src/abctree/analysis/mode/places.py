@@ -81,6 +81,7 @@ def places(
 ) -> tuple[list[Place], float]:
     """Candidates that differ, fitted at one tolerance, and that tolerance."""
     found: list[Place] = []
+    first: Place | None = None
     compared_at = epsilon
     used = np.zeros(len(land), dtype=bool)
     tries = 0
@@ -102,8 +103,11 @@ def places(
                 compared_at = max(look, local_epsilon(place, _COMPARED_AT, look))
         place = place.at(compared_at)
         used[group[_near(place, 1.5 * radius)]] = True
+        first = place if first is None else first
         if _stayed(place) and not any(same(place, other) for other in found):
             found.append(place)
+    if not found and first is not None:  # every fit climbed away; where the first went is a peak
+        found.append(first)
     return found, look if compared_at is None else compared_at
 
 
