@@ -18,6 +18,8 @@ from abctree.types import BoolArray, FloatArray, IntArray
 _COMPARED_AT = 0.3
 #: Places that are tried, kept, and how much less dense than the best they may be.
 _TRIES, _KEPT, FAINTEST = 8, 5, 1.0 / 50.0
+#: Standard errors by which a rate without a fit is taken to be lower.
+_DOUBT = 2.0
 #: Combinations of values of discrete parameters that are looked at.
 _GROUPS = 12
 
@@ -59,15 +61,22 @@ class Place:
                 self, fit=fit, log_density=fit.log_density, acceptance=fit.acceptance,
                 n_accepted=fit.n_accepted,
             )  # fmt: skip
-        return self._unfitted(epsilon)
+        return self._unfitted(epsilon, _DOUBT)
 
-    def _unfitted(self, epsilon: float) -> Place:
-        """By the nearest rows alone: a rate that is exceeded beyond reasonable doubt."""
+    def beside(self, best: Place, epsilon: float) -> Place:
+        """The same place at another tolerance, where it is, if a fit there climbs to the best."""
+        moved = self.at(epsilon)
+        if same(self, best) or not same(moved, best):
+            return moved
+        return replace(self, start=self.peak, spread=self.width)._unfitted(epsilon, 0.0)
+
+    def _unfitted(self, epsilon: float, doubt: float) -> Place:
+        """By the nearest rows alone: their rate, less so many of its standard errors."""
         away = ((self.rows.x - self.start) ** 2).sum(axis=1)
         k = min(len(away), int(np.clip(np.sqrt(len(away)), 20, 150)))
         near = np.argpartition(away, k - 1)[:k]
         hits = float((self.rows.distance[near] < epsilon).sum())
-        low = max(hits - 2.0 * np.sqrt(hits * (1.0 - hits / k)), 0.5)
+        low = max(hits - doubt * np.sqrt(hits * (1.0 - hits / k)), 0.5)
         prior = self.rows.log_prior
         log_prior = 0.0 if prior is None else float(prior[int(np.argmin(away))])
         return replace(

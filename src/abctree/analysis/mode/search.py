@@ -120,11 +120,13 @@ def _mode_of_peaks(
     best = found[0]
     if epsilon is None:
         best, at = _on_ladder(best, compared_at)
-        others = [place.at(at) for place in found[1:]]
-        rival = max(others, key=lambda place: place.log_density, default=best)
+        rest = found[1:]
+        moved = (place.at(at) for place in rest)
+        rival = max(moved, key=lambda place: place.log_density, default=best)
         if rival.log_density > best.log_density:  # at this tolerance another one is higher
-            others = [place.at(at) for place in found if place.row != rival.row]
+            rest = [place for place in found if place.row != rival.row]
             best, at = _on_ladder(rival, at)
+        others = [place.beside(best, at) for place in rest]
         others = [p for i, p in enumerate(others) if not any(same(p, o) for o in others[:i])]
         others = [place for place in others if not same(place, best)]
         found = [best, *sorted(others, key=lambda place: -place.log_density)]
