@@ -24,12 +24,10 @@ _LADDER = (0.2, 0.13, 0.08, 0.05, 0.03), (0.45, 0.6)
 #: The tolerance is lowered while the error stays below this share of a posterior standard
 #: deviation, or within this factor of the least error.
 _GOOD_ERROR, _AS_GOOD = 0.03, 1.1
-#: Variance that the likelihood of the regression does not know of, beside 1 and in r dimensions
-#: over r.  A run that seeks the mode plays on where it was lucky and leaves where it was not.
-#: Without it squared errors over promised ones are 1.0 for designs that do not look at what was
-#: accepted, and for those of `map_tree` 1.2 (normal) and 1.1 (Example 2) in two dimensions and 1.0
-#: in five (benchmarks/map_modes.py has them with it).
-_ADAPTIVE = 0.4
+#: Variance that the likelihood of the regression does not know of, beside 1.  A run that seeks the
+#: mode plays on where it was lucky and leaves where it was not.  Set so that 90 % ellipses of
+#: `map_tree` hold the mode as often, in one, two and five dimensions (benchmarks/map_modes.py).
+_ADAPTIVE = 0.25
 #: Fits at two tolerances disagree when a difference as large has a smaller chance than this, if
 #: they were independent.  They share rows, so that the true chance is smaller yet: a finer fit of a
 #: run that was lucky there is not to be believed more than a coarser one.
@@ -153,7 +151,7 @@ def _on_ladder(place: Place, epsilon: float) -> tuple[Place, float]:
     enough = max(_GOOD_ERROR, _AS_GOOD * min(errors))
     at, best = next(t for t, error in zip(sound, errors, strict=True) if error <= enough)
     if best.fit is not None:
-        inflated = (1.0 + _ADAPTIVE / place.rows.r) * best.fit.covariance
+        inflated = (1.0 + _ADAPTIVE) * best.fit.covariance
         best = replace(best, fit=replace(best.fit, covariance=inflated))
     return best, at
 
