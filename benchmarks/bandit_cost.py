@@ -9,7 +9,6 @@ run.  Beliefs are those of a game under way: most arms are known to be poor, a f
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -126,13 +125,7 @@ def tables(numbers: dict[str, Any]) -> dict[str, str]:
 
 def main() -> None:
     args = command.options(__doc__ or "", NAME, seeds=20, quick_seeds=1)
-    if args.from_json is None:
-        numbers = {"about": command.about(args), **command.rounded(measure(args))}
-        command.write_json(args.out / "experiments" / "results" / f"{NAME}.json", numbers)
-    else:
-        numbers = json.loads(args.from_json.read_text("utf-8"))
-    for table in tables(numbers).values():
-        print(f"\n{table}")
+    command.tabulate(NAME, args, measure, tables)
 
 
 if __name__ == "__main__":

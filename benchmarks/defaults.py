@@ -10,7 +10,6 @@ the ESS is in units of that of rejection, T · Z.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -150,13 +149,7 @@ def _cell(values: Any, form: str, error_form: str) -> str:
 
 def main() -> None:
     args = command.options(__doc__ or "", NAME, seeds=40)
-    if args.from_json is None:
-        numbers = {"about": command.about(args), **command.rounded(measure(args))}
-        command.write_json(args.out / "experiments" / "results" / f"{NAME}.json", numbers)
-    else:
-        numbers = json.loads(args.from_json.read_text("utf-8"))
-    for table in tables(numbers).values():
-        print(f"\n{table}")
+    command.tabulate(NAME, args, measure, tables)
 
 
 if __name__ == "__main__":

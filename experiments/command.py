@@ -178,6 +178,22 @@ def run(
     print(f"wrote {picture}", flush=True)
 
 
+def tabulate(
+    name: str,
+    args: Options,
+    measure: Callable[[Options], dict[str, Any]],
+    tables: Callable[[dict[str, Any]], dict[str, str]],
+) -> None:
+    """Measure and write the JSON, or read; print the tables: as `run`, without a picture."""
+    if args.from_json is None:
+        numbers = {"about": about(args), **rounded(measure(args))}
+        write_json(args.out / "experiments" / "results" / f"{name}.json", numbers)
+    else:
+        numbers = json.loads(args.from_json.read_text("utf-8"))
+    for table in tables(numbers).values():
+        print(f"\n{table}")
+
+
 def joined(stored: dict[str, Any], new: dict[str, Any], part: str) -> dict[str, Any]:
     """New numbers over the stored ones; "again" says where those of the part come from."""
     again = {**stored.get("again", {}), part: new["about"]}
