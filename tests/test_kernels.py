@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abctree.data import Boxes, SplitTree
-from abctree.kernels import compiled, reference
+from abctree.kernels import compiled
+from tests import kernel_definitions as definition
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -24,7 +25,7 @@ def table(seed, n, d):
 def test_soft_tree_compiled_equals_reference(seed, n, d, most):
     _, cube, label = table(seed, n, d)
     fast = compiled.grow_soft_tree(cube, label, most, 3, 8)
-    slow = reference.grow_soft_tree(cube, label, most, 3, 8)
+    slow = definition.grow_soft_tree(cube, label, most, 3, 8)
     for a, b in zip(fast, slow, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -34,9 +35,9 @@ def test_locate_compiled_equals_brute_force(seed, n, d):
     rng, cube, label = table(seed, n, d)
     tree = compiled.grow_soft_tree(cube, label, 20, 2, 8)[:5]
     points = np.vstack([cube, rng.random((50, d)), np.zeros((1, d)), np.full((1, d), 1 - 1e-16)])
-    np.testing.assert_array_equal(compiled.locate(*tree, points), reference.locate(*tree, points))
+    np.testing.assert_array_equal(compiled.locate(*tree, points), definition.locate(*tree, points))
     for fast, slow in zip(
-        compiled.boxes_of_tree(*tree, d), reference.boxes_of_tree(*tree, d), strict=True
+        compiled.boxes_of_tree(*tree, d), definition.boxes_of_tree(*tree, d), strict=True
     ):
         np.testing.assert_array_equal(fast, slow)
 
@@ -50,11 +51,11 @@ def test_shrink_compiled_equals_reference(seed, n, d, levels):
     distance = rng.random(n)
     fast, slow = np.zeros((2, tree.n_boxes, levels + 1))
     compiled.count_by_level(row_box, distance, epsilons, fast)
-    reference.count_by_level(row_box, distance, epsilons, slow)
+    definition.count_by_level(row_box, distance, epsilons, slow)
     np.testing.assert_array_equal(fast, slow)
     rate = np.sort(rng.uniform(0.01, 0.9, levels))[::-1].copy()
     arguments = (tree.parent, tree.node_of_box, fast, rate, 0.3)
-    for a, b in zip(compiled.shrink(*arguments), reference.shrink(*arguments), strict=True):
+    for a, b in zip(compiled.shrink(*arguments), definition.shrink(*arguments), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
         assert (a >= 0.0).all()  # β = 0 where all were accepted and no less was expected
 

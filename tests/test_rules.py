@@ -10,10 +10,11 @@ from abctree.algorithms.fold import Fold
 from abctree.algorithms.inner_loop import inner_loop
 from abctree.algorithms.points import draw_in_arms, draw_points
 from abctree.data import Mixture, Simulations, Table, effective_sample_size, mixture_weights
-from abctree.kernels import compiled, reference
+from abctree.kernels import compiled
 from abctree.parts.beliefs import BetaBeliefs, Counts, GlobalRate, MultiLevel
 from abctree.parts.policies import UtilityProposal
 from abctree.parts.schedules import Quantile
+from tests import kernel_definitions as definition
 
 
 def problem(**kwargs):
@@ -191,7 +192,7 @@ def test_draws_in_arms_count_what_the_constraint_refused():
 def test_counts_by_level_are_strict():
     epsilons, distance = np.array([2.0, 1.0, 0.5]), np.array([2.0, 1.0, 0.5, 0.25])
     arm = np.zeros(4, dtype=np.int64)
-    for kernels in (compiled, reference):
+    for kernels in (compiled, definition):
         counts = np.zeros((1, 4))
         kernels.count_by_level(arm, distance, epsilons, counts)
         assert counts[0].tolist() == [4.0, 3.0, 2.0, 1.0]

@@ -1,1 +1,1 @@
-"""Arrays in, arrays out: `reference` (NumPy) is the definition, `compiled` (numba) what runs."""
+"""Arrays in, arrays out, compiled by numba; tests/kernel_definitions.py defines them in NumPy."""

@@ -1,7 +1,7 @@
 """The kernels that a run uses, compiled by numba on first call and cached on disk.
 
-Each has a twin of the same name in `reference`, which is its definition.  Trees are the flat arrays
-of `abctree.data.SplitTree`.
+Each is defined by a twin of the same name in NumPy, in tests/kernel_definitions.py.  Trees are the
+flat arrays of `abctree.data.SplitTree`.
 """
 
 from __future__ import annotations
