@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from experiments import command
-from experiments.fifty_arms import ARMS
 
 from abctree import bandits
 from abctree.kernels import bandits as kernel
+from experiments import command
+from experiments.fifty_arms import ARMS
 
 NAME = "bandit_cost"
 SIZES = (10, 100, 1_000, 10_000, 100_000)

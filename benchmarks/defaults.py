@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from experiments import command
 
 import abctree
 from abctree.problems import gaussian_mixture
 from abctree.problems.truth import GaussianMixtureTruth
+from experiments import command
 
 NAME = "defaults"
 #: d -> T and ε.

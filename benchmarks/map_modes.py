@@ -21,12 +21,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from experiments import command
 from scipy import optimize, stats
 
 import abctree
 from abctree import bandits, problems
 from abctree.analysis.mode.peaks import kernel_mode
+from experiments import command
 
 NAME = "map_modes"
 TRUE_MODE = np.array([-1.0, -1.0])

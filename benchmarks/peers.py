@@ -32,10 +32,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from experiments import command
 
 import abctree
 from benchmarks.yardsticks import P0, High, yardstick
+from experiments import command
 
 NAME = "peers"
 FOLDER = Path(__file__).resolve().parent / "results"

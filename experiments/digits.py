@@ -31,7 +31,7 @@ import numpy as np
 
 import abctree
 from abctree.algorithms import inner_loop
-from abctree.problems import digit_generator, digits
+from examples.digits import digit_generator, digits
 from experiments import command, digits_modes, digits_pictures
 from experiments.curves import Known, known_after
 from experiments.methods import METHODS, play

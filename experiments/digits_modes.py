@@ -20,7 +20,7 @@ from scipy import stats
 from scipy.optimize import minimize
 
 import abctree
-from abctree.problems import digit_generator, digits
+from examples.digits import digit_generator, digits
 from experiments import command
 
 D, LEAVES_DIGIT, MODE_DIGIT = 2, 1, 7

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import abctree
-from abctree.problems import digit_generator, digits
+from examples.digits import digit_generator, digits
 from experiments import command
 
 COLOURS = {

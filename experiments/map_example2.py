@@ -18,13 +18,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from benchmarks import map_modes as benchmark
-from benchmarks.map_modes import FIRST_SEED, METHODS, TRUE_MODE, errors, squared_errors
 from matplotlib.figure import Figure
 
 import abctree
 from abctree import problems
 from abctree.analysis.mode import find_mode
+from benchmarks import map_modes as benchmark
+from benchmarks.map_modes import FIRST_SEED, METHODS, TRUE_MODE, errors, squared_errors
 from experiments import command
 
 NAME = "map_example2"

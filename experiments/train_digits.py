@@ -1,11 +1,11 @@
-"""Train the two digit generators that `abctree.problems.digits` ships (needs the extra ``train``).
+"""Train the two digit generators that `examples.digits` brings (needs the extra ``train``).
 
     python -m experiments.train_digits --mnist PATH           both nets, some five CPU minutes
     python -m experiments.train_digits --mnist PATH --quick   two epochs, in a temporary folder
 
-PATH is what `abctree.problems.load_mnist` takes, or an .npz with ``x_train``, ``y_train``,
-``x_test`` and ``y_test``.  Writes ``src/abctree/problems/data/digits_d{2,5}.npz`` (weights and
-codes of 10 000 training images, float16) and ``experiments/results/digits_training.json``.
+PATH is what `examples.digits.load_mnist` takes, or an .npz with ``x_train``, ``y_train``,
+``x_test`` and ``y_test``.  Writes ``examples/digits/data/digits_d{2,5}.npz`` (weights and codes of
+10 000 training images, float16) and ``experiments/results/digits_training.json``.
 
 A label-conditioned Wasserstein autoencoder (Tolstikhin et al., ICLR 2018): the squared error of
 the reconstruction, plus 30 times the mean over the digits c of MMD²(Q(x) | y = c, N(mu_c, 1.2² I)).
@@ -29,7 +29,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
 import abctree
-from abctree.problems import load_mnist
+from examples.digits import load_mnist
 from experiments import ROOT
 
 SEED = 20260
@@ -122,7 +122,7 @@ def train(d: int, x: np.ndarray, y: np.ndarray, epochs: int) -> tuple[Any, Any, 
 
 
 def halves(encoder: Any, decoder: Any) -> dict[str, np.ndarray]:
-    """Weights as float16, named as `abctree.problems.digits` reads them."""
+    """Weights as float16, named as `examples.digits` reads them."""
     arrays = {}
     for name, net in (("encoder", encoder), ("decoder", decoder)):
         layers = [layer for layer in net if isinstance(layer, nn.Linear)]
@@ -190,7 +190,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(mode=True)
     data = read(args.mnist)
-    folder = out / "src" / "abctree" / "problems" / "data"
+    folder = out / "examples" / "digits" / "data"
     folder.mkdir(parents=True, exist_ok=True)
     nets = {}
     for d in (2, 5):

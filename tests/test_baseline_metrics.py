@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks.c2st import c2st
 
 import abctree
 from abctree import metrics
+from benchmarks.c2st import c2st
 
 PRIOR = np.array([0.5, 0.3, 0.2])
 ETA = np.array([0.2, 0.4, 0.0])

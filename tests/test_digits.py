@@ -10,7 +10,6 @@ import io
 import json
 import pickle
 import tarfile
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +19,8 @@ from scipy.special import expit
 
 import abctree
 from abctree.errors import ParameterError, SimulatorError
-from abctree.problems import digit_generator, digits, load_mnist, small_digits
-from abctree.problems.handwriting import masked, mnist
+from examples.digits import digit_generator, digits, load_mnist, masked, mnist, small_digits
+from examples.digits.generator import DATA
 
 RESULTS = Path(__file__).resolve().parents[1] / "experiments" / "results"
 DIMENSIONS = (2, 5)
@@ -113,8 +112,7 @@ def test_draw_adds_noise_of_the_given_size():
 
 @pytest.mark.parametrize("d", DIMENSIONS)
 def test_stored_numbers_are_networks_and_codes_and_no_pictures(d):
-    file = resources.files("abctree.problems").joinpath(f"data/digits_d{d}.npz")
-    with file.open("rb") as stream, np.load(stream) as arrays:
+    with np.load(DATA / f"digits_d{d}.npz") as arrays:
         shapes = {name: arrays[name].shape for name in arrays.files}
         size = sum(arrays[name].nbytes for name in arrays.files)
     widths = [784, 512, 256, d]

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import abctree
+import examples
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP = [ROOT / n for n in ("README.md", "PAPER.md", "VISION.md", "CONTRIBUTING.md", "CHANGELOG.md")]
@@ -57,7 +58,7 @@ def test_code_of_a_document_runs(path, tmp_path, monkeypatch):
     run_blocks(path.read_text("utf-8"), name_of(path))
 
 
-def examples(module):
+def examples_of(module):
     """How many examples the docstrings of a module have, all of which must hold."""
     with contextlib.redirect_stdout(io.StringIO()) as said:
         found = doctest.testmod(module)
@@ -66,16 +67,20 @@ def examples(module):
 
 
 def test_examples_of_docstrings_run():
-    modules = [m.name for m in pkgutil.walk_packages(abctree.__path__, "abctree.")]
+    modules = [
+        module.name
+        for package in (abctree, examples)
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ]
     heavy = {"abctree.parts.partitioners.bart"}  # an extra
-    tried = [examples(importlib.import_module(name)) for name in modules if name not in heavy]
+    tried = [examples_of(importlib.import_module(name)) for name in modules if name not in heavy]
     assert sum(tried) > 50
 
 
 def test_an_example_that_is_wrong_fails():
     module = types.ModuleType("wrong", ">>> 1 + 1\n3\n")
     with pytest.raises(AssertionError, match="Expected"):
-        examples(module)
+        examples_of(module)
 
 
 def test_code_of_a_broken_document_does_not_run():
@@ -121,9 +126,10 @@ def exists(path, name):
     file = ROOT / path
     if not file.exists():
         return False
-    if file.is_relative_to(ROOT / "src"):
-        module = ".".join(file.relative_to(ROOT / "src").with_suffix("").parts)
-        return has_attribute(importlib.import_module(module), name.split("."))
+    for root, package in ((ROOT / "src", "abctree"), (ROOT, "examples")):
+        if file.is_relative_to(root / package):
+            module = ".".join(file.relative_to(root).with_suffix("").parts)
+            return has_attribute(importlib.import_module(module), name.split("."))
     return has_definition(ast.parse(file.read_text("utf-8")), name.split("."))
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import peers
-from experiments import all as everything
-from experiments import command, curves, encoding, finite, report, scores, sp500, theorem1, watching
-from experiments.methods import METHODS, Method, play
 from scipy import stats
 
 import abctree
 from abctree import metrics, problems
 from abctree.kernels import simulators
+from benchmarks import peers
+from experiments import all as everything
+from experiments import command, curves, encoding, finite, report, scores, sp500, theorem1, watching
+from experiments.methods import METHODS, Method, play
 
 from .conftest import z_score
 

@@ -9,6 +9,7 @@ import pytest
 
 import abctree
 from abctree import problems
+from examples.digits import digits
 
 PRIOR = {"m": (-5.0, 5.0)}
 
@@ -127,7 +128,7 @@ ORDINARY = {
     "lotka_volterra": problems.lotka_volterra,
     "heston": problems.heston,
     "linear_nonlinear": problems.linear_nonlinear,
-    "digits": problems.digits,
+    "digits": digits,
     "noise": lambda: abctree.Problem(PRIOR, noise(300), noise(300)([1.0], rng_of(0))),
     "noise, mad": lambda: abctree.Problem(
         PRIOR, noise(300), noise(300)([1.0], rng_of(0)), distance="mad"

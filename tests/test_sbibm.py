@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.c2st import c2st
-from benchmarks.sbibm import methods, scoring, smoothing, tables, tasks
-from benchmarks.sbibm.odes import lotka_volterra_curves, sir_infected
 from scipy import stats
 from scipy.integrate import solve_ivp
 from scipy.special import expit
 
 from abctree.analysis.posterior import Posterior
+from benchmarks.c2st import c2st
+from benchmarks.sbibm import methods, scoring, smoothing, tables, tasks
+from benchmarks.sbibm.odes import lotka_volterra_curves, sir_infected
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data" / "sbibm"
 needs_data = pytest.mark.skipif(

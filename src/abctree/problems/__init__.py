@@ -5,25 +5,13 @@ evidences to judge a method by.
 """
 
 from abctree.problems.encoding import linear_nonlinear
-from abctree.problems.handwriting import (
-    DigitGenerator,
-    LabelledImages,
-    digit_generator,
-    digits,
-    load_mnist,
-    small_digits,
-)
 from abctree.problems.pelts import hare_lynx, hare_lynx_data, hare_lynx_series
 from abctree.problems.predator_prey import lotka_volterra
 from abctree.problems.toys import banana, finite_normal, gauss, gaussian_mixture
 from abctree.problems.volatility import heston
 
 __all__ = [
-    "DigitGenerator",
-    "LabelledImages",
     "banana",
-    "digit_generator",
-    "digits",
     "finite_normal",
     "gauss",
     "gaussian_mixture",
@@ -32,7 +20,5 @@ __all__ = [
     "hare_lynx_series",
     "heston",
     "linear_nonlinear",
-    "load_mnist",
     "lotka_volterra",
-    "small_digits",
 ]

@@ -10,7 +10,7 @@ import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
 from abctree.errors import ParameterError
-from abctree.problems.handwriting.images import SIDE
 from abctree.types import FloatArray, IntArray, RNGLike
+from examples.digits.images import SIDE
 
 Single: TypeAlias = NDArray[np.float32]
 #: Weight (n_in, n_out) and bias (n_out,) of one layer.
 Layer: TypeAlias = tuple[Single, Single]
 
+DATA = Path(__file__).parent / "data"  #: digits_d2.npz and digits_d5.npz: networks and codes
 NOISE_SD = 0.05  #: σ₀ of the paper
 _N_PIXELS = SIDE * SIDE
 _N_NEIGHBOURS = 10
@@ -174,7 +175,7 @@ def digit_generator(d: int = 5) -> DigitGenerator:
 
     Examples
     --------
-    >>> from abctree.problems import digit_generator
+    >>> from examples.digits import digit_generator
     >>> generator = digit_generator(2)
     >>> picture = generator.decode(generator.typical(7)[None])[0]
     >>> picture.shape, int(generator.classify(generator.typical(7)[None])[0])
@@ -191,8 +192,7 @@ def digit_generator(d: int = 5) -> DigitGenerator:
 
 @functools.cache
 def _load(d: int) -> DigitGenerator:
-    file = resources.files("abctree.problems").joinpath(f"data/digits_d{d}.npz")
-    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+    with np.load(DATA / f"digits_d{d}.npz", allow_pickle=False) as arrays:
         decoder, encoder = _layers(arrays, "decoder"), _layers(arrays, "encoder")
         codes = arrays["codes"].astype(np.float64)
         labels = arrays["labels"].astype(np.int64)

@@ -8,9 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from abctree import Problem
 from abctree.errors import ParameterError, SimulatorError
-from abctree.problem import Problem
-from abctree.problems.handwriting.generator import (
+from abctree.types import BoolArray, FloatArray
+from examples.digits.generator import (
     HALF_WIDTH,
     NOISE_SD,
     Decoder,
@@ -18,8 +19,7 @@ from abctree.problems.handwriting.generator import (
     checked_digit,
     digit_generator,
 )
-from abctree.problems.handwriting.images import SIDE
-from abctree.types import BoolArray, FloatArray
+from examples.digits.images import SIDE
 
 _N_PIXELS = SIDE * SIDE
 #: The nine rows of 28 that are seen.
@@ -97,7 +97,7 @@ def digits(
     Examples
     --------
     >>> import abctree
-    >>> from abctree.problems import digit_generator, digits
+    >>> from examples.digits import digit_generator, digits
     >>> result = abctree.abc_tree(digits(0, d=2), n_simulations=5000, rng=1)
     >>> posterior = result.posterior()
     >>> digit_generator(2).shares(posterior.theta, posterior.weight).shape

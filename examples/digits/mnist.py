@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from abctree.errors import ParameterError
-from abctree.problems.handwriting.images import LabelledImages
+from examples.digits.images import LabelledImages
 
 #: File -> the sha256 of its uncompressed bytes.
 CHECKSUMS = {
