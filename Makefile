@@ -20,7 +20,8 @@ $(STAMP): pyproject.toml
 
 demo: $(STAMP)  ## Infer the rates of a predator-prey model from a century-old fur trade record
 	@echo "Inferring four Lotka-Volterra rates from hare and lynx pelts, 1900-1920 (about a minute)"
-	$(BIN)/abctree run hare-lynx --rng 1 --out demo-output --force
+	$(BIN)/abctree run examples.hare_lynx:problem -n 150000 --rng 1 --out demo-output --force
+	$(BIN)/python -m examples.hare_lynx demo-output
 
 test: $(STAMP)  ## Run the tests
 	@echo "Running the tests"

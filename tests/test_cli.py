@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -19,16 +18,14 @@ import pytest
 from click.testing import CliRunner
 
 import abctree
-from abctree.analysis.posterior import Posterior
 from abctree.data import Progress
-from abctree.edges import cli, demo, export, plots
+from abctree.edges import cli, export, plots
 from abctree.edges.cli import answer, methods, options, settings, shared, watch
 from abctree.methods import method
 from abctree.parts import partitioners
 from abctree.parts.perturbations import as_perturbation
 from abctree.parts.policies import as_policy
 from abctree.parts.utilities import as_utility
-from abctree.problems import hare_lynx, hare_lynx_data, hare_lynx_series
 
 STORED = {"run.json", "run.sqlite", "run.lock"}
 FILES = {"summary.txt", "summary.json", "posterior.csv", "posterior.png", *STORED}
@@ -110,7 +107,7 @@ def draws(directory):
 
 
 def test_help_has_examples_and_names_every_problem():
-    assert "abctree run hare-lynx" in call("--help").stdout
+    assert "abctree run lotka-volterra" in call("--help").stdout
     said = call("run", "--help").stdout
     assert all(name in said for name in ["module:name", *cli.READY])
 
@@ -130,7 +127,7 @@ def test_version_is_that_of_the_package():
     assert call("--version").stdout == f"abctree, version {abctree.__version__}\n"
 
 
-@pytest.mark.parametrize("name", [name for name in cli.READY if name != "hare-lynx"])
+@pytest.mark.parametrize("name", cli.READY)
 def test_run_knows_its_ready_problems(plain, name):
     done = call("run", name, "-n", 120, "--rng", 1, "--quiet")
     assert done.exit_code == 0, done.output
@@ -360,7 +357,7 @@ def test_run_where_nothing_is_accepted_exits_with_one(here):
         ("sub/cli_model.py:problem", 2, "Write sub.cli_model:problem."),
         ("/tmp/cli_model.py:problem", 2, "Change to /tmp and write cli_model:problem."),
         ("../cli_model.py:problem", 2, "Change to .. and write cli_model:problem."),
-        ("hare-linx", 2, "PROBLEM must be one of hare-lynx"),
+        ("lotka-voltera", 2, "PROBLEM must be one of gaussian-mixture"),
     ],
 )
 def test_run_explains_a_problem_that_cannot_be_used(plain, target, code, said):
@@ -1093,124 +1090,3 @@ def test_run_needs_a_problem(plain):
     for more in ((), ("--config", "run.toml")):
         done = call("run", *more)
         assert (done.exit_code, "Missing argument 'PROBLEM'" in done.stderr) == (2, True)
-
-
-# The demo ---------------------------------------------------------------------------------------
-
-
-def pelts(theta, weight=None):
-    theta = np.asarray(theta, dtype=float).reshape(-1, 4)
-    return Posterior(
-        theta=theta,
-        log_weight=np.log(np.ones(len(theta)) if weight is None else np.asarray(weight)),
-        distance=np.full(len(theta), 0.2),
-        epsilon=0.3,
-        names=hare_lynx().names,
-        n_simulations=1000,
-    )
-
-
-@pytest.fixture(scope="module")
-def small():
-    return abctree.abc_tree(hare_lynx(), n_simulations=1500, rng=2)
-
-
-def observed_series():
-    data = hare_lynx_data()
-    return np.stack([data["hare"], data["lynx"]], axis=1)
-
-
-def test_demo_run_tells_its_story(here):
-    done = call("run", "hare-lynx", "-n", 1500, "--rng", 2, "--out", "a", "--quiet")
-    assert done.exit_code == 0, done.output
-    summary = json.loads((here / "a/summary.json").read_text())
-    assert textwrap.fill(summary["paragraph"], 88) in done.stdout
-    assert f"hold {summary['prediction']['inside_90']} of the 40 counts" in summary["paragraph"]
-    assert (here / "a/posterior.png").read_bytes().startswith(PNG)
-    assert {path.name for path in (here / "a").iterdir()} == FILES
-
-
-def test_paragraph_is_made_of_the_numbers(small):
-    rng = np.random.default_rng(4)
-    low = pelts(np.exp(rng.normal(np.log([0.5, 0.03, 0.02, 0.8]), 0.1, size=(400, 4))))
-    high = pelts(low.theta * [2.0, 1.0, 1.0, 2.0])
-    for posterior in (low, high):
-        said = demo.paragraph(small, posterior, demo.predict(posterior, rng=1, n=50))
-        a, m, b = np.quantile(posterior.theta[:, 0], [0.05, 0.5, 0.95], method="inverted_cdf")
-        assert f"grow at a rate of {m:.2f} ({a:.2f} to {b:.2f}) a year" in said
-        period = 2.0 * np.pi / np.sqrt(posterior.theta[:, 0] * posterior.theta[:, 3])
-        assert f"cycles of {np.quantile(period, 0.5, method='inverted_cdf'):.1f} (" in said
-        assert "worth 400 independent ones" in said
-        assert "\n" not in said
-
-
-def test_paragraph_uses_the_weights(small):
-    theta = np.repeat([[0.5, 0.03, 0.02, 0.8], [0.9, 0.03, 0.02, 0.8]], 20, axis=0)
-    theta = theta * np.linspace(0.99, 1.01, 40)[:, None]
-    posterior = pelts(theta, np.repeat([1.0, 1e-6], 20))
-    said = demo.paragraph(small, posterior, demo.predict(posterior, rng=1, n=20))
-    assert "grow at a rate of 0.4976 (0.4953 to 0.4999) a year" in said
-
-
-@pytest.mark.parametrize(
-    ("n", "said"),
-    [(0, "Nothing was learned"), (1, "rests on 1 draws, worth 1.0"), (2, "worth 2.0 independent")],
-)
-def test_paragraph_and_picture_work_with_few_draws(small, n, said):
-    posterior = pelts(np.array([[0.5, 0.03, 0.02, 0.8], [0.6, 0.02, 0.03, 0.9]])[:n])
-    prediction = demo.predict(posterior, rng=1, n=30)
-    assert said in demo.paragraph(small, posterior, prediction)
-    assert len(demo.picture(posterior, prediction).axes) == 16 + 2
-
-
-def test_prediction_counts_what_its_bands_hold():
-    observed = observed_series()
-    spread = np.linspace(-1.0, 1.0, 101)[:, None, None]
-    series = observed + spread * np.ones_like(observed)
-    series[:, 3, 0] += 50.0  # hares of 1903: far above the count
-    series[:, 7, 1] += 0.7  # lynx of 1907: beyond the central half, within 90 %
-    prediction = demo.Prediction(hare_lynx_data()["year"], observed, series)
-    inside, half = prediction.inside(0.9), prediction.inside(0.5)
-    assert (inside.sum(), half.sum()) == (39, 38)
-    assert not inside[2, 0]
-    assert not half[6, 1]
-    ((species, year, count, low, high),) = prediction.misses()
-    assert (species, year, count) == ("hare", 1903, 77.4)
-    assert (low, high) == pytest.approx((77.4 + 50 - 0.9, 77.4 + 50 + 0.9), abs=0.03)
-    assert prediction.to_dict()["inside_90"] == 39
-
-
-def test_prediction_simulates_from_the_weighted_draws():
-    slow, fast = [0.1, 0.03, 0.02, 0.8], [0.9, 0.03, 0.02, 0.8]
-    posterior = pelts([slow, fast], [3.0, 1.0])
-    prediction = demo.predict(posterior, rng=3, n=400)
-    assert prediction.series.shape == (400, 21, 2)
-    np.testing.assert_array_equal(prediction.series[:, 0], np.tile(observed_series()[0], (400, 1)))
-    # After a year the two rates are told apart; a quarter of the series is of the fast one.
-    apart = hare_lynx_series(np.array([slow] * 200 + [fast] * 200), np.arange(400, dtype=np.uint64))
-    border = (apart[:200, 1, 0].mean() + apart[200:, 1, 0].mean()) / 2.0
-    share = np.mean(prediction.series[:, 1, 0] > border)
-    assert abs(share - 0.25) < 0.05
-    again = demo.predict(posterior, rng=3, n=400)
-    np.testing.assert_array_equal(prediction.series, again.series)
-
-
-def test_picture_shows_four_rates_and_two_series(small):
-    pytest.importorskip("matplotlib.figure")
-    posterior = small.posterior(ess=30)
-    figure = demo.picture(posterior, demo.predict(posterior, rng=1, n=100))
-    labels = {ax.get_ylabel() for ax in figure.axes} | {ax.get_xlabel() for ax in figure.axes}
-    assert {"hare, thousand pelts", "lynx, thousand pelts", *hare_lynx().names} <= labels
-    assert len(figure.axes) == 16 + 2
-
-
-def test_paragraph_compares_with_the_closest_draws_and_with_the_prior(small):
-    posterior = small.posterior(ess=80)
-    said = demo.paragraph(small, posterior, demo.predict(posterior, rng=1, n=20))
-    closer = small.posterior(ess=0.25 * posterior.ess)
-    moved = np.max(np.abs(closer.mean() - posterior.mean()) / posterior.std())
-    assert f"(epsilon {closer.epsilon:.2g}) the means move by at most {moved:.2f} standard" in said
-    # 90 % of a lognormal with log sd .75 lie between median e^{-1.234} and median e^{1.234}.
-    before = np.array([0.55, 0.028, 0.024, 0.80]) * 2.0 * np.sinh(0.75 * 1.6448536)
-    ratio = before / np.ptp(posterior.quantile([0.05, 0.95]), axis=0)
-    assert f"intervals {ratio.min():.1f} to {ratio.max():.1f} times as wide" in said

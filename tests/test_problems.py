@@ -19,7 +19,8 @@ from scipy.special import ndtr
 from abctree import problems
 from abctree.errors import ParameterError
 from abctree.kernels import generator, simulators
-from abctree.problems import pelts, predator_prey, truth, volatility
+from abctree.problems import predator_prey, truth, volatility
+from examples import hare_lynx
 
 REFERENCE = Path(__file__).resolve().parents[2] / "shared" / "data" / "reference"
 
@@ -30,7 +31,7 @@ ALL = {
     "finite_normal": problems.finite_normal,
     "lotka_volterra": problems.lotka_volterra,
     "heston": problems.heston,
-    "hare_lynx": problems.hare_lynx,
+    "hare_lynx": hare_lynx.problem,
 }
 
 
@@ -697,68 +698,6 @@ def test_heston_scale_is_the_prior_s_deviation():
 
     assert worst(1 / 252) < 4.5
     assert worst(1 / 365) > 8
-
-
-# Hare and lynx ----------------------------------------------------------------------------------
-
-
-def test_hare_lynx_data_are_the_published_figures():
-    data = problems.hare_lynx_data()
-    assert data["year"].tolist() == list(range(1900, 1921))
-    assert data["hare"][:4].tolist() == [30.0, 47.2, 70.2, 77.4]
-    assert data["lynx"][-3:].tolist() == [9.7, 10.1, 8.6]
-    assert data["hare"].sum() == pytest.approx(715.7)
-    assert data["lynx"].sum() == pytest.approx(423.5)
-
-
-def test_hare_lynx_distance_is_a_root_mean_square_log_error():
-    problem = problems.hare_lynx()
-    theta = np.tile(list(pelts.USUAL_RATES.values()), (20, 1))
-    index = np.arange(20)
-    done = problem.measured(problem.simulate(theta, index, 3), theta, index)
-    series = problem.model.simulator(theta, seeds_of(20))
-    logs = problem.model.summary(series)
-    observed = np.log1p(problem.observed[1:])
-    error = np.sqrt(((np.log1p(series[:, 1:]) - observed) ** 2).mean(axis=(1, 2)))
-    np.testing.assert_allclose(problem.distance(logs, problem.observed_summary), error)
-    assert done.distance.min() > 0
-    assert (problem.model.summary(problem.observed[None])[0] == problem.observed_summary).all()
-
-
-def test_hare_lynx_series_starts_at_the_data_of_1900():
-    theta = np.tile(list(pelts.USUAL_RATES.values()), (5, 1))
-    assert (problems.hare_lynx_series(theta, seeds_of(5))[:, 0] == [30.0, 4.0]).all()
-
-
-def test_hare_lynx_rates_are_per_thousand_pelts():
-    # Lynxes neither born nor dying: each hare is eaten at rate θ2 · 4 a year.
-    series = problems.hare_lynx_series(np.tile([0.0, 0.05, 0.0, 0.0], (4000, 1)), seeds_of(4000))
-    for year in (1, 10):
-        assert z_of_mean(series[:, year, 0], 30 * math.exp(-0.2 * year)) < 4
-        assert z_of_mean(series[:, year, 0], 30 * math.exp(-0.21 * year)) > 6
-    assert (series[:, :, 1] == 4).all()
-    dying = problems.hare_lynx_series(np.tile([0.0, 0.0, 0.0, 0.8], (4000, 1)), seeds_of(4000))
-    assert z_of_mean(dying[:, 2, 1], 4 * math.exp(-1.6)) < 4
-
-
-def test_hare_lynx_prior_has_the_usual_rates_as_medians():
-    problem = problems.hare_lynx()
-    middle = problem.prior.from_cube(np.full((1, 4), 0.5))[0]
-    np.testing.assert_allclose(middle, list(pelts.USUAL_RATES.values()))
-    wide = problem.prior.from_cube(np.full((1, 4), ndtr(1.0)))[0]
-    np.testing.assert_allclose(np.log(wide / middle), pelts.LOG_SD)
-
-
-def test_hare_lynx_usual_rates_are_closer_than_the_prior():
-    problem = problems.hare_lynx()
-    index = np.arange(300)
-    cube = np.random.default_rng(0).random((300, 4))
-
-    def distances(theta):
-        return problem.measured(problem.simulate(theta, index, 1), theta, index).distance
-
-    usual = distances(np.tile(list(pelts.USUAL_RATES.values()), (300, 1)))
-    assert np.median(usual) < 0.6 * np.median(distances(problem.prior.from_cube(cube)))
 
 
 # References -------------------------------------------------------------------------------------

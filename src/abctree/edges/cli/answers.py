@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from abctree.analysis.result import Result
     from abctree.analysis.summary import Summary
     from abctree.edges.cli.folder import Note
-    from abctree.edges.demo import Prediction
 
 
 def answer_of(note: Note, result: Result | ModeResult) -> Answer:
@@ -32,22 +31,13 @@ class PosteriorAnswer(Answer):
     """Draws, and what they say."""
 
     summary: Summary
-    prediction: Prediction | None = None  #: of hare-lynx only
-    story: str = ""  #: the paragraph of hare-lynx
 
     @classmethod
     def of(cls, note: Note, result: Result) -> PosteriorAnswer:
         """See `answer_of`."""
         asked = note.asked
         summary = result.summary(epsilon=asked.get("epsilon"), ess=asked.get("ess"))
-        if note.problem != "hare-lynx":
-            return cls(note, result, summary)
-        from abctree.edges import demo
-
-        seed = result.root if note.seed is None else note.seed
-        prediction = demo.predict(summary.posterior, rng=seed)
-        story = demo.paragraph(result, summary.posterior, prediction)
-        return cls(note, result, summary, prediction, story)
+        return cls(note, result, summary)
 
     @property
     def posterior(self) -> Posterior:
@@ -65,18 +55,12 @@ class PosteriorAnswer(Answer):
         return self.posterior.epsilon
 
     def text(self) -> str:
-        """The summary, and the paragraph if there is one."""
-        import textwrap
-
-        story = f"\n\n{textwrap.fill(self.story, 88)}" if self.story else ""
-        return f"{self.summary}{story}"
+        """The summary."""
+        return str(self.summary)
 
     def found(self) -> dict[str, Any]:
-        """The summary, and how well hare-lynx predicts."""
-        found = self.summary.to_dict()
-        if self.prediction is not None:
-            found |= {"prediction": self.prediction.to_dict(), "paragraph": self.story}
-        return found
+        """The summary."""
+        return self.summary.to_dict()
 
     def export(self, kind: str, file: Path, *, whole: bool) -> None:
         """The draws, or the whole run."""
@@ -95,13 +79,9 @@ class PosteriorAnswer(Answer):
 
     def picture(self, directory: Path) -> str:
         """The pairs of parameters."""
-        from abctree.edges import demo, plots
+        from abctree.edges import plots
 
-        if self.prediction is None:
-            figure = plots.pair(self.posterior)
-        else:
-            figure = demo.picture(self.posterior, self.prediction)
-        figure.savefig(directory / "posterior.png", dpi=130)
+        plots.pair(self.posterior).savefig(directory / "posterior.png", dpi=130)
         return "posterior.png"
 
 

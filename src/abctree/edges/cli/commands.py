@@ -40,7 +40,7 @@ _N_SIMULATIONS = 10_000
 _EXAMPLES = """\b
 Examples:
   abctree check my_model:problem
-  abctree run hare-lynx --rng 1
+  abctree run lotka-volterra --rng 1
   abctree run gaussian-mixture --n-simulations 50000 --preset published
   abctree run my_model:problem --seconds 600 --workers 4 --memory 2G --out runs/first
   abctree run my_model:problem --method map-tree --out runs/mode

@@ -25,7 +25,6 @@ class Ready:
 
 
 READY = {
-    "hare-lynx": Ready("hare_lynx", 150_000, "predator-prey rates from fur trade records"),
     "gaussian-mixture": Ready("gaussian_mixture", 20_000, "two modes in two dimensions"),
     "banana": Ready("banana", 100_000, "four curved modes in five dimensions"),
     "lotka-volterra": Ready("lotka_volterra", 100_000, "predator and prey by nine summaries"),

@@ -13,12 +13,11 @@ import numpy as np
 from abctree.analysis.diagnostics import ESS_MEANS
 from abctree.analysis.posterior import Posterior
 from abctree.analysis.result import Result
+from abctree.edges.plots import pair, predictive, weighted_quantiles
 from abctree.edges.plots.canvas import INK, new_figure, number
-from abctree.edges.plots.pair import pair
-from abctree.edges.plots.series import predictive, weighted_quantiles
 from abctree.errors import AbctreeWarning
-from abctree.problems import hare_lynx_data, hare_lynx_series
 from abctree.types import BoolArray, FloatArray, RNGLike
+from examples.hare_lynx.model import pelts, simulate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,28 +73,16 @@ class Prediction:
             for i, j in rows
         ]  # fmt: skip
 
-    def to_dict(self) -> dict[str, Any]:
-        """Coverage as plain Python objects, for JSON."""
-        return {
-            "n_counts": int(self.observed[1:].size),
-            "inside_50": int(self.inside(0.5).sum()),
-            "inside_90": int(self.inside(0.9).sum()),
-            "outside_90": [
-                {"species": s, "year": y, "observed": c, "low": low, "high": high}
-                for s, y, c, low, high in self.misses()
-            ],
-        }
-
 
 def predict(posterior: Posterior, rng: RNGLike = None, n: int = N_SERIES) -> Prediction:
-    """n series from draws of the posterior of `abctree.problems.hare_lynx`, with fresh noise."""
-    data = hare_lynx_data()
+    """n series from draws of the posterior of `problem`, with fresh noise."""
+    data = pelts()
     observed = np.stack([data[name] for name in SPECIES], axis=1)
     generator = np.random.default_rng(rng)
     if posterior.ess == 0.0:
         return Prediction(data["year"], observed, np.empty((0, *observed.shape)))
     theta = posterior.theta[posterior.resample(n, generator)]
-    series = hare_lynx_series(theta, generator.integers(2**64, size=n, dtype=np.uint64))
+    series = simulate(theta, generator.integers(2**64, size=n, dtype=np.uint64))
     return Prediction(data["year"], observed, series)
 
 

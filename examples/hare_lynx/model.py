@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from importlib import resources
+from pathlib import Path
 
 import numpy as np
 from scipy import stats
 
+from abctree import Problem
 from abctree.kernels import simulators
-from abctree.problem import Problem
 from abctree.types import FloatArray, SeedArray
 
 #: Rates a year that differential equations fit to the series, with pelts in thousands.
@@ -21,7 +21,7 @@ MAX_EVENTS = 30_000  #: after so many the state is held
 _COLUMNS = ("year", "hare", "lynx")
 
 
-def hare_lynx() -> Problem:
+def problem() -> Problem:
     """Four yearly rates of a predator-prey model, from 21 years of hare and lynx pelts.
 
     With x hares and y lynxes in thousands of pelts, hares are born at rate θ1 x and eaten at
@@ -57,7 +57,7 @@ def hare_lynx() -> Problem:
     Returns
     -------
     Problem
-        About 200 µs a prior draw.  Simulated data are `hare_lynx_series`.
+        About 200 µs a prior draw.  Simulated data are `simulate`.
 
     References
     ----------
@@ -66,20 +66,20 @@ def hare_lynx() -> Problem:
 
     Examples
     --------
-    >>> from abctree.problems import hare_lynx
-    >>> hare_lynx().names
+    >>> from examples.hare_lynx import problem
+    >>> problem().names
     ('hare_birth', 'predation', 'lynx_birth', 'lynx_death')
     """
     return Problem(
         prior={name: stats.lognorm(LOG_SD, scale=rate) for name, rate in USUAL_RATES.items()},
-        simulator=hare_lynx_series,
+        simulator=simulate,
         observed=_observed_series(),
         summary=_scaled_logs,
         vectorized="seeds",
     )
 
 
-def hare_lynx_data() -> dict[str, FloatArray]:
+def pelts() -> dict[str, FloatArray]:
     """The pelts of hare and lynx traded by the Hudson's Bay Company, 1900 to 1920.
 
     Returns
@@ -87,19 +87,19 @@ def hare_lynx_data() -> dict[str, FloatArray]:
     dict
         ``year``, ``hare`` and ``lynx``, each (21,); the pelts in thousands.
     """
-    text = resources.files("abctree.problems").joinpath("data/hare_lynx.csv").read_text("utf-8")
+    text = (Path(__file__).parent / "hare_lynx.csv").read_text("utf-8")
     rows = [line.split(",") for line in text.splitlines() if not line.startswith("#")]
     table = np.array(rows[1:], dtype=np.float64)
     return {name: table[:, j].copy() for j, name in enumerate(_COLUMNS)}
 
 
-def hare_lynx_series(theta: FloatArray, seeds: SeedArray) -> FloatArray:
+def simulate(theta: FloatArray, seeds: SeedArray) -> FloatArray:
     """Simulated pelts of hare and lynx, for posterior predictive bands too.
 
     Parameters
     ----------
     theta : (n, 4) array
-        Yearly rates hare_birth, predation, lynx_birth, lynx_death, as in `hare_lynx`.
+        Yearly rates hare_birth, predation, lynx_birth, lynx_death, as in `problem`.
     seeds : (n,) array of uint64
         One seed for each row; a row depends on its rates and its seed only.
 
@@ -117,7 +117,7 @@ def hare_lynx_series(theta: FloatArray, seeds: SeedArray) -> FloatArray:
 
 @functools.cache
 def _observed_series() -> FloatArray:
-    data = hare_lynx_data()
+    data = pelts()
     series = np.stack([data["hare"], data["lynx"]], axis=1)
     series.flags.writeable = False
     return series
