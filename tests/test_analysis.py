@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import types
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -580,58 +581,12 @@ def test_adjustment_of_a_linear_relation_gives_the_exact_value():
     assert adjusted == pytest.approx(np.array([[1.5, 3.5e8]] * 50), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("bounds", "exact"),
-    [
-        ((-1.0, 3.0), lambda z: -1.0 + 4.0 / (1.0 + np.exp(-z))),
-        ((2.0, np.inf), lambda z: 2.0 + np.exp(z)),
-        ((-np.inf, 2.0), lambda z: 2.0 - np.exp(-z)),
-        ((-np.inf, np.inf), lambda z: z),
-    ],
-)
-def test_adjustment_is_linear_on_the_unbounded_scale(bounds, exact):
-    rng = np.random.default_rng(10)
-    s = rng.normal(size=(200, 1))
-    theta = exact(1.0 + 2.0 * s)
-    adjusted, _ = linear_adjustment(
-        theta, s, np.zeros(1), np.zeros(200), 1.0, np.ones(200), np.array([bounds])
-    )
-    assert adjusted == pytest.approx(np.full((200, 1), exact(1.0)), rel=1e-5)
-
-
-def test_adjustment_never_leaves_the_bounds():
-    rng = np.random.default_rng(11)
-    s = rng.normal(size=(400, 2)) * 5
-    theta = np.column_stack([np.clip(0.5 + s[:, 0] / 4, 0, 1), np.exp(s[:, 1] * 20)])
-    theta = np.column_stack([theta, -theta[:, 1], np.full(400, 0.7)])
-    bounds = np.array([[0.0, 1.0], [0.0, np.inf], [-np.inf, 0.0], [0.7, 0.7]])
-    observed = np.array([40.0, 40.0])
-    given = (s, observed, np.linalg.norm(s - observed, axis=1), 100.0, np.ones(400))
-    adjusted, _ = linear_adjustment(theta, *given, bounds)
-    assert np.isfinite(adjusted).all()
-    assert (adjusted > bounds[:, 0])[:, :3].all()
-    assert (adjusted < bounds[:, 1])[:, :3].all()
-    assert (adjusted[:, 3] == 0.7).all()
-    # The twin: without bounds they do leave.
-    free, _ = linear_adjustment(theta, *given)
-    assert ((free[:, 0] <= 0.0) | (free[:, 0] >= 1.0)).any()
-
-
 def test_adjustment_leaves_discrete_columns():
     p = conjugate(2000)
-    theta = np.column_stack([p.theta, np.round(p.theta)])
-    adjusted, _ = linear_adjustment(
-        theta,
-        p.summary,
-        p.observed,
-        p.distance,
-        p.epsilon,
-        np.exp(p.log_weight),
-        None,
-        np.array([True, False]),
-    )
-    assert np.array_equal(adjusted[:, 1], theta[:, 1])
-    assert not np.isclose(adjusted[:, 0], theta[:, 0]).all()
+    p = replace(p, theta=np.column_stack([p.theta, np.round(p.theta)]), names=("a", "n"))
+    adjusted = replace(p, continuous=np.array([True, False])).adjusted()
+    assert np.array_equal(adjusted.theta[:, 1], p.theta[:, 1])
+    assert not np.isclose(adjusted.theta[:, 0], p.theta[:, 0]).all()
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3])

@@ -40,8 +40,8 @@ def smooth_draws(
 ) -> tuple[np.ndarray, float]:
     """Draws (n, p) of a kernel estimate that keeps the mean and the variances; its bandwidth.
 
-    As `Posterior.sample(smooth=True)`, with two differences: it works on the scale without bounds
-    that the regression uses, so that no draw leaves the prior; and the draws themselves choose
+    As `Posterior.sample(smooth=True)`, with two differences: the scale without bounds is the logit
+    or the logarithm of a parameter, not the probit of its place in the cube; and the draws choose
     bandwidth and shape, so that several modes stay apart and a narrow one stays narrow.  The shape
     is the covariance of the draws or its diagonal, for all kernels alike or in proportion to the
     distance of each to its 20th neighbour.

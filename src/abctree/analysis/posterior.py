@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,12 +11,16 @@ from typing import Any, Literal
 import numpy as np
 
 from abctree.analysis.adjustment import linear_adjustment
+from abctree.analysis.scores import Scores
 from abctree.data import effective_sample_size
-from abctree.errors import MissingDependencyError, ParameterError
+from abctree.errors import AbctreeWarning, MissingDependencyError, ParameterError
+from abctree.problem.region import Region
 from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
 
 #: Levels of a cumulative weight are compared with this much room for rounding.
 ROUNDING = 1e-12
+#: How often a smooth draw is tried where the constraint refuses it.
+_TRIES = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +44,7 @@ class Posterior:
     observed: FloatArray | None = None  #: (...) the observed summaries, for `adjusted`
     bounds: FloatArray | None = None  #: (p, 2) of the prior, inf where there is none
     continuous: BoolArray | None = None  #: (p,) False for a discrete parameter
+    region: Region | None = None  #: prior and constraint; with `cube`, what draws may become
     is_adjusted: bool = False  #: whether a regression has moved the draws
 
     def __len__(self) -> int:
@@ -212,11 +218,11 @@ class Posterior:
         Smooth draws are those of a kernel density estimate that keeps the weighted mean and
         covariance (West 1993, Liu and West 2001): a picked draw is shrunk towards the mean by
         √(1 − h²) and gets normal noise of h² times the covariance, h the rule-of-thumb bandwidth
-        (4 / ((p + 2) ESS))^(1/(p + 4)), at most 1.  They are for plots and for methods that want
-        many draws; they know neither of bounds nor of a constraint (a draw may lie outside the
-        prior, or where the constraint refuses it: drop those that do) and blur modes that are
-        closer than h standard deviations.  Discrete and constant parameters are
-        left as picked.
+        (4 / ((k + 2) ESS))^(1/(k + 4)), at most 1.  All of it is done to the k scores Φ⁻¹(u) of
+        the place u in the unit cube, so that no draw leaves the prior, whatever its kind; a draw
+        that a constraint refuses is drawn again.  Discrete and constant parameters are left as
+        picked.  Smooth draws are for plots and for methods that want many draws, and blur modes
+        that are closer than h standard deviations.
 
         Parameters
         ----------
@@ -231,23 +237,44 @@ class Posterior:
         ------
         ParameterError
             If there is nothing to draw from, or `n` is negative.
+
+        Warns
+        -----
+        AbctreeWarning
+            If a constraint refused some smooth draws 100 times: these are left as picked.
         """
         generator = np.random.default_rng(rng)
-        draws = self.theta[self.resample(n, generator)]
-        return self._smoothed(draws, generator) if smooth and n else draws
+        picked = self.resample(n, generator)
+        return self._smoothed(picked, generator) if smooth and n else self.theta[picked]
 
-    def _smoothed(self, draws: FloatArray, generator: np.random.Generator) -> FloatArray:
-        free = np.ptp(self.theta[self.weight > 0.0], axis=0) > 0.0
-        if self.continuous is not None:
-            free = free & self.continuous
-        p = int(free.sum())
-        h = min(1.0, (4.0 / ((p + 2.0) * self.ess)) ** (1.0 / (p + 4.0)))
-        mean = self.mean()[free]
-        root = _root(_scatter(self.theta[:, free], self.weight))
-        noise = generator.standard_normal((len(draws), p)) @ root.T
-        smooth = draws.copy()
-        smooth[:, free] = mean + np.sqrt(1.0 - h**2) * (draws[:, free] - mean) + h * noise
-        return smooth
+    def _smoothed(self, picked: IntArray, generator: np.random.Generator) -> FloatArray:
+        scores = self._scores
+        z, k = scores.z, scores.z.shape[1]
+        h = min(1.0, (4.0 / ((k + 2.0) * self.ess)) ** (1.0 / (k + 4.0)))
+        mean, root = self.weight @ z, h * _root(_scatter(z, self.weight))
+        draws = self.theta[picked]
+        left = np.arange(len(picked))
+        for _ in range(_TRIES):
+            noise = generator.standard_normal((len(left), k)) @ root.T
+            shrunk = mean + np.sqrt(1.0 - h**2) * (z[picked[left]] - mean)
+            theta, _, allowed = scores.moved(shrunk + noise, picked[left])
+            draws[left[allowed]] = theta[allowed]
+            left = left[~allowed]
+            if not len(left):
+                return draws
+            picked[left] = self.resample(len(left), generator)
+        warnings.warn(
+            f"{len(left)} of {len(picked)} smooth draws were refused by the constraint {_TRIES} "
+            "times each and are draws of the run as they are. Use smooth=False.",
+            AbctreeWarning,
+            stacklevel=3,
+        )
+        draws[left] = self.theta[picked[left]]
+        return draws
+
+    @cached_property
+    def _scores(self) -> Scores:
+        return Scores.of(self.theta, self.cube, self.region, self.continuous, self.weight > 0.0)
 
     # Other forms ----------------------------------------------------------------------------
 
@@ -258,13 +285,20 @@ class Posterior:
         (with an `AbctreeWarning`) to the draws as they are.  An adjusted posterior is returned as
         it is.
 
-        It respects the bounds of the prior but does not know of a constraint: draws near its border
-        may be moved to where the constraint refuses them.
+        The regression is on the scores Φ⁻¹(u) of the place u in the unit cube, so that no draw
+        leaves the prior, whatever its kind.  Discrete parameters keep their values.  A draw that
+        would come to where the constraint refuses it, or a `DensityPrior` has no density, is moved
+        half as far until it is allowed, and a warning counts them.
 
         Raises
         ------
         ParameterError
             If the method is unknown or no summaries were kept.
+
+        Warns
+        -----
+        AbctreeWarning
+            If nothing is adjusted, or some draws are moved less far.
         """
         if method != "linear":
             raise ParameterError(f'`method` must be "linear", but got {method!r}.')
@@ -278,20 +312,24 @@ class Posterior:
         unit = float(np.max(self.log_weight, initial=-np.inf))
         unit = unit if np.isfinite(unit) else 0.0
         raw = np.exp(self.log_weight - unit)
-        theta, weight = linear_adjustment(
-            self.theta,
-            self.summary,
-            self.observed,
-            self.distance,
-            self.epsilon,
-            raw,
-            self.bounds,
-            self.continuous,
+        scores = self._scores
+        z, weight = linear_adjustment(
+            scores.z, self.summary, self.observed, self.distance, self.epsilon, raw
         )
-        if theta is self.theta:
+        if z is scores.z:
             return self
+        theta, cube, short = scores.moved_within(z)
+        if len(short):
+            warnings.warn(
+                f"The regression would move {len(short)} of {len(theta)} draws, "
+                f"{weight[short].sum() / weight.sum():.2g} of the weight, to where the constraint "
+                "or the prior refuses them: they are moved less far. Where this is much, it does "
+                "not fit near the border: compare with the draws as they are.",
+                AbctreeWarning,
+                stacklevel=2,
+            )
         log_weight = log_of(weight) + unit
-        return replace(self, theta=theta, log_weight=log_weight, cube=None, is_adjusted=True)
+        return replace(self, theta=theta, log_weight=log_weight, cube=cube, is_adjusted=True)
 
     def to_dataframe(self) -> Any:
         """A `pandas.DataFrame`: a column for each parameter, then weight, log_weight, distance.

@@ -231,6 +231,7 @@ class Result:
             observed=observed.ravel() if kept else None,
             bounds=bounds,
             continuous=None if bounds is None else ~np.isnan(bounds[:, 0]),
+            region=self.problem.region,
             n_simulations=self.n_simulations,
         )
 

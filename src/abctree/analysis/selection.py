@@ -12,6 +12,7 @@ from abctree.analysis.posterior import ROUNDING, Posterior, log_of
 from abctree.data import running_ess
 from abctree.errors import AbctreeWarning, ParameterError
 from abctree.numbers import checked_number
+from abctree.problem.region import Region
 from abctree.types import BoolArray, FloatArray
 
 #: Default target: this effective sample size, or this share of the simulations if that is less.
@@ -44,6 +45,7 @@ def select(
     observed: FloatArray | None = None,
     bounds: FloatArray | None = None,
     continuous: BoolArray | None = None,
+    region: Region | None = None,
     n_simulations: int | None = None,
 ) -> Posterior:
     """The posterior at a tolerance, or at the smallest one that gives enough draws.
@@ -67,7 +69,7 @@ def select(
         ε stays at or below it when `ess` is the aim.
     cube, summary : (T, ...) array, optional
         Rows that go with `theta`.
-    observed, bounds, continuous : array, optional
+    observed, bounds, continuous, region : optional
         As in `Posterior`.
     n_simulations : int, optional
         T, where only the closest simulations are given.
@@ -115,6 +117,7 @@ def select(
         observed=observed,
         bounds=bounds,
         continuous=continuous,
+        region=region,
     )
 
 

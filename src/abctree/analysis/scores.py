@@ -1,0 +1,104 @@
+"""Scores z = Φ⁻¹(u): draws on a scale without bounds, where what moves stays in the prior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from abctree.parts.priors.cube import inside
+from abctree.problem.region import Region
+from abctree.protocols import Prior
+from abctree.types import BoolArray, FloatArray, IntArray
+
+#: How often a move that is not allowed is halved, before the draw stays where it is.
+_HALVINGS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The coordinates of draws that may move, and the way back to parameters.
+
+    They are the dimensions of the cube in which the draws differ, without those of discrete
+    parameters.  Draws whose prior is not known are their own scores.
+    """
+
+    theta: FloatArray  #: (m, p) the draws
+    cube: FloatArray | None  #: (m, d) their places; None where the prior is not known
+    region: Region | None  #: the prior and the constraint
+    moves: BoolArray  #: which coordinates of the cube, or without it of theta, may move
+
+    @classmethod
+    def of(
+        cls,
+        theta: FloatArray,
+        cube: FloatArray | None,
+        region: Region | None,
+        continuous: BoolArray | None,
+        counts: BoolArray,
+    ) -> Scores:
+        """Of draws theta (m, p), of which some count, and their places in the cube (m, d)."""
+        if cube is None or region is None:
+            free = np.ones(theta.shape[1], bool) if continuous is None else continuous
+            return cls(theta, None, None, free & varies(theta[counts]))
+        discrete = _is_discrete(region.prior, theta[counts])
+        return cls(theta, cube, region, varies(cube[counts]) & ~discrete)
+
+    @cached_property
+    def z(self) -> FloatArray:
+        """(m, k) The scores."""
+        if self.cube is None:
+            return self.theta[:, self.moves]
+        return np.asarray(ndtri(inside(self.cube[:, self.moves])))
+
+    def moved(
+        self, z: FloatArray, rows: IntArray | slice = slice(None)
+    ) -> tuple[FloatArray, FloatArray | None, BoolArray]:
+        """Some draws with other scores (n, k): theta (n, p), cube (n, d), and which are allowed.
+
+        Those are not allowed that the constraint refuses, or where the prior has no density.
+        """
+        place = (self.theta if self.cube is None else self.cube)[rows].copy()
+        if self.region is None:
+            place[:, self.moves] = z
+            return place, None, np.ones(len(place), dtype=bool)
+        place[:, self.moves] = inside(ndtr(z))
+        theta = self.region.prior.from_cube(place)
+        return theta, place, self.region.feasible(theta, place)
+
+    def moved_within(self, z: FloatArray) -> tuple[FloatArray, FloatArray | None, IntArray]:
+        """All draws with other scores (m, k): theta (m, p), cube (m, d), and which fell short.
+
+        A draw that would not be allowed is moved half as far, until it is.
+        """
+        theta, cube, allowed = self.moved(z)
+        short = left = np.flatnonzero(~allowed)
+        if cube is None or self.cube is None:
+            return theta, cube, short
+        for share in 0.5 ** np.arange(1.0, _HALVINGS + 1.0):
+            if not len(left):
+                break
+            some = self.z[left] + share * (z[left] - self.z[left])
+            theta[left], cube[left], allowed = self.moved(some, left)
+            left = left[~allowed]
+        theta[left], cube[left] = self.theta[left], self.cube[left]
+        return theta, cube, short
+
+
+def varies(columns: FloatArray) -> BoolArray:
+    """Which columns of (m, k) are not one value: (k,)."""
+    if len(columns) == 0:
+        return np.zeros(columns.shape[1], dtype=bool)
+    return np.asarray(columns.max(axis=0) > columns.min(axis=0))
+
+
+def _is_discrete(prior: Prior, theta: FloatArray) -> BoolArray:
+    """(d,) The dimensions in which a value owns an interval of the cube, not a point."""
+    ends: Any = getattr(prior, "cube_range", None)
+    if ends is None:  # a map of the user's own: it makes what values it makes
+        return np.zeros(prior.d, dtype=bool)
+    lower, upper = ends(theta)
+    return np.asarray((lower < upper).any(axis=0))
