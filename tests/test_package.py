@@ -1,0 +1,118 @@
+"""What is installed: each public name once, nothing heavy at first, and no file without a use."""
+
+from __future__ import annotations
+
+import ast
+import io
+import random
+import subprocess
+import sys
+import tomllib
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import abctree
+
+ROOT = Path(__file__).resolve().parents[1]
+SRC = ROOT / "src"
+FILES = {
+    str(path.relative_to(SRC)): path.read_bytes()
+    for path in sorted((SRC / "abctree").rglob("*"))
+    if path.is_file() and "__pycache__" not in path.parts
+}
+#: What the command `abctree` calls, and modules that users import by their own names.
+ENTRANCES = ("abctree", "abctree.edges.cli", "abctree.problems.truth")
+
+
+# Names --------------------------------------------------------------------------------------------
+
+
+def test_public_names_are_what_the_stub_says_to_type_checkers():
+    said = {}
+    exec(FILES["abctree/__init__.pyi"].decode("utf-8"), said)
+    for name in abctree.__all__:
+        assert getattr(abctree, name) is said[name]
+    assert {name for name in said if not name.startswith("__")} == set(abctree.__all__)
+    assert set(abctree.__all__) <= set(dir(abctree))
+    with pytest.raises(AttributeError, match="module 'abctree' has no attribute 'Bark'"):
+        _ = abctree.Bark
+
+
+# Imports ------------------------------------------------------------------------------------------
+
+
+def loaded_by(code):
+    """The modules that a fresh interpreter has loaded after some code, and not before."""
+    code = f"import sys; before = set(sys.modules); {code}; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_import_of_the_package_loads_little():
+    own = {name for name in loaded_by("import abctree") if name.partition(".")[0] == "abctree"}
+    assert own == {"abctree"}
+    few, many = loaded_by("import abctree"), loaded_by("import abctree; abctree.Problem")
+    assert not few & {"numpy", "scipy", "numba", "sklearn", "matplotlib", "click", "sqlite3"}
+    assert len(few) < 100 < len(many)
+
+
+# The wheel ----------------------------------------------------------------------------------------
+
+
+def size(files):
+    """Bytes of a wheel of these files."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for name, content in files.items():
+            wheel.writestr(name, content)
+    return len(buffer.getvalue())
+
+
+def test_wheel_is_small_and_has_no_data():
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    assert build["targets"]["wheel"] == {"packages": ["src/abctree"]}
+    assert {Path(name).suffix for name in FILES} == {".py", ".pyi", ".typed"}
+    assert size(FILES) < 700_000
+    decoder = random.Random(0).randbytes(2_000_000)
+    assert size(FILES | {"abctree/digits.npz": decoder}) > 700_000
+
+
+def module_of(file):
+    parts = Path(file).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def imported_by(text):
+    """Everything that may be a module in the import statements of a source text."""
+    said = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom):
+            said |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            said |= {alias.name for alias in node.names}
+    return said
+
+
+def unreached(files, entrances):
+    """Modules to which no import leads from the entrances; a module imports its packages too."""
+    imports = {}
+    for file, text in files.items():
+        if file.endswith((".py", ".pyi")):
+            imports.setdefault(module_of(file), set()).update(imported_by(text))
+    reached, todo = set(), [*entrances]
+    while todo:
+        name = todo.pop()
+        if name in imports and name not in reached:
+            reached.add(name)
+            todo += [*imports[name], name.rpartition(".")[0]]
+    return set(imports) - reached
+
+
+def test_every_module_is_reached_from_what_users_import():
+    assert unreached(FILES, ENTRANCES) == set()
+    more = FILES | {"abctree/kernels/reference.py": b"from abctree import types\n"}
+    assert unreached(more, ENTRANCES) == {"abctree.kernels.reference"}
