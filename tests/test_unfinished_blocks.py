@@ -204,7 +204,8 @@ def test_call_of_which_a_part_is_kept_would_be_noticed(tmp_path, monkeypatch):
         STATE["looks"] = 0
         with monkeypatch.context() as patched:
             patched.setattr(Vectorized, "fill", cut)
-            patched.setattr(core, "time", SimpleNamespace(monotonic=interrupted(31)))
+            clock = SimpleNamespace(monotonic=interrupted(31), time=lambda: 0.0)
+            patched.setattr(core, "time", clock)
             folder = tmp_path / str(len(found))
             first = method(store=folder)
         assert first.stopped_because.startswith("interrupted; ")

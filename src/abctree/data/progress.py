@@ -16,4 +16,4 @@ class Progress:
     acceptance_rate: float  #: of the last finished round
     ess: float  #: effective sample size of all draws below ε_s
     n_failures: int
-    seconds: float  #: since the run began
+    seconds: float  #: since the first simulation began (after a resume, the first new one)

@@ -27,6 +27,7 @@ class Simulations:
     distance: FloatArray  #: (n,) inf for a failure
     summary: FloatArray  #: (n, ...) nan for a failure
     failures: tuple[Failure, ...] = ()
+    began: float = np.inf  #: `time.time()` when the first of them began; inf if it is not known
 
     @classmethod
     def join(cls, parts: Sequence[Simulations]) -> Simulations:
@@ -37,4 +38,5 @@ class Simulations:
             np.concatenate([p.distance for p in parts]),
             np.concatenate([p.summary for p in parts]),
             tuple(f for p in parts for f in p.failures),
+            min(p.began for p in parts),
         )

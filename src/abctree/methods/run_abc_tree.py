@@ -100,7 +100,8 @@ def abc_tree(
         draw.  Anything given beside it wins over it.
     stop : StoppingRule, several, or dict
         Reasons to end early, such as ``{"seconds": 60, "epsilon": 0.1}``; see `abctree.stopping`.
-        Seconds are looked at after every block, and after every twentieth of the pilot.
+        Seconds count from the first simulation, and are looked at after every block, and after
+        every twentieth of the pilot.
     executor : int, str or Executor
         Who runs the simulator: a number of worker processes, "threads", "processes", an object
         such as ``abctree.Processes(4, timeout=60.0)``, or a pool of `concurrent.futures`; default

@@ -63,7 +63,8 @@ def resume(
     executor : Executor, int, str or concurrent.futures.Executor
         Who runs the simulator from here on, as in `abc_tree`; default in this process.
     stop : StoppingRule, several, or dict
-        Default: those of the run, and the clock begins anew; ``()`` for none.
+        Default: those of the run, and the clock begins anew, with the first new simulation; ``()``
+        for none.
     on_failure : {"reject", "raise"} or FailurePolicy
         Default: that of the run.  Failures are kept like other answers: a run that ended by
         "raise" ends there again, unless it is resumed with "reject".

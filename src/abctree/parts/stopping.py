@@ -14,7 +14,7 @@ from abctree.protocols import StoppingRule
 
 @dataclass(frozen=True)
 class Seconds:
-    """Stop when `limit` seconds (positive) have passed; asked after every block."""
+    """Stop `limit` seconds (positive) after the first simulation began; asked after every block."""
 
     limit: float
     every_block = True

@@ -215,7 +215,7 @@ class Problem:
         if bad.any():
             failures += _unnamed(bad, failures, theta, index, "distance returned nan or inf")
             distance = np.where(bad, np.inf, distance)
-        return Simulations(distance, summary, tuple(failures))
+        return replace(simulations, distance=distance, failures=tuple(failures))
 
     def _distance(
         self, summary: FloatArray, theta: FloatArray, index: IntArray, failures: list[Failure]
@@ -374,20 +374,26 @@ class Discrepancy:
 
     def __call__(self, theta: FloatArray, index: IntArray) -> Simulations:
         """Simulate, summarise and measure rows (m, p)."""
-        return self._judged(self.problem.simulate(theta, index, self.root), theta, index)
+        began = time.time()
+        done = self.problem.simulate(theta, index, self.root)
+        return self._judged(done, theta, index, began)
 
     def until(
         self, end: float, theta: FloatArray, index: IntArray, take: Callable[[Simulations], None]
     ) -> None:
         """As a call, but of the first rows only: see `Problem.simulate_until`."""
+        began = time.time()
 
         def judge(done: Simulations) -> None:
             n = len(done.distance)
-            take(self._judged(done, theta[:n], index[:n]))
+            take(self._judged(done, theta[:n], index[:n], began))
 
         self.problem.simulate_until(end, theta, index, self.root, judge)
 
-    def _judged(self, done: Simulations, theta: FloatArray, index: IntArray) -> Simulations:
+    def _judged(
+        self, done: Simulations, theta: FloatArray, index: IntArray, began: float
+    ) -> Simulations:
+        done = replace(done, began=began)
         if self.problem.needs_pilot:
             return self.problem.finite(done, theta, index)
         return self.problem.measured(done, theta, index)

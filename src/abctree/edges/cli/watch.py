@@ -60,10 +60,13 @@ class Line:
 
 def state(progress: Progress, seconds: float | None) -> str:
     """A run on one line."""
-    rate = progress.n_simulations / max(progress.seconds, 1e-9)
-    left = (progress.budget - progress.n_simulations) / rate
-    if seconds is not None:
-        left = min(left, max(0.0, seconds - progress.seconds))
+    speed = []
+    if progress.seconds > 0.0:  # else nothing was simulated by this process
+        rate = progress.n_simulations / progress.seconds
+        left = (progress.budget - progress.n_simulations) / rate
+        if seconds is not None:
+            left = min(left, max(0.0, seconds - progress.seconds))
+        speed = [f"{rate:.3g} a second", f"{_duration(left)} left"]
     played = [
         f"round {progress.round}",
         f"epsilon {progress.epsilon:.3g}",
@@ -73,9 +76,9 @@ def state(progress: Progress, seconds: float | None) -> str:
     parts = [
         *(played if progress.round else ["pilot"]),
         f"{progress.n_simulations} of {progress.budget}",
-        f"{rate:.3g} a second",
+        *speed[:1],
         f"{progress.n_failures} failed",
-        f"{_duration(left)} left",
+        *speed[1:],
     ]
     return "  ".join(parts)
 

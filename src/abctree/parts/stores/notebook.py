@@ -178,4 +178,5 @@ class Draft:
         for where, part in parts:
             distance[where], summary[where] = part.distance, part.summary
             failures.update({failure.index: failure for failure in part.failures})
-        return joined([Simulations(distance, summary, tuple(failures.values()))])
+        began = np.inf if done is None else done.began
+        return joined([Simulations(distance, summary, tuple(failures.values()), began)])
