@@ -1090,3 +1090,29 @@ def test_run_needs_a_problem(plain):
     for more in ((), ("--config", "run.toml")):
         done = call("run", *more)
         assert (done.exit_code, "Missing argument 'PROBLEM'" in done.stderr) == (2, True)
+
+
+FAILING = """
+import abctree
+
+problem = abctree.Problem({"mu": (-5.0, 5.0)}, lambda theta, rng: None, [1.0])
+"""
+
+
+def test_folder_of_a_failed_pilot_says_how_to_start_anew(plain):
+    (plain / "cli_failing.py").write_text(FAILING)
+    asked = ["run", "cli_failing:problem", "-n", 400, "--rng", 1, "--out", "a", "--quiet"]
+    failed = call(*asked)
+    assert failed.exit_code == 1
+    assert "holds failures only. To start anew" in failed.stderr
+    again = call(*asked)
+    assert again.exit_code == 2
+    said = " ".join(again.stderr.split())
+    assert "holds failures only: all 100 simulations of a run of cli_failing:problem failed" in said
+    assert "add --force, or name another directory" in said
+    for command in ("resume", "summary"):
+        assert "holds failures only. To start anew" in call(command, "a").stderr
+    sys.modules.pop("cli_failing")
+    (plain / "cli_failing.py").write_text(FAILING.replace("None", "theta + rng.normal()"))
+    assert call(*asked, "--force").exit_code == 0
+    sys.modules.pop("cli_failing")

@@ -29,7 +29,7 @@ from abctree.parts.executors.policy import (
     Watched,
     named,
 )
-from abctree.parts.stores import Recorded
+from abctree.parts.stores import START_ANEW, Recorded
 from abctree.problem import Discrepancy, Problem
 from abctree.protocols import Executor, StoppingRule
 from abctree.types import FloatArray, IntArray
@@ -86,6 +86,7 @@ class Runner:
         self._why: str | None = None
         self._told = 0.0
         self._began = time.monotonic()
+        self._first: float | None = None  # when the first simulation began
 
     # Simulations ----------------------------------------------------------------------------
 
@@ -117,6 +118,8 @@ class Runner:
             )  # fmt: skip
         except SimulatorError as error:
             self._explain(error)
+            if self._kept and not isinstance(error, FailedSimulationError):
+                raise SimulatorError(f"{error}{self._kept}") from error
             raise
         # Those of a distance that the pilot scales are known only now.
         late = pilot.simulations.failures[self.failures.count :]
@@ -168,6 +171,10 @@ class Runner:
     def _look_at(self, done: Simulations, theta: FloatArray, index: IntArray) -> None:
         """Note a block that has come back."""
         self.n_simulations += len(index)
+        if self._first is None and np.isfinite(done.began):  # not one that a store remembers
+            ago = time.time() - done.began  # by the clock of a worker, perhaps of another machine
+            now = time.monotonic()
+            self._first = min(max(now - ago, self._began), now)
         self._streak.add(len(index), len(done.failures))
         self._count(done.failures, theta, index)
 
@@ -202,8 +209,19 @@ class Runner:
             f"All {n} pilot simulations failed; number {first.index}, at "
             f"{named(self.problem.names, first.theta)}: {first.reason.rstrip('.')}. "
             f"Run `problem.check()` to see what the simulator returns{self._larger_pilot}."
+            + self._kept
             + (f"\n{first.traceback}" if first.traceback else "")
         ) from error
+
+    @property
+    def _kept(self) -> str:
+        """What a store has of a pilot that failed, and how to start anew."""
+        store = self._executor.store if isinstance(self._executor, Recorded) else None
+        if store is None or store.n_simulations == 0:
+            return ""
+        all_failed = self.failures.count == self.n_simulations
+        what = "failures only" if all_failed else "the simulations of this pilot"
+        return f" {store!r} holds {what}. {START_ANEW}"
 
     @property
     def _larger_pilot(self) -> str:
@@ -258,7 +276,7 @@ class Runner:
             plan=self.plan,
             failures=self.failures,
             stopped_because=why,
-            seconds=self._seconds,
+            seconds=time.monotonic() - self._began,
             root=self.root,
             default_weights=self.recipe.settings.weights,
             method=self.recipe.method,
@@ -285,7 +303,8 @@ class Runner:
 
     @property
     def _seconds(self) -> float:
-        return time.monotonic() - self._began
+        """Since the first simulation began: workers that start and records cost none."""
+        return 0.0 if self._first is None else time.monotonic() - self._first
 
     def _now(self) -> Progress:
         s, epsilon, acceptance_rate, ess = self._round

@@ -136,9 +136,15 @@ def _check_repeats_store(directory: Path, new: Note, planned: Mapping[str, Any] 
     try:
         with SqliteStore.read(directory) as store:
             kept, n = store.manifest or {}, store.n_simulations
+            only_failures = store.holds_failures_only
     except StoreError as error:
         raise click.UsageError(f"{error} Or add --force to replace it.") from error
     budget = kept.get("plan", {}).get("n_simulations", n)
+    if only_failures and n < budget:
+        raise click.UsageError(
+            f"--out {directory} holds failures only: all {n} simulations of a {new.title} failed. "
+            "To start anew, mend what failed and add --force, or name another directory."
+        )
     if 0 < n < budget:
         raise click.UsageError(
             f"--out {directory} holds an unfinished {new.title}: {n} of {budget} simulations. Go "

@@ -42,7 +42,7 @@ class Recorded:
     """
 
     def __init__(self, store: Store, executor: Executor | None, n_summaries: int) -> None:
-        self._store = store
+        self.store = store
         self._executor = executor
         self._n_summaries = n_summaries
         self.needed: Callable[[Simulations], Simulations] = lambda answer: answer
@@ -73,11 +73,11 @@ class Recorded:
         """
         self._settle()
         first, check = int(index[0]), checksum(theta)
-        found = self._store.find(first)
+        found = self.store.find(first)
         if found is not None:
             self._check(found, first, len(index), check)
             return lambda: found[1]
-        if first < self._store.n_simulations:
+        if first < self.store.n_simulations:
             raise self._another_run(first)
         wait = self._begun(work, theta, index, unit, check)
         return lambda: self._kept(first, check, self._waited(wait))
@@ -134,7 +134,7 @@ class Recorded:
         if all(c == check and rows.max() < n for c, rows, _ in noted):
             return Draft(n, tuple((rows, done) for _, rows, done in noted))
         warnings.warn(
-            f"Some simulations of {self._store!r}, from number {first} on, were finished before "
+            f"Some simulations of {self.store!r}, from number {first} on, were finished before "
             "the run was cut off, but with other parameters than it has now, perhaps by another "
             "version. They are made again.",
             AbctreeWarning,
@@ -157,7 +157,7 @@ class Recorded:
         return first < self._n_summaries
 
     def _append(self, first: int, check: int, answer: Simulations) -> None:
-        self._store.append(first, check, answer)
+        self.store.append(first, check, answer)
         if self._notebook is not None:
             self._notebook.forget(first)
 
@@ -178,9 +178,9 @@ class Recorded:
             raise self._another_run(first)
 
     def _another_run(self, first: int) -> StoreError:
-        manifest: Any = self._store.manifest or {}
+        manifest: Any = self.store.manifest or {}
         return StoreError(
-            f"{self._store!r} holds another run: from simulation {first} on it was asked for other "
+            f"{self.store!r} holds another run: from simulation {first} on it was asked for other "
             "parameters than now. The prior, the constraint, a part or a version must have changed "
             f"since (it was begun with {_listed(manifest.get('versions'))}). Nothing was changed. "
             "Go on with what it was begun with, or start again in a new folder."

@@ -47,6 +47,7 @@ class SqliteStore:
         self._schema = files.SCHEMA if found is None else found.schema
         self._manifest = None if found is None else found.manifest
         self._ending = None if found is None else found.ending
+        self._holds_failures_only = found is not None and 0 < found.n == found.n_failed
         self._n = 0 if found is None else found.n
         self._seconds = 0.0 if found is None else found.seconds
         self._parts: list[PackedBlock] = [] if found is None else found.parts
@@ -137,6 +138,11 @@ class SqliteStore:
     def n_simulations(self) -> int:
         """Simulations that are kept: number 0 to this one, excluded."""
         return self._n
+
+    @property
+    def holds_failures_only(self) -> bool:
+        """Whether there was something in the file when it was opened, and all of it had failed."""
+        return self._holds_failures_only
 
     @property
     def seconds(self) -> float:

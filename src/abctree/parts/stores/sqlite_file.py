@@ -23,6 +23,8 @@ APPLICATION_ID = 0x61626374
 #: Version of the tables.  A new one needs a new number, and the old one a reader in `_READERS`.
 SCHEMA = 1
 FILE = "run.sqlite"
+#: What to do about a folder whose run cannot be gone on with.
+START_ANEW = "To start anew, mend what failed and give another folder, or remove this one."
 _MAGIC = b"SQLite format 3\x00"
 _TABLES = (
     "CREATE TABLE schema (version INTEGER NOT NULL)",
@@ -53,6 +55,7 @@ class Contents:
     manifest: dict[str, Any]
     ending: dict[str, Any] | None
     n: int = 0
+    n_failed: int = 0  #: of these, and of those in parts
     seconds: float = 0.0
     parts: list[PackedBlock]  #: of blocks that are not whole yet, as they were written
 
@@ -82,8 +85,10 @@ class Contents:
             if not first == block.first == found.n or n != len(block.simulations.distance):
                 raise _damaged(folder, f"simulation {found.n} is missing")
             found.n += n
+            found.n_failed += len(block.simulations.failures)
             found.seconds = block.seconds
         found.parts = _parts(folder, found.schema, found.n, reader)
+        found.n_failed += sum(len(part.simulations.failures) for part in found.parts)
         found.seconds = max([found.seconds, *(part.seconds for part in found.parts)])
         found.seconds = (found.ending or {}).get("seconds", found.seconds)
         return found
@@ -184,6 +189,11 @@ def check_unused(folder: Path) -> None:
         with explained(folder), contextlib.closing(connect_to_check(folder)) as reader:
             found = Contents.of(folder, reader)
             n = found.n + sum(len(part.simulations.distance) for part in found.parts)
+        if 0 < n == found.n_failed:
+            raise ParameterError(
+                f"`store` must be a new folder, but {folder} holds failures only: all {n} "
+                f"simulations of its run failed. {START_ANEW}"
+            )
         if n > 0:
             raise ParameterError(
                 f"`store` must be a new folder, but {folder} holds a run of {n} simulations. "
