@@ -483,8 +483,8 @@ def test_tell_names_the_mistake_and_takes_nothing(arguments, says):
 @pytest.mark.parametrize(
     ("kwargs", "says"),
     [
-        ({"executor": abctree.Serial()}, "`executor` must be one of"),
-        ({"lookahaed": 1}, "`lookahaed` must be one of"),
+        ({"executor": abctree.Serial()}, "no argument `executor`"),
+        ({"lookahaed": 1}, "no argument `lookahaed`. Did you mean `lookahead`"),
         ({"on_failure": "raise"}, "on_failure"),
         ({"stop": {"seconds": 3.0}}, "clock"),
         ({"block": 0}, "block"),

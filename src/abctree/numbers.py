@@ -1,4 +1,4 @@
-"""Arguments that must be numbers: whatever else a user gives is a `ParameterError`."""
+"""Arguments that must be numbers, or make them: whatever else is given is a `ParameterError`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from abctree.errors import ParameterError
+from abctree.types import RNGLike
 
 
 def checked_number(name: str, value: Any) -> float:
@@ -30,3 +31,14 @@ def checked_count(name: str, value: Any, least: int = 1) -> int:
             f"`{name}` must be a whole number of at least {least}, but got {value!r}."
         )
     return int(number)
+
+
+def checked_rng(rng: RNGLike) -> np.random.Generator:
+    """The generator that `rng` is or, as in SPEC 7, seeds."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            "`rng` must be None, a whole number of at least 0, or a Generator of NumPy, but got "
+            f"{rng!r}. Write rng=1 for a run that can be repeated."
+        ) from None

@@ -8,10 +8,12 @@ import numpy as np
 from scipy.special import ndtri
 
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords_of_methods
 from abctree.numbers import checked_number
 from abctree.types import FloatArray, IntArray
 
 
+@checks_keywords_of_methods
 @dataclass(frozen=True)
 class Evidence:
     """Estimate of Z(ε), the prior probability of a distance below ε.

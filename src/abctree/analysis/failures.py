@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from abctree.data import Failure, Round, Table
+from abctree.keywords import checks_keywords_of_methods
 from abctree.parts.executors.policy import Case, Repeatable
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -19,6 +20,7 @@ _REASONS = 100
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?")
 
 
+@checks_keywords_of_methods
 class Failures:
     """Simulations that gave nothing usable: all counted, the first few kept whole.
 

@@ -10,6 +10,7 @@ from scipy.spatial.distance import cdist, pdist
 
 from abctree.data import effective_sample_size as ess
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.parts.utilities import (
     AcceptanceMinusDivergence,
     EffectiveSampleSize,
@@ -28,6 +29,7 @@ _BLOCK = 2**22
 _MEDIAN_ROWS = 2000
 
 
+@checks_keywords
 def total_variation(p: FloatArray, q: FloatArray) -> float:
     """Total variation distance of two histograms, ½ Σ |p − q|, in [0, 1].
 
@@ -64,6 +66,7 @@ def _probabilities(p: FloatArray, name: str) -> FloatArray:
     return array
 
 
+@checks_keywords
 def histogram_tv(
     theta: FloatArray,
     weight: FloatArray,
@@ -106,6 +109,7 @@ def histogram_tv(
     return total_variation(counts, probabilities)
 
 
+@checks_keywords
 def mmd(
     x: FloatArray,
     y: FloatArray,
@@ -212,6 +216,7 @@ def _mean_kernel(x: FloatArray, w: FloatArray, y: FloatArray, v: FloatArray, h: 
 # Regret -----------------------------------------------------------------------------------------
 
 
+@checks_keywords
 def regret(
     proposals: FloatArray,
     eta: FloatArray,
@@ -263,6 +268,7 @@ def regret(
     return best - float(np.mean([value(row, rate, mass) for row in q]))
 
 
+@checks_keywords
 def utility_value(utility: Utility) -> Callable[[FloatArray, FloatArray, FloatArray], float]:
     """ω itself, as a function of (q, η, π), rather than its maximiser.
 

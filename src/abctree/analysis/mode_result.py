@@ -9,10 +9,12 @@ from abctree.analysis.failures import Failures
 from abctree.analysis.mode import Candidate, Mode, ModeSummary, posterior_mode
 from abctree.analysis.result import Result
 from abctree.data import Partition, Round, Table
+from abctree.keywords import checks_keywords_of_methods
 from abctree.problem import Problem
 from abctree.types import FloatArray
 
 
+@checks_keywords_of_methods
 @dataclass(frozen=True, eq=False)
 class ModeResult:
     """A run of MAP-Tree and the posterior mode that it found.

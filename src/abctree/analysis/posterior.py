@@ -14,6 +14,8 @@ from abctree.analysis.adjustment import linear_adjustment
 from abctree.analysis.scores import Scores
 from abctree.data import effective_sample_size
 from abctree.errors import AbctreeWarning, MissingDependencyError, ParameterError
+from abctree.keywords import checks_keywords_of_methods
+from abctree.numbers import checked_rng
 from abctree.problem.region import Region
 from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
 
@@ -23,6 +25,7 @@ ROUNDING = 1e-12
 _TRIES = 100
 
 
+@checks_keywords_of_methods
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """Weighted draws of the ε-posterior.
@@ -201,7 +204,7 @@ class Posterior:
                 f"`n` must be 0 for a posterior without draws, but got {n}. Nothing was accepted "
                 f"at epsilon {self.epsilon:.4g}: use a larger epsilon or more simulations."
             )
-        generator = np.random.default_rng(rng)
+        generator = checked_rng(rng)
         position = (generator.random() + np.arange(n)) / max(1, n)
         kept = np.flatnonzero(self.weight > 0.0)
         picked = np.searchsorted(np.cumsum(self.weight[kept]), position, side="right")
@@ -243,7 +246,7 @@ class Posterior:
         AbctreeWarning
             If a constraint refused some smooth draws 100 times: these are left as picked.
         """
-        generator = np.random.default_rng(rng)
+        generator = checked_rng(rng)
         picked = self.resample(n, generator)
         return self._smoothed(picked, generator) if smooth and n else self.theta[picked]
 

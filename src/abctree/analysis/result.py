@@ -27,6 +27,7 @@ from abctree.analysis.selection import select
 from abctree.analysis.summary import Summary, summarise
 from abctree.data import Partition, Plan, Round, Table, mixture_weights
 from abctree.errors import AbctreeWarning, ParameterError
+from abctree.keywords import checks_keywords_of_methods
 from abctree.numbers import checked_number
 from abctree.problem import Problem
 from abctree.types import FloatArray
@@ -34,6 +35,7 @@ from abctree.types import FloatArray
 Weights = Literal["mixture", "round", "draw", "population"]
 
 
+@checks_keywords_of_methods
 @dataclass(frozen=True, eq=False)
 class Result:
     """A run: its lookup table, its rounds, and what can be read from them.

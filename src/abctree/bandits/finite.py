@@ -11,6 +11,8 @@ import numpy as np
 
 from abctree.errors import ParameterError
 from abctree.kernels import games
+from abctree.keywords import checks_keywords
+from abctree.numbers import checked_rng
 from abctree.types import FloatArray, IntArray, RNGLike
 
 #: Rules by name: the kernel's number and the share of the best arm.
@@ -66,6 +68,7 @@ class Game:
         return np.asarray(np.cumsum(rate.max() - rate[self.arm]))
 
 
+@checks_keywords
 def thompson_sampling(
     mu: Sequence[float] | FloatArray, budget: int, *, block: int = 1, rng: RNGLike = None
 ) -> Game:
@@ -106,6 +109,7 @@ def thompson_sampling(
     return _played(games.RESAMPLE, mu, budget, 1.0, block, rng)
 
 
+@checks_keywords
 def top_two(
     mu: Sequence[float] | FloatArray,
     budget: int,
@@ -147,6 +151,7 @@ def top_two(
     return _played(rule, mu, budget, checked_share(b), block, rng)
 
 
+@checks_keywords
 def ucb(
     mu: Sequence[float] | FloatArray, budget: int, *, scale: float = 1.0, rng: RNGLike = None
 ) -> Game:
@@ -165,11 +170,13 @@ def ucb(
     return _played(games.UCB, mu, budget, float(scale), 1, rng)
 
 
+@checks_keywords
 def uniform(mu: Sequence[float] | FloatArray, budget: int, *, rng: RNGLike = None) -> Game:
     """Arms drawn uniformly, as rejection does; arguments as for `thompson_sampling`."""
     return _played(games.UNIFORM, mu, budget, 1.0, 1, rng)
 
 
+@checks_keywords
 def identified(
     rule: str | Sequence[float] | FloatArray,
     mu: Sequence[float] | FloatArray,
@@ -212,9 +219,7 @@ def identified(
         )
     rates = _rates(mu)
     number, share, weight = _rule(rule, len(rates))
-    return games.right_answers(
-        number, rates, share, block, weight, at, n_games, np.random.default_rng(rng)
-    )
+    return games.right_answers(number, rates, share, block, weight, at, n_games, checked_rng(rng))
 
 
 def checked_share(b: Any) -> float:
@@ -255,7 +260,7 @@ def _played(
             )
     arm, reward = np.empty(budget, dtype=np.int64), np.empty(budget, dtype=np.int64)
     none = np.zeros(len(rates))
-    games.play(rule, rates, share, block, none, np.random.default_rng(rng), arm, reward)
+    games.play(rule, rates, share, block, none, checked_rng(rng), arm, reward)
     return Game(arm, reward, len(rates))
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.types import FloatArray
 
 #: Cells are not cut below this depth for each dimension: their midpoints would coincide.
@@ -54,6 +55,7 @@ class _Cell:
         return np.asarray(0.5 * (self.lower + self.upper))
 
 
+@checks_keywords
 def hoo(
     reward: Callable[[FloatArray], float],
     d: int,

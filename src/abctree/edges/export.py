@@ -15,12 +15,14 @@ from abctree.analysis.mode_result import ModeResult
 from abctree.analysis.posterior import Posterior
 from abctree.analysis.result import Result
 from abctree.errors import MissingDependencyError
+from abctree.keywords import checks_keywords
 from abctree.types import FloatArray, RNGLike
 
 #: Version of the arrays in an npz file.
 _NPZ = 1
 
 
+@checks_keywords
 def to_csv(what: Result | Posterior | ModeResult, path: str | os.PathLike[str]) -> None:
     """Write draws as CSV, one row each.
 
@@ -98,6 +100,7 @@ def _free(name: str, names: tuple[str, ...]) -> str:
     return name
 
 
+@checks_keywords
 def to_npz(result: Result | ModeResult, path: str | os.PathLike[str]) -> None:
     """Write a run as a compressed npz file of arrays, which reads without pickle.
 
@@ -179,6 +182,7 @@ def _about(result: Result) -> dict[str, Any]:
     }
 
 
+@checks_keywords
 def to_arviz(posterior: Posterior, n: int | None = None, rng: RNGLike = 0) -> Any:
     """The posterior for ArviZ: `arviz.InferenceData`, or `xarray.DataTree` from ArviZ 1.0 on.
 

@@ -34,6 +34,7 @@ from abctree.edges.session_book import (
 )
 from abctree.edges.session_file import read_arrays, write_arrays
 from abctree.errors import AbctreeError, ParameterError, SimulatorError, StoreError
+from abctree.keywords import check_keywords, checks_keywords_of_methods
 from abctree.methods.manifest import check_version, manifest_of, recipe_of
 from abctree.methods.recipe import Recipe
 from abctree.methods.run_abc_tree import abc_tree, recipe_for
@@ -45,7 +46,8 @@ from abctree.types import Data, FloatArray, IntArray, RNGLike
 #: Version of what `Session.save` writes.
 _SCHEMA = 1
 #: Arguments of `abc_tree` that a session has no use for.
-_NOT_OURS = {"problem", "n_simulations", "rng", "executor", "store", "progress"}
+_NOT_OURS = {"executor", "store", "progress"}
+_SETTINGS = [name for name in inspect.signature(abc_tree).parameters if name not in _NOT_OURS]
 _COMMON = ("preset", "stop", "on_failure", "keep_summaries")
 
 
@@ -54,6 +56,7 @@ def elsewhere(theta: FloatArray, rng: np.random.Generator) -> NoReturn:  # noqa:
     raise SimulatorError("The answers come from `Session.tell`, and no simulator is here to call.")
 
 
+@checks_keywords_of_methods
 class Session:
     """A run of ABC-Tree whose simulations are made by you: ask for parameters, tell the answers.
 
@@ -101,13 +104,7 @@ class Session:
     def __init__(
         self, problem: Problem, *, n_simulations: int, rng: RNGLike = None, **settings: Any
     ) -> None:
-        allowed = set(inspect.signature(abc_tree).parameters) - _NOT_OURS
-        for name in settings:
-            if name not in allowed:
-                raise ParameterError(
-                    f"`{name}` must be one of {', '.join(sorted(allowed))}, the settings of a "
-                    "session."
-                )
+        check_keywords("Session", settings, _SETTINGS)
         common = {name: settings.pop(name) for name in _COMMON if name in settings}
         recipe = recipe_for(problem, n_simulations, rng, settings, **common)
         _check_recipe(recipe)

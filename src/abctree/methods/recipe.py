@@ -9,6 +9,7 @@ import numpy as np
 
 from abctree.errors import ParameterError
 from abctree.methods.settings import Settings
+from abctree.numbers import checked_rng
 from abctree.parts.executors.policy import FailurePolicy, as_policy
 from abctree.parts.stopping import as_stopping_rules
 from abctree.problem import Problem
@@ -31,7 +32,7 @@ class Seeds:
     @classmethod
     def of(cls, rng: RNGLike) -> Seeds:
         """Seeds from a source of randomness as in SPEC 7; a Generator moves on."""
-        source = np.random.default_rng(rng)
+        source = checked_rng(rng)
         root = int(source.integers(2**64, dtype=np.uint64))
         return cls(root, tuple(source.integers(2**63, size=4).tolist()))
 

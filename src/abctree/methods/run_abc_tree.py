@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from abctree.analysis.result import Result
 from abctree.data import Progress
+from abctree.keywords import checks_keywords
 from abctree.methods.recipe import Recipe, StopLike, check_problem_given
 from abctree.methods.run_folder import StoreLike, play
 from abctree.methods.settings import PartitionerLike, ScheduleLike, UtilityLike, resolve
@@ -17,6 +18,7 @@ from abctree.protocols import BeliefRule, Policy
 from abctree.types import RNGLike
 
 
+@checks_keywords
 def abc_tree(
     problem: Problem,
     *,

@@ -16,6 +16,7 @@ from abctree.analysis.mode_result import ModeResult
 from abctree.analysis.result import Result
 from abctree.data import Plan, Progress, Table
 from abctree.errors import ParameterError, SimulatorError, StoreError
+from abctree.keywords import checks_keywords
 from abctree.methods.interrupts import Interrupts
 from abctree.methods.manifest import check_version, manifest_of, recipe_of
 from abctree.methods.method import METHODS
@@ -35,6 +36,7 @@ _LENIENT = FailurePolicy("reject", limit=1.0)
 StoreLike = str | os.PathLike[str] | Store
 
 
+@checks_keywords
 def resume(
     path: StoreLike,
     problem: Problem,
@@ -120,6 +122,7 @@ def resume(
         store.close()
 
 
+@checks_keywords
 def load(path: StoreLike, problem: Problem, **parts: Any) -> Result | Any:  # callers know which
     """A run as far as it is in its folder, with all its methods; the simulator is never called.
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from abctree.analysis.mode_result import ModeResult
 from abctree.data import Progress
+from abctree.keywords import checks_keywords
 from abctree.methods.map_settings import resolve_map
 from abctree.methods.recipe import Recipe, StopLike, check_problem_given
 from abctree.methods.run_folder import StoreLike, mode_of, play
@@ -18,6 +19,7 @@ from abctree.protocols import BeliefRule, Policy
 from abctree.types import RNGLike
 
 
+@checks_keywords
 def map_tree(
     problem: Problem,
     *,

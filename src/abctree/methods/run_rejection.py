@@ -8,6 +8,7 @@ from typing import Literal
 from abctree.analysis.result import Result
 from abctree.data import Plan, Progress
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.methods.loop_rejection import RejectionParts
 from abctree.methods.recipe import Recipe, StopLike, check_problem_given
 from abctree.methods.run_folder import StoreLike, play
@@ -27,6 +28,7 @@ _CHUNKS, _CHUNK = 100, 16_384
 _PILOT = 10_000
 
 
+@checks_keywords
 def rejection(
     problem: Problem,
     *,

@@ -10,6 +10,7 @@ import numpy as np
 from abctree.analysis.result import Result
 from abctree.data import Plan, Progress
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.methods.loop_smc import SmcParts
 from abctree.methods.recipe import Recipe, StopLike, check_problem_given
 from abctree.methods.run_folder import StoreLike, play
@@ -24,6 +25,7 @@ from abctree.problem import Problem
 from abctree.types import RNGLike
 
 
+@checks_keywords
 def smc(
     problem: Problem,
     *,

@@ -13,6 +13,7 @@ import numpy as np
 from abctree.data import Arms, Partition
 from abctree.errors import ParameterError
 from abctree.kernels import compiled
+from abctree.keywords import checks_keywords
 from abctree.protocols import BeliefRule, Beliefs
 from abctree.types import FloatArray, IntArray
 
@@ -37,6 +38,7 @@ class BetaBeliefs:
         np.add.at(self._beta, arm, 1.0 - reward)
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Counts:
     """α and β are the counts of past acceptances and rejections, plus a Beta prior on each arm.
@@ -83,6 +85,7 @@ class Counts:
         return BetaBeliefs(accepted + self.alpha, rejected + self.beta, epsilon)
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class GlobalRate:
     """Counts plus Beta(c r, c (1 − r)), r the acceptance rate under the prior; for flat arms.
@@ -124,6 +127,7 @@ class GlobalRate:
         )
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class MultiLevel:
     """Multi-level shrinkage down the tree and down the tolerance: the default.
@@ -207,6 +211,7 @@ class _MultiLevelBeliefs:
         compiled.count_by_level(arm, distance, self._epsilons, self._counts)
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class FairHearing:
     """Another rule's beliefs, except of boxes whose own counts contradict them.

@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from abctree.errors import ParameterError, SimulatorError
+from abctree.keywords import checks_keywords
 from abctree.parts.differences import check_length, check_order, differences, norm
 from abctree.parts.pilot_scales import (
     covariance,
@@ -39,6 +40,7 @@ _MAD_TO_SD = 1.4826022185056018
 # Vectors of summaries ---------------------------------------------------------------------------
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Euclidean:
     """Euclidean distance √Σ (s − s_obs)² of summaries; arrays of any shape are flattened.
@@ -55,6 +57,7 @@ class Euclidean:
         return norm(differences(simulated, observed), 2.0)
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Minkowski:
     """Minkowski distance (Σ |s − s_obs|^p)^(1/p).
@@ -80,6 +83,7 @@ class Minkowski:
         return norm(differences(simulated, observed), self.p)
 
 
+@checks_keywords
 @dataclass(frozen=True, eq=False)
 class Scaled:
     """Minkowski distance of summaries divided by their spread in pilot simulations.
@@ -158,6 +162,7 @@ class Scaled:
             return norm(difference / self.scale, self.p)
 
 
+@checks_keywords
 @dataclass(frozen=True, eq=False)
 class Mahalanobis:
     """Mahalanobis distance √((s − s_obs)ᵀ C⁻¹ (s − s_obs)).
@@ -225,6 +230,7 @@ class Mahalanobis:
 # Samples ----------------------------------------------------------------------------------------
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Energy:
     """Energy distance of two samples, √(2 E|X−Y| − E|X−X'| − E|Y−Y'|) (Székely and Rizzo 2004).
@@ -247,6 +253,7 @@ class Energy:
         return np.asarray(np.sqrt(np.maximum(squared, 0.0)))
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Wasserstein:
     """Wasserstein distance of order p of two samples.
@@ -337,6 +344,7 @@ def not_negative(distance: FloatArray, simulated: FloatArray, observed: FloatArr
 # Functions and names ----------------------------------------------------------------------------
 
 
+@checks_keywords
 @dataclass(frozen=True, eq=False)
 class FunctionDistance:
     """A user's function as a distance.

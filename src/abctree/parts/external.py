@@ -21,6 +21,7 @@ from typing import IO, Any
 import numpy as np
 
 from abctree.errors import ParameterError, SimulatorError
+from abctree.keywords import checks_keywords
 from abctree.types import FloatArray
 
 #: Characters of a program's last words that go into the reason of a failure.
@@ -34,6 +35,7 @@ class ProgramError(SimulatorError):
     """An external program failed, took too long, or wrote something that cannot be read."""
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class External:
     r"""A simulator that runs a program: parameters in, numbers out.

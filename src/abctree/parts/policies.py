@@ -11,6 +11,7 @@ import numpy as np
 from abctree.data import Arms, Partition
 from abctree.errors import ParameterError
 from abctree.kernels import bandits, transport
+from abctree.keywords import checks_keywords
 from abctree.numbers import checked_number
 from abctree.protocols import Policy, Utility
 from abctree.types import FloatArray, IntArray
@@ -47,6 +48,7 @@ class UtilityProposal:
         return None, np.asarray((1.0 - self.defensive) * q + self.defensive * partition.prior_mass)
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Thompson:
     """Thompson sampling (Algorithm 3 without its top-two step): the arm whose draw is largest.
@@ -91,6 +93,7 @@ class Thompson:
         return _pulled(arms, partition, n, self.n_draws, self.defensive, 1.0, rng)
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class TopTwo:
     """Top-two Thompson sampling (Algorithm 3, all lines; Russo 2016).
@@ -136,6 +139,7 @@ class TopTwo:
         )
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class T3C(TopTwo):
     """Top-two Thompson sampling with the arm that is hardest to tell from the first (T3C).

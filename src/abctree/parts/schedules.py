@@ -14,6 +14,7 @@ import numpy as np
 
 from abctree.data import running_ess
 from abctree.errors import ParameterError, SimulatorError
+from abctree.keywords import checks_keywords
 from abctree.protocols import Schedule
 from abctree.types import FloatArray
 
@@ -78,6 +79,7 @@ def above_tie(distance: FloatArray, at: float) -> float:
     return float(larger.min())
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Geometric:
     """ε ← factor · ε, the paper's rule at 0.9.
@@ -108,6 +110,7 @@ class Geometric:
         return lower(epsilon, self.factor * epsilon, distance)
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Quantile:
     """ε ← the quantile of the distances that the last round accepted.
@@ -182,6 +185,7 @@ class RetainedESS:
         return lower(epsilon, above_tie(distance, float(distance[order[enough]])), distance)
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Explicit:
     """The tolerances of a list, one a round; the last is played until the budget ends.

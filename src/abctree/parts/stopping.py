@@ -8,10 +8,12 @@ from typing import Any
 
 from abctree.data import Progress
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.numbers import checked_number
 from abctree.protocols import StoppingRule
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Seconds:
     """Stop `limit` seconds (positive) after the first simulation began; asked after every block."""
@@ -24,6 +26,7 @@ class Seconds:
         return f"{self.limit:g} seconds passed" if progress.seconds >= self.limit else None
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Rounds:
     """Stop after `limit` rounds, at least 1, the pilot not counted (S_max)."""
@@ -35,6 +38,7 @@ class Rounds:
         return f"{self.limit} rounds played" if progress.round >= self.limit else None
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Epsilon:
     """Stop when a round has been played at a tolerance of at most `limit`, in distance."""
@@ -48,6 +52,7 @@ class Epsilon:
         return f"epsilon {progress.epsilon:g} reached {self.limit:g}"
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class AcceptanceRate:
     """Stop when a round accepted less than the share `limit`, in (0, 1), of its simulations."""
@@ -61,6 +66,7 @@ class AcceptanceRate:
         return f"acceptance rate {progress.acceptance_rate:.3g} fell below {self.limit:g}"
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class TargetESS:
     """Stop when the draws below the round's tolerance reach an effective sample size.
@@ -94,6 +100,7 @@ _BY_NAME: dict[str, Any] = {
 }
 
 
+@checks_keywords
 def as_stopping_rules(
     spec: StoppingRule | Mapping[str, float] | Iterable[StoppingRule] | None,
 ) -> tuple[StoppingRule, ...]:

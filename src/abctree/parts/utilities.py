@@ -13,6 +13,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.protocols import Utility
 from abctree.types import FloatArray
 
@@ -25,6 +26,7 @@ def _normalised(q: FloatArray, prior_mass: FloatArray) -> FloatArray:
     return np.asarray(q / total)
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class PosteriorMatch:
     """ω¹ = −‖q − p‖², maximised by ``q_k ∝ π_k η_k`` (Equation 9).
@@ -38,6 +40,7 @@ class PosteriorMatch:
         return _normalised(prior_mass * eta, prior_mass)
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class SamplingEfficiency:
     """ω² = a / Σ(p_k π_k / q_k), the sampling efficiency of Alsing, Wandelt and Feeney (2018).
@@ -79,6 +82,7 @@ class SamplingEfficiency:
         return _normalised(q, prior_mass)
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class AcceptanceMinusDivergence:
     """ω³ = log a − KL(q ‖ p), after Filippi et al. (2013) (Equation 16).
@@ -108,6 +112,7 @@ class AcceptanceMinusDivergence:
         return _normalised(tilted(a), prior_mass)
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class EffectiveSampleSize:
     """Kish's effective sample size per simulation, Z / Σ(p_k π_k / q_k); not in the paper.

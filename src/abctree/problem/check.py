@@ -10,6 +10,7 @@ import numpy as np
 
 from abctree.data import Boxes, Simulations
 from abctree.errors import SimulatorError
+from abctree.numbers import checked_rng
 from abctree.parts.distances import NegativeDistanceError
 from abctree.problem.reach import out_of_reach
 from abctree.types import FloatArray, IntArray, RNGLike
@@ -52,7 +53,7 @@ def dry_run(problem: Problem, rng: RNGLike) -> CheckReport:
     SimulatorError
         If no simulation gives anything usable, with the reason of the first.
     """
-    generator = np.random.default_rng(rng)
+    generator = checked_rng(rng)
     root = int(generator.integers(2**63))
     theta, share = _prior_draws(problem, generator, _DRAWS)
     index = np.arange(len(theta))

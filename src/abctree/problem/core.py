@@ -11,6 +11,7 @@ import numpy as np
 
 from abctree.data import Boxes, Failure, Partition, Simulations
 from abctree.errors import ParameterError, SimulatorError
+from abctree.keywords import checks_keywords
 from abctree.parts.distances import as_distance, not_negative
 from abctree.parts.simulators import CAUGHT, Model, failure, floats
 from abctree.problem.arguments import model_of, prior_of, summary_of, with_names
@@ -25,6 +26,7 @@ _TRACEBACKS = 3
 _SENT = ("model", "observed_summary", "distance")
 
 
+@checks_keywords
 class Problem:
     r"""What is to be inferred: everything but how.
 
@@ -114,6 +116,7 @@ class Problem:
     def __repr__(self) -> str:
         return f"Problem({', '.join(self.names)}; observed summary of shape {self.shape})"
 
+    @checks_keywords
     def check(self, rng: RNGLike = None) -> CheckReport:
         """A dry run: a few prior draws through simulator, summary and distance.
 

@@ -9,6 +9,7 @@ import numpy as np
 from abctree.kernels import simulators
 from abctree.kernels.generator import start_state, uniform
 from abctree.kernels.jit import jit
+from abctree.keywords import checks_keywords
 from abctree.parts.distances import Scaled
 from abctree.parts.priors import MultivariateNormal
 from abctree.problem import Problem
@@ -44,6 +45,7 @@ SCALE = np.array(
 )
 
 
+@checks_keywords
 def linear_nonlinear() -> Problem:
     """Spikes of a neuron that filters white noise (the paper's linear-nonlinear encoding model).
 

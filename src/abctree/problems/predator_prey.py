@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from abctree.kernels import simulators
+from abctree.keywords import checks_keywords
 from abctree.parts.distances import Scaled
 from abctree.problem import Problem
 from abctree.types import FloatArray, SeedArray
@@ -44,6 +45,7 @@ SCALE = np.array(
 THETA_TRUE = np.array([0.8, 0.008, 0.008, 0.4])
 
 
+@checks_keywords
 def lotka_volterra() -> Problem:
     """Prey and predators as a Markov jump process, known by nine summaries of one path.
 

@@ -8,10 +8,12 @@ import numpy as np
 
 from abctree.errors import ParameterError
 from abctree.kernels import simulators
+from abctree.keywords import checks_keywords
 from abctree.parts.priors import Integers
 from abctree.problem import Problem
 
 
+@checks_keywords
 def gauss(d: int = 2) -> Problem:
     """A normal mean in d dimensions: θ ~ U(−10, 10)^d, y ~ N(θ, I), y_obs = 0.
 
@@ -41,6 +43,7 @@ def gauss(d: int = 2) -> Problem:
     )
 
 
+@checks_keywords
 def gaussian_mixture(d: int = 2) -> Problem:
     """Two normals of different width, a bimodal posterior (Example 2 of the paper when d = 2).
 
@@ -74,6 +77,7 @@ def gaussian_mixture(d: int = 2) -> Problem:
     )
 
 
+@checks_keywords
 def banana() -> Problem:
     """A curved posterior with four modes in five dimensions.
 
@@ -96,6 +100,7 @@ def banana() -> Problem:
     )
 
 
+@checks_keywords
 def finite_normal() -> Problem:
     """A hundred arms: the finite parameter space of Example 1 of the paper.
 

@@ -21,6 +21,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
 from abctree.errors import ParameterError
+from abctree.numbers import checked_rng
 from abctree.types import BoolArray, FloatArray, RNGLike
 
 #: log2 of the number of points of the quasi-random averages over a ball.
@@ -60,7 +61,7 @@ class GaussTruth:
 
     def draws(self, n: int, epsilon: float, rng: RNGLike = None) -> FloatArray:
         """Exact independent draws of the ε-posterior (n, d); ε = 0 is the true posterior."""
-        generator = np.random.default_rng(rng)
+        generator = checked_rng(rng)
 
         def batch(size: int) -> FloatArray:
             noise = generator.standard_normal((size, self.d))
@@ -109,7 +110,7 @@ class GaussianMixtureTruth:
 
     def draws(self, n: int, epsilon: float, rng: RNGLike = None) -> FloatArray:
         """Exact independent draws of the ε-posterior (n, d); ε = 0 is the true posterior."""
-        generator = np.random.default_rng(rng)
+        generator = checked_rng(rng)
 
         def batch(size: int) -> FloatArray:
             wide = generator.random((size, 1)) < _WIDE
@@ -181,7 +182,7 @@ class BananaTruth:
         [.1 / (1 + .3 θ3)] exp(−(x4 − sin 2θ4)² / .18) if θ is inside the box (there
         1 + .3 θ3 > .1), and never otherwise.
         """
-        generator = np.random.default_rng(rng)
+        generator = checked_rng(rng)
 
         def batch(size: int) -> FloatArray:
             return _banana_proposals(size, _radius(epsilon), generator)

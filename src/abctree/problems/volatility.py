@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from abctree.kernels import simulators
+from abctree.keywords import checks_keywords
 from abctree.parts.distances import Scaled
 from abctree.problem import Problem
 from abctree.types import FloatArray, SeedArray
@@ -40,6 +41,7 @@ SCALE = np.array(
 THETA_TRUE = np.array([3.0, 0.25, 0.25, -0.6, 0.5])
 
 
+@checks_keywords
 def heston() -> Problem:
     """Asset prices with stochastic volatility, known by seven summaries of 2 000 log returns.
 

@@ -22,6 +22,8 @@ from abctree.analysis.histogram.ranges import cube_range, mean_over, middle, out
 from abctree.analysis.histogram.region import Region, densest
 from abctree.data import Boxes
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords_of_methods
+from abctree.numbers import checked_rng
 from abctree.protocols import Prior
 from abctree.types import FloatArray, IntArray, RNGLike
 
@@ -35,6 +37,7 @@ _TAIL, _N_BINS = 5e-4, 50
 _N_LOOKED_AT, _LARGEST_WHOLE = 512, 2.0**50
 
 
+@checks_keywords_of_methods
 @dataclass(frozen=True, eq=False)
 class StepPosterior:
     """A posterior that is constant on boxes: Σ_k p̂(k)/|Ω_k| · 1[θ ∈ Ω_k] (Equation 7).
@@ -188,7 +191,7 @@ class StepPosterior:
         ParameterError
             If no box holds a point that the prior and the constraint allow.
         """
-        generator = np.random.default_rng(rng)
+        generator = checked_rng(rng)
         cube = np.empty((n, self.prior.d))
         fold_of = generator.integers(len(self.folds), size=n)
         for f, fold in enumerate(self.folds):

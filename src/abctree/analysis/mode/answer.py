@@ -10,6 +10,7 @@ import numpy as np
 from scipy import special
 
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords_of_methods
 from abctree.types import FloatArray
 
 
@@ -28,6 +29,7 @@ class Candidate:
     shape: str = "unclear"  #: "peak", "border", "flat", "saturated", "value" or "unclear"
 
 
+@checks_keywords_of_methods
 @dataclass(frozen=True, eq=False)
 class Mode:
     """The mode of an ε-posterior, how well it is known, and its rivals."""

@@ -13,11 +13,13 @@ from abctree.analysis.mode.report import kernel_answer
 from abctree.analysis.mode.search import find_mode, look_epsilon
 from abctree.analysis.result import Result
 from abctree.data import Arms, Partition
+from abctree.keywords import checks_keywords
 from abctree.parts.partitioners import SoftTree
 from abctree.problem import Problem
 from abctree.types import FloatArray
 
 
+@checks_keywords
 def posterior_mode(result: Result, epsilon: float | None = None) -> Mode:
     """The posterior mode from the lookup table of any run.
 

@@ -12,6 +12,7 @@ from abctree.analysis.result import Result
 from abctree.data import Partition, Round
 from abctree.edges.plots.canvas import TRUTH, figure_of, grid_of_axes, one_axes, quieten
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.parts.priors.cube import inside
 from abctree.protocols import Prior
 from abctree.types import FloatArray, IntArray
@@ -28,6 +29,7 @@ _PANELS = 5
 _DOTS = 2000
 
 
+@checks_keywords
 def partition(
     result: Result,
     round: int = -1,  # noqa: A002 - the word of the paper
@@ -101,6 +103,7 @@ def partition(
     return figure_of(ax)
 
 
+@checks_keywords
 def partitions(
     result: Result,
     rounds: Sequence[int] | None = None,

@@ -10,6 +10,7 @@ import numpy as np
 from abctree.analysis.result import Result
 from abctree.edges.plots.canvas import FAINT, TRUTH, figure_of, one_axes, quieten
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _IN_A_CELL, _FEWEST, _MOST = 20, 4, 30
 _SHOWN = 0.99
 
 
+@checks_keywords
 def failures(result: Result, ax: Axes | None = None) -> Figure:
     """Share of the simulations of each round that failed; the pilot is round 0.
 
@@ -58,6 +60,7 @@ def failures(result: Result, ax: Axes | None = None) -> Figure:
     return figure_of(ax)
 
 
+@checks_keywords
 def failure_map(
     result: Result, parameters: Sequence[str] | None = None, ax: Axes | None = None
 ) -> Figure:

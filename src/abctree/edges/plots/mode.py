@@ -13,6 +13,7 @@ from abctree.analysis.mode_result import ModeResult
 from abctree.edges.plots.canvas import FAINT, INK, TRUTH, figure_of, grid_of_axes, number
 from abctree.edges.plots.pair import pair
 from abctree.errors import AbctreeWarning, ParameterError
+from abctree.keywords import checks_keywords
 from abctree.types import FloatArray
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _POINTS = 121
 _DOTS = 3000
 
 
+@checks_keywords
 def mode(result: ModeResult, level: float = 0.9, axes: Any = None) -> Figure:
     """The mode and its error ellipse over the draws that the run accepted.
 

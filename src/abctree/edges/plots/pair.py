@@ -22,6 +22,7 @@ from abctree.edges.plots.canvas import (
 )
 from abctree.edges.plots.series import weighted_quantiles
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.types import FloatArray
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ _POINTS = 3000
 _CONSTANT = 1e-12
 
 
+@checks_keywords
 def pair(
     posterior: Posterior,
     truth: Mapping[str, float] | Sequence[float] | FloatArray | None = None,

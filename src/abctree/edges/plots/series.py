@@ -19,6 +19,7 @@ from abctree.edges.plots.canvas import (
     quieten,
 )
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.types import FloatArray
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-12
 
 
+@checks_keywords
 def progress(result: Result, axes: Any = None) -> Figure:
     """Tolerance and acceptance rate of every round over the simulations made, on log axes.
 
@@ -84,6 +86,7 @@ def _plain_ticks(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+@checks_keywords
 def predictive(
     x: FloatArray | Sequence[float],
     observed: FloatArray | Sequence[float],
@@ -142,6 +145,7 @@ def predictive(
     return figure_of(ax)
 
 
+@checks_keywords
 def weighted_quantiles(
     value: FloatArray, weight: FloatArray, levels: Sequence[float] | FloatArray
 ) -> FloatArray:

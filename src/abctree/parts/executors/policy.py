@@ -11,11 +11,13 @@ import numpy as np
 
 from abctree.data import Failure, Simulations
 from abctree.errors import ParameterError, SimulatorError
+from abctree.keywords import checks_keywords
 from abctree.numbers import checked_number
 from abctree.protocols import Executor
 from abctree.types import FloatArray, IntArray
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class FailurePolicy:
     """What a failed simulation means for the run.

@@ -10,6 +10,7 @@ from concurrent import futures
 from typing import Literal, cast
 
 from abctree.errors import AbctreeError, ParameterError
+from abctree.keywords import checks_keywords
 from abctree.parts.executors.limits import Work, check_memory
 from abctree.parts.executors.parcel import Parcel, remember
 from abctree.parts.executors.pooled import Pooled, check_count
@@ -18,6 +19,7 @@ from abctree.parts.executors.workers import Workers
 StartMethod = Literal["spawn", "fork", "forkserver"]
 
 
+@checks_keywords
 class Threads(Pooled):
     """Runs simulations in threads of this process.
 
@@ -71,6 +73,7 @@ class Threads(Pooled):
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+@checks_keywords
 class Processes(Pooled):
     """Runs simulations in processes of this machine.
 
@@ -171,6 +174,7 @@ class Processes(Pooled):
         cast("Workers", pool).stop()
 
 
+@checks_keywords
 class Pool(Pooled):
     """Runs simulations in any pool with the interface of `concurrent.futures.Executor`.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from abctree.data import Simulations
+from abctree.keywords import checks_keywords
 from abctree.parts.executors.chunks import split
 from abctree.parts.executors.limits import (
     Work,
@@ -20,6 +21,7 @@ from abctree.protocols import Notes
 from abctree.types import FloatArray, IntArray
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Serial:
     """Runs a block in this process.

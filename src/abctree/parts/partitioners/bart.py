@@ -10,6 +10,7 @@ import numpy as np
 
 from abctree.data import Boxes, SplitTree
 from abctree.errors import MissingDependencyError, ParameterError
+from abctree.keywords import checks_keywords
 from abctree.parts.partitioners.growth import labels
 from abctree.parts.partitioners.refinement import refinement
 from abctree.types import FloatArray, IntArray
@@ -20,6 +21,7 @@ _INSTALL = "`Bart` needs stochtree, which is not installed. Run: pip install abc
 _FEWEST_ROWS = 10
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Bart:
     """The common refinement of the trees of one draw of a probit BART forest.

@@ -9,10 +9,12 @@ import numpy as np
 
 from abctree.data import Boxes
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.parts.partitioners.growth import Growth, labels
 from abctree.types import BoolArray, FloatArray, IntArray
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Cart:
     """A classification tree of the accepted and rejected rows, refitted from the root each round.

@@ -11,6 +11,7 @@ import numpy as np
 
 from abctree.data import Boxes
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.parts.partitioners.growth import Growth, labels
 from abctree.protocols import Prior
 from abctree.types import BoolArray, FloatArray
@@ -25,6 +26,7 @@ _EDGE = 0.01
 _ROWS_PER_BOX = 150
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Dyadic:
     """Nested dyadic partitions: again and again, the fullest box is cut at its midpoint.

@@ -9,6 +9,7 @@ import numpy as np
 from abctree.data import Boxes, SplitTree
 from abctree.errors import ParameterError
 from abctree.kernels import dynamic_trees
+from abctree.keywords import checks_keywords
 from abctree.parts.partitioners.growth import labels
 from abctree.parts.partitioners.refinement import refinement
 from abctree.types import FloatArray, IntArray
@@ -17,6 +18,7 @@ from abctree.types import FloatArray, IntArray
 _FACTOR = 1.2
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class DynamicTree:
     """A tree drawn from the filtered posterior of a dynamic tree (Taddy, Gramacy and Polson 2011).

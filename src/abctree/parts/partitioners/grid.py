@@ -9,11 +9,13 @@ import numpy as np
 
 from abctree.data import Boxes, SplitTree
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.types import FloatArray
 
 _MAX_CELLS = 2_000_000
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Grid:
     """A regular grid of the cube, whatever the rows: the paper's finite parameter space.

@@ -8,6 +8,7 @@ import numpy as np
 
 from abctree.data import Boxes
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.parts.partitioners.growth import Growth
 from abctree.parts.partitioners.soft_tree import SoftTree
 from abctree.protocols import Partitioner
@@ -22,6 +23,7 @@ _ODDS, _SURPRISE = 4.0, 3.0
 _ROWS_EACH, _MOST = 500, 20
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Peaks:
     """Coarse boxes for a run that seeks the mode, and small ones around suspicious acceptances.

@@ -9,10 +9,12 @@ import numpy as np
 from abctree.data import Boxes, SplitTree
 from abctree.errors import ParameterError
 from abctree.kernels import compiled
+from abctree.keywords import checks_keywords
 from abctree.parts.partitioners.growth import labels
 from abctree.types import FloatArray
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class SoftTree:
     """A regression tree of a soft reward, grown from the root in each round; not in the paper.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.parts.priors.checks import checked_cube, checked_theta
 from abctree.parts.priors.cube import spread
 from abctree.parts.priors.product import Product
@@ -18,6 +19,7 @@ from abctree.types import FloatArray
 _N_WIDE, _N_NEAR, _N_ZOOMS, _SHRINK = 1024, 64, 30, 0.7
 
 
+@checks_keywords
 @dataclass(frozen=True, eq=False, repr=False)
 class DensityPrior:
     """A prior with a density but no quantile functions, through the paper's Remark 1.

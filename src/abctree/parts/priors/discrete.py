@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.parts.priors.checks import finite_numbers, whole_number
 from abctree.parts.priors.cube import inside
 from abctree.types import FloatArray, IntArray
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Integers:
     """Integers from low to high, both included, each with the same probability.
@@ -91,6 +93,7 @@ class Integers:
         return np.where(is_atom, -np.log(self.count), -np.inf)
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Categorical:
     """One number out of a list.

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import linalg, special
 
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.parts.priors.checks import finite_numbers
 from abctree.parts.priors.continuous import log_image_width
 from abctree.parts.priors.cube import SMALLEST_LOG_WIDTH, inside
@@ -19,6 +20,7 @@ from abctree.types import FloatArray
 _LOG_ROOT_TWO_PI = 0.5 * float(np.log(2.0 * np.pi))
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class MultivariateNormal:
     """A normal vector, for a tuple of names: theta = mean + L Φ⁻¹(u), L the Cholesky factor of cov.
@@ -153,6 +155,7 @@ def _log_normal(z: FloatArray) -> FloatArray:
     return np.asarray(-0.5 * z**2 - _LOG_ROOT_TWO_PI)
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Dirichlet:
     """k shares that sum to one, for a tuple of k names; k - 1 dimensions of the cube.

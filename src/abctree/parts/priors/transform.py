@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
 from abctree.parts.priors.checks import checked_boxes, checked_cube, checked_names
 from abctree.parts.priors.cube import inside
 from abctree.types import FloatArray
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class PriorTransform:
     """Any map of the unit cube to parameters, as nested samplers use it.

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from abctree.data import Boxes
+from abctree.keywords import checks_keywords
+from abctree.numbers import checked_rng
 from abctree.parts.partitioners.growth import Growth
 from abctree.protocols import Partitioner
 from abctree.testing.conformance.boxes import check_boxes
@@ -27,6 +29,7 @@ class _Case:
     current: Boxes | None = None
 
 
+@checks_keywords
 def check_partitioner(partitioner: Partitioner, d: int = 2, rng: RNGLike = 0, n: int = 500) -> None:
     """Check that a partitioner keeps the contract of `abctree.protocols.Partitioner`.
 
@@ -63,7 +66,7 @@ def check_partitioner(partitioner: Partitioner, d: int = 2, rng: RNGLike = 0, n:
     >>> from abctree.parts.partitioners import Grid
     >>> check_partitioner(Grid(4), d=3)
     """
-    generator = np.random.default_rng(rng)
+    generator = checked_rng(rng)
     seed = int(generator.integers(2**31))
     cases = _cases(d, n, generator)
     made = []

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
+from abctree.numbers import checked_rng
 from abctree.protocols import Prior
 from abctree.testing.conformance.rule import require
 from abctree.types import FloatArray, RNGLike
 
 
+@checks_keywords
 def check_prior(prior: Prior, rng: RNGLike = 0, n: int = 200) -> None:
     """Check that a prior keeps the contract of `abctree.protocols.Prior`.
 
@@ -35,7 +38,7 @@ def check_prior(prior: Prior, rng: RNGLike = 0, n: int = 200) -> None:
     AssertionError
         With a sentence that names the rule.
     """
-    generator = np.random.default_rng(rng)
+    generator = checked_rng(rng)
     names = tuple(prior.names)
     require(
         all(isinstance(name, str) for name in names) and len(set(names)) == len(names),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from abctree.keywords import checks_keywords
+from abctree.numbers import checked_rng
 from abctree.protocols import Utility
 from abctree.testing.conformance.rule import require
 from abctree.types import FloatArray, RNGLike
 
 
+@checks_keywords
 def check_utility(utility: Utility, rng: RNGLike = 0) -> None:
     """Check that a utility keeps the contract of `abctree.protocols.Utility`.
 
@@ -33,7 +36,7 @@ def check_utility(utility: Utility, rng: RNGLike = 0) -> None:
     >>> from abctree.parts.utilities import EffectiveSampleSize
     >>> check_utility(EffectiveSampleSize())
     """
-    generator = np.random.default_rng(rng)
+    generator = checked_rng(rng)
     for name, eta, mass in _rates(generator):
         where = f"(rates: {name})"
         given = eta.copy(), mass.copy()

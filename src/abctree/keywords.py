@@ -1,0 +1,120 @@
+"""Keyword arguments that a function does not have: the one that was meant is told."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from abctree.errors import ParameterError
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+#: Words of other libraries and what they are here; of several, the first that a function has.
+_FOREIGN = {
+    "seed random_state random_seed seeds generator key prng rngs np_random": "rng",
+    "n_sims num_sims nsims n_sim num_simulations n_simulation n_samples num_samples nsamples "
+    "budget max_simulations max_nr_simulations maxiter n_iter n_calls n_evals sample_size size "
+    "draws n_draws num_draws samples count N": "n_simulations n budget",
+    "eps tol tolerance threshold minimum_epsilon max_distance epsilon": (
+        'epsilon stop={"epsilon":0.1}'
+    ),
+    "n_eff target_ess effective_sample_size ess": 'ess stop={"ess":300}',
+    "min_acceptance_rate acceptance_rate": 'stop={"acceptance_rate":0.01}',
+    "x_o x_obs xobs y_obs obs observation observations observed_data obs_data data y x": "observed",
+    "model models sim simulate sim_fn forward simulator_fn func fun f": "simulator function",
+    "priors parameters parameter_priors parameter_prior params": "prior",
+    "distance_function distance_fn discrepancy metric dist": "distance",
+    "summaries summary_statistics summary_statistic summary_stats summary_fn sumstats sum_stat "
+    "statistics stats": "summary",
+    "n_jobs num_workers workers n_cores cores n_procs n_processes processes num_cpus cpus jobs "
+    "pool client sampler parallel threads backend": "executor n_workers",
+    "show_progress show_progress_bars progress_bar progressbar verbose callback pbar": "progress",
+    "folder directory dir output output_dir out db database filename file save_to checkpoint "
+    "path": "store path",
+    "population_size pop_size population particles num_particles n_population": "n_particles",
+    "num_rounds n_rounds rounds max_nr_populations max_populations n_populations generations "
+    "n_generations num_generations": "max_rounds",
+    "max_time max_seconds timeout time_limit walltime max_walltime seconds": 'stop={"seconds":60}',
+    "constraints feasible condition": "constraint",
+    "vectorised vectorize vectorise batched vmap": "vectorized",
+    "chunk_size batch": "batch_size chunk block",
+    "accept n_accept n_keep num_keep top quantile": "keep",
+    "ptform transform": "prior_transform",
+    "param_names parameter_names labels var_names columns": "names",
+    "hdi_prob credible_mass prob ci alpha credibility confidence": "mass level",
+    "quantiles probs levels percentiles": "q",
+    "adjust adjustment regression": "method",
+}
+_MEANT = {word: ours for words, ours in _FOREIGN.items() for word in words.split()}
+
+
+def checks_keywords(target: T) -> T:
+    """Decorate a function or a class: a keyword that it does not have is a `ParameterError`.
+
+    Signatures and types stay as they are.
+    """
+    if isinstance(target, type):
+        # By setattr: mypy wants no assignment to a method, and a frozen record takes it, too.
+        setattr(target, "__init__", _checked(vars(target)["__init__"], target.__name__))  # noqa: B010
+        return target
+    checked: T = _checked(target, target.__name__)
+    return checked
+
+
+def checks_keywords_of_methods(target: T) -> T:
+    """Decorate a class as `checks_keywords` does, and its public methods."""
+    for name, member in list(vars(target).items()):
+        if inspect.isfunction(member) and not name.startswith("_"):
+            setattr(target, name, _checked(member, name))
+    return checks_keywords(target)
+
+
+def _checked(function: Any, name: str) -> Any:
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    known = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
+    check = check_keywords if len(known) == len(parameters) else _check_foreign
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        check(name, kwargs, known)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def check_keywords(function: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse the first keyword that is not known, and say which one was meant.
+
+    Raises
+    ------
+    ParameterError
+        If there is one.
+    """
+    for word in given:
+        if word not in known:
+            advice = f"It takes {', '.join(known)}." if known else "It takes none."
+            raise _unknown(function, word, _meant(word, known, 0.6) or advice)
+
+
+def _check_foreign(function: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Of a function that takes other keywords, too: refuse one that can only mean a known one."""
+    for word in given:
+        advice = None if word in known else _meant(word, known, 0.85)
+        if advice is not None:
+            raise _unknown(function, word, advice)
+
+
+def _unknown(function: str, word: str, advice: str) -> ParameterError:
+    return ParameterError(f"`{function}` has no argument `{word}`. {advice}")
+
+
+def _meant(word: str, names: Sequence[str], cutoff: float) -> str | None:
+    """Which of the names is meant, as a question."""
+    near = difflib.get_close_matches(word, _MEANT, 1, 0.9)
+    ours = [ours for foreign in near for ours in _MEANT[foreign].split()]
+    found = [name for name in ours if name.partition("=")[0] in names]
+    found = found or difflib.get_close_matches(word.lower(), names, 1, max(cutoff, 0.8 * len(near)))
+    return f"Did you mean `{found[0]}`?" if found else None
