@@ -19,6 +19,7 @@ import abctree
 from abctree.problems import gaussian_mixture
 from abctree.problems.truth import GaussianMixtureTruth
 from experiments import command
+from experiments.scores import honest_gain
 
 NAME = "defaults"
 #: d -> T and ε.
@@ -108,9 +109,9 @@ def one(d: int, label: str, seed: int) -> list[float]:
         rng=seed,
         **change.settings(n_simulations),
     )
-    gain = 1.0 / float(np.mean(1.0 / run.mixture_ratio(draws)))
     ess = run.posterior(epsilon=epsilon, weights=change.weights).ess / (n_simulations * z)
-    return [run.evidence(epsilon, change.weights).estimate / z - 1.0, gain, ess]
+    error = run.evidence(epsilon, change.weights).estimate / z - 1.0
+    return [error, honest_gain(run, draws), ess]
 
 
 def measure(args: command.Options) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import abctree
 from abctree.data import Simulations
 from abctree.parts.executors.chunks import Pace, split
 from abctree.problem import Discrepancy
+from experiments import command
 
 FLOOR = 1.5
 #: Name, seconds that a simulation is busy, rows of a chunk (None: as `Processes` chooses).
@@ -111,12 +112,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9)
     args = parser.parse_args()
     print(f"{args.workers} workers, {args.start_method}, blocks of {args.block}\n")
-    print("| simulator | rows of a chunk | bare map, µs/sim | Processes, µs/sim | ratio |")
-    print("|---|---|---|---|---|")
+    lines = []
     for name, seconds, rows in CASES:
         chunk, bare, ours = compare(seconds, rows, args)
         said = f"{chunk}" if rows else f"{chunk} (chosen)"
-        print(f"| {name} | {said} | {bare * 1e6:.1f} | {ours * 1e6:.1f} | {ours / bare:.2f} |")
+        lines.append([name, said, f"{bare * 1e6:.1f}", f"{ours * 1e6:.1f}", f"{ours / bare:.2f}"])
+    head = ["simulator", "rows of a chunk", "bare map, µs/sim", "Processes, µs/sim", "ratio"]
+    print(command.markdown(head, lines))
     print(f"\nFloor: {FLOOR}")
 
 

@@ -13,8 +13,6 @@ paper's.  One JSON, ``experiments/results/map_modes.json``, holds the numbers of
 
 from __future__ import annotations
 
-import json
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -27,12 +25,11 @@ import abctree
 from abctree import bandits, problems
 from abctree.analysis.mode.peaks import kernel_mode
 from experiments import command
+from experiments.map_example2 import FIRST_SEED, squared_errors
 
 NAME = "map_modes"
-TRUE_MODE = np.array([-1.0, -1.0])
 BUDGETS = (2_000, 5_000, 20_000)
 FLOORS = {2_000: 0.009, 5_000: 0.003, 20_000: 0.001}
-FIRST_SEED = 20_000
 
 #: Estimates of one run, by name.
 Estimates = dict[str, np.ndarray]
@@ -116,8 +113,7 @@ METHODS: dict[str, Callable[[int, int], Estimates]] = {
 
 def errors(method: str, n: int, seed: int) -> dict[str, list[float]]:
     """Estimates of one repetition, as plain numbers."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+    with command.quiet():
         return {name: at.tolist() for name, at in METHODS[method](n, seed).items()}
 
 
@@ -217,7 +213,7 @@ def work(what: str, name: str, n: int, seed: int) -> Any:
 def measure(args: command.Options) -> dict[str, Any]:
     budgets = BUDGETS[:1] if args.quick else BUDGETS
     largest = budgets[-1]
-    seeds = range(FIRST_SEED + args.first_seed, FIRST_SEED + args.first_seed + args.seeds)
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
     twice = range(seeds.start, seeds.start + 2 * args.seeds)
     # Long ones first, so that no process is left alone at the end.
     tasks = [("errors", m, n, s) for n in budgets[::-1] for m in METHODS for s in seeds]
@@ -249,12 +245,6 @@ def tables(numbers: dict[str, Any]) -> dict[str, str]:
         "coverage": coverage_table(numbers["coverage"]) + f"\n\n{seeds}",
         "spike": f"The spike is found in {sum(numbers['spike'])} of {len(numbers['spike'])} runs.",
     }
-
-
-def squared_errors(estimates: list[list[float | None]]) -> np.ndarray:
-    """(n,) Of estimates; nan where there is none."""
-    at = np.array(estimates, dtype=float)
-    return np.asarray(((at - TRUE_MODE) ** 2).sum(axis=1))
 
 
 def error_table(estimates: dict[str, dict[str, Any]]) -> str:
@@ -303,17 +293,8 @@ def joined(stored: dict[str, Any], new: dict[str, Any], part: str) -> dict[str, 
 
 def main() -> None:
     args = command.options(__doc__ or "", NAME, seeds=100, quick_seeds=3)
-    if args.from_json is None:
-        path = args.out / "experiments" / "results" / f"{NAME}.json"
-        about = command.about(replace(args, first_seed=FIRST_SEED + args.first_seed))
-        numbers = {"about": about, **command.rounded(measure(args))}
-        if args.only is not None:
-            numbers = joined(json.loads(path.read_text("utf-8")), numbers, args.only)
-        command.write_json(path, numbers)
-    else:
-        numbers = json.loads(args.from_json.read_text("utf-8"))
-    for table in tables(numbers).values():
-        print(f"\n{table}")
+    args = replace(args, first_seed=FIRST_SEED + args.first_seed)
+    command.tabulate(NAME, args, measure, tables, joined)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,23 @@
 """Partitioners compared: what they gain in a run, and what a partition costs.
 
     python -m benchmarks.partitioners                  both tables, 10 seeds
-    python -m benchmarks.partitioners --only cost      seconds of a partition in n and d
+    python -m benchmarks.partitioners --parts cost     seconds of a partition in n and d
     python -m benchmarks.partitioners --seeds 3 --labels dyadic CART
+
+A part, or some of the partitioners, are printed and not kept.
 
 All runs have the same budget and settings; only the partitioner differs.  ESS is that of the draws
 below ε = 1 (P0, Example 2) and ε = 2 (P1, the same in five dimensions); h is the honest gain there
 (see `benchmarks.yardsticks`); Z err the error of the evidence; TV20 the total variation of the
 run's default draws to the true posterior on 20 x 20 cells, in five dimensions the mean over
 neighbouring pairs of coordinates.  Seconds are CPU seconds of a run, and those of cutting in it.
-Prints Markdown; ``--json`` writes the numbers, too.
+Prints Markdown.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
-import warnings
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,10 @@ import numpy as np
 import abctree
 from abctree import problems
 from abctree.problems import truth
-from benchmarks.yardsticks import FIRST_SEED, Row, honest_gain, run
+from benchmarks.yardsticks import FIRST_SEED, Row, run
+from experiments import command
+from experiments.scores import honest_gain
+from experiments.watching import Timed
 
 METHODS: dict[str, Any] = {
     "soft (default)": abctree.SoftTree(),
@@ -39,20 +41,8 @@ METHODS: dict[str, Any] = {
     "5 dynamic trees": abctree.DynamicTree(),
     "grid": None,  # as many cells as are affordable: 20² or 4⁵
 }
+NAME = "partitioners"
 EPSILON = {2: 1.0, 5: 2.0}
-
-
-class Timed:
-    """A partitioner that looks at the clock."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner, self.seconds = inner, 0.0
-
-    def partition(self, *rows: Any) -> Any:
-        began = time.process_time()
-        boxes = self.inner.partition(*rows)
-        self.seconds += time.process_time() - began
-        return boxes
 
 
 class Yardstick:
@@ -78,8 +68,7 @@ class Yardstick:
             settings["beliefs"] = abctree.GlobalRate()
         timed = Timed(partitioner)
         result, seconds = run(self.problem, n, seed, partitioner=timed, **settings)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", abctree.AbctreeWarning)
+        with command.quiet():
             below, default = result.posterior(epsilon=self.epsilon), result.posterior()
         return {
             "boxes": float(np.mean([len(p) for p in result.partitions])),
@@ -92,13 +81,13 @@ class Yardstick:
         }
 
 
-def gains(d: int, n: int, seeds: int, labels: list[str]) -> list[dict[str, Any]]:
+def gains(d: int, args: command.Options, n: int, labels: Sequence[str]) -> list[dict[str, Any]]:
     stick = Yardstick(d)
     stick.measure(500, 0, abctree.DynamicTree())  # compiles
     lines = []
     for label in labels:
-        numbers = range(FIRST_SEED, FIRST_SEED + seeds)
-        rows = [stick.measure(n, seed, METHODS[label]) for seed in numbers]
+        seeds = range(FIRST_SEED, FIRST_SEED + args.seeds)
+        rows = [stick.measure(n, seed, METHODS[label]) for seed in seeds]
         lines.append({"method": label, "T": n, "rows": rows})
     cart = np.mean([row["h"] for line in lines if line["method"] == "CART" for row in line["rows"]])
     for line in lines:
@@ -107,23 +96,16 @@ def gains(d: int, n: int, seeds: int, labels: list[str]) -> list[dict[str, Any]]
     return lines
 
 
-def gain_markdown(lines: list[dict[str, Any]]) -> str:
+def gain_table(lines: list[dict[str, Any]]) -> str:
     """Mean ± standard error over seeds; seconds without."""
-    columns = ["boxes", "ESS", "h", "h / CART's", "Z err %", "TV20", "seconds", "cutting"]
-    out = ["| partitioner | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    columns = ["boxes", "ESS", "h", "h / CART's", "Z err %", "TV20"]
+    seconds = ["seconds", "cutting"]
+    rows = []
     for line in lines:
-        values = {c: np.array([row[c] for row in line["rows"]]) for c in columns}
-        cells = [f"{values[c].mean():.2g}" for c in columns[-2:]]
-        cells = [_cell(values[c]) for c in columns[:-2]] + cells
-        out.append(f"| {line['method']} | " + " | ".join(cells) + " |")
-    return "\n".join(out) + "\n"
-
-
-def _cell(values: np.ndarray) -> str:
-    """Mean ± error, to the first digit of the error or the second if that is a one."""
-    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
-    decimals = max(0, -int(np.floor(np.log10(error / 1.95)))) if error > 0.0 else 0
-    return f"{values.mean():.{decimals}f} ± {error:.{decimals}f}"
+        cells = [command.cell([row[c] for row in line["rows"]]) for c in columns]
+        cells += [f"{np.mean([row[c] for row in line['rows']]):.2g}" for c in seconds]
+        rows.append([line["method"], *cells])
+    return command.markdown(["partitioner", *columns, *seconds], rows)
 
 
 # The cost of a partition --------------------------------------------------------------------------
@@ -155,7 +137,7 @@ def cost(label: str, n: int, d: int) -> Row:
     return {"seconds": seconds, "boxes": float(len(boxes)), "ns to find a box": 1e9 * locate / n}
 
 
-def costs(sizes: list[tuple[int, int]], labels: list[str]) -> dict[str, dict[str, Row]]:
+def costs(sizes: Sequence[tuple[int, int]], labels: Sequence[str]) -> dict[str, dict[str, Row]]:
     return {
         label: {f"n = {n:g}, d = {d}": cost(label, n, d) for n, d in sizes}
         for label in labels
@@ -163,42 +145,52 @@ def costs(sizes: list[tuple[int, int]], labels: list[str]) -> dict[str, dict[str
     }
 
 
-def cost_markdown(table: dict[str, dict[str, Row]]) -> str:
-    columns = list(next(iter(table.values())))
-    out = ["| partitioner | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    for label, row in table.items():
-        cells = [
-            f"{c['seconds']:.2g} s, {c['boxes']:.0f}, {c['ns to find a box']:.0f} ns"
-            for c in row.values()
+def cost_table(costs: dict[str, dict[str, Row]]) -> str:
+    """Seconds, boxes, and the time to find the box of a point."""
+    rows = [
+        [
+            label,
+            *(
+                f"{c['seconds']:.2g} s, {c['boxes']:.0f}, {c['ns to find a box']:.0f} ns"
+                for c in row.values()
+            ),
         ]
-        out.append(f"| {label} | " + " | ".join(cells) + " |")
-    return "\n".join(out) + "\n"
+        for label, row in costs.items()
+    ]
+    return command.markdown(["partitioner", *next(iter(costs.values()))], rows)
+
+
+SIZES = [(10**3, 2), (10**4, 2), (10**4, 5), (10**4, 10), (10**5, 5)]
+
+
+def tables(numbers: dict[str, Any]) -> dict[str, str]:
+    return {
+        name: cost_table(part) if name == "cost" else gain_table(part)
+        for name, part in numbers.items()
+        if name != "about"
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=["P0", "P1", "cost"], nargs="*")
+    parser = command.parser(__doc__ or "", NAME, seeds=10, folder="benchmarks")
+    parser.add_argument("--parts", choices=["P0", "P1", "cost"], nargs="*")
     parser.add_argument("--labels", nargs="*", choices=list(METHODS))
-    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--budget", type=int, default=10_000)
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
-    wanted = args.only or ["cost", "P0", "P1"]
-    labels = args.labels or list(METHODS)
-    done: dict[str, Any] = {}
-    if "cost" in wanted:
-        sizes = [(10**3, 2), (10**4, 2), (10**4, 5), (10**4, 10), (10**5, 5)]
-        done["cost"] = costs(sizes, labels)
-        print("### One partition: CPU seconds, boxes, time to find the box of a point\n")
-        print(cost_markdown(done["cost"]), flush=True)
-    for name, d in (("P0", 2), ("P1", 5)):
-        if name in wanted:
-            done[name] = gains(d, args.budget, args.seeds, labels)
-            print(f"### {name}, T = {args.budget:g}, {args.seeds} seeds\n")
-            print(gain_markdown(done[name]), flush=True)
-    if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(done, indent=1) + "\n")
+    given = parser.parse_args()
+    wanted, labels = given.parts or ["cost", "P0", "P1"], given.labels or list(METHODS)
+
+    def measure(args: command.Options) -> dict[str, Any]:
+        n = 1_000 if args.quick else given.budget
+        done: dict[str, Any] = {}
+        if "cost" in wanted:
+            done["cost"] = costs(SIZES[: 2 if args.quick else None], labels)
+        for name, d in (("P0", 2), ("P1", 5)):
+            if name in wanted:
+                done[name] = gains(d, args, n, labels)
+        return done
+
+    some = given.parts or given.labels
+    command.tabulate(NAME, command.chosen(given), measure, tables, keep=not some)
 
 
 if __name__ == "__main__":

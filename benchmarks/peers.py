@@ -3,7 +3,7 @@
     python -m benchmarks.peers --workers 16             P0, P1, P3 at 1e4 and 1e5 simulations
     python -m benchmarks.peers --quick                  a look, in a temporary folder
     python -m benchmarks.peers --go-on                  only what the stored JSON lacks
-    python -m benchmarks.peers --tables                 the tables from the stored JSON
+    python -m benchmarks.peers --from-json              the tables from the stored JSON
 
 SMC-ABC is tuned for each problem and budget: every setting of `GRID` is run on the tuning seeds,
 and the one that is best by the honest gain, the one that is best by the distance of the pooled
@@ -22,13 +22,9 @@ at 1e5), as in docs/yardsticks.md.
 
 from __future__ import annotations
 
-import argparse
-import json
-import tempfile
-import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,7 +34,6 @@ from benchmarks.yardsticks import P0, High, yardstick
 from experiments import command
 
 NAME = "peers"
-FOLDER = Path(__file__).resolve().parent / "results"
 PROBLEMS = ("P0", "P1", "P3")
 BUDGETS, QUICK_BUDGETS = (10_000, 100_000), (2_000,)
 FIRST_TUNING_SEED, FIRST_TEST_SEED = 2000, 3000
@@ -75,8 +70,7 @@ def stick_of(name: str) -> Any:
 
 def one_run(name: str, n: int, method: str, setting: Any, seed: int) -> dict[str, float]:
     stick = stick_of(name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+    with command.quiet():
         result = _play(stick.problem, n, method, setting, seed)
         return _measured(stick, result, n)
 
@@ -176,7 +170,7 @@ def test(
         cells += [(name, n, "rejection", None), (name, n, "ABC-Tree", None)]
         chosen = sorted(set(tuned[f"{name}, {n}"]["best"].values()))
         cells += [(name, n, "SMC-ABC", by_label[label]) for label in chosen]
-    seeds = range(FIRST_TEST_SEED, FIRST_TEST_SEED + args.seeds)
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
     there = {key: {run["seed"] for run in runs} for key, runs in old.items()}
     tasks = [
         (*cell, seed)
@@ -226,37 +220,24 @@ def tables(numbers: dict[str, Any]) -> dict[str, str]:
     return answer
 
 
+def measure(args: command.Options, budgets: Sequence[int], known: dict[str, Any]) -> dict[str, Any]:
+    """Tuning and tests beside those that are known."""
+    grid = QUICK_GRID if args.quick else GRID
+    tuned = tune(args, budgets, grid, known["tuning"])
+    tests = test(args, budgets, grid, tuned, known["tests"])
+    return {"tuning": tuned, "tests": tests, "tuning seeds from": FIRST_TUNING_SEED}
+
+
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seeds", type=int, help="test seeds; default 10")
+    parser = command.parser(__doc__ or "", NAME, seeds=10, folder="benchmarks")
     parser.add_argument("--budgets", type=int, nargs="*")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="for each half")
-    parser.add_argument("--out", type=Path, help="the JSON")
     parser.add_argument("--go-on", action="store_true", help="keep the runs of the JSON")
-    parser.add_argument("--tables", action="store_true", help="only print the stored tables")
     given = parser.parse_args(argv)
-    quick_folder = Path(tempfile.gettempdir()) / "abctree-experiments"
-    out = given.out or (quick_folder if given.quick else FOLDER) / f"{NAME}.json"
-    if given.tables:
-        numbers = json.loads(out.read_text("utf-8"))
-    else:
-        args = command.Options(
-            quick=given.quick, workers=given.workers,
-            seeds=given.seeds or (2 if given.quick else 10), first_seed=FIRST_TEST_SEED,
-            seconds=given.seconds, out=out, from_json=None, reference=out,
-        )  # fmt: skip
-        budgets = given.budgets or (QUICK_BUDGETS if given.quick else BUDGETS)
-        grid = QUICK_GRID if given.quick else GRID
-        old = json.loads(out.read_text("utf-8")) if given.go_on else {"tuning": {}, "tests": []}
-        tuned = tune(args, budgets, grid, old["tuning"])
-        tests = test(args, budgets, grid, tuned, old["tests"])
-        about = {**command.about(args), "tuning seeds from": FIRST_TUNING_SEED}
-        numbers = {"about": about, **command.rounded({"tuning": tuned, "tests": tests})}
-        command.write_json(out, numbers)
-    for table in tables(numbers).values():
-        print(f"\n{table}")
+    args = command.chosen(given)
+    args = replace(args, first_seed=FIRST_TEST_SEED + args.first_seed - 1)
+    budgets = given.budgets or (QUICK_BUDGETS if args.quick else BUDGETS)
+    known = command.read_json(args.json(NAME)) if given.go_on else {"tuning": {}, "tests": []}
+    command.tabulate(NAME, args, lambda args: measure(args, budgets, known), tables)
 
 
 if __name__ == "__main__":

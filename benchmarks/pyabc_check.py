@@ -13,15 +13,12 @@ budget, so our SMC is given as many simulations as it made; and its rejection ha
 
 from __future__ import annotations
 
-import argparse
-import json
 import logging
-import platform
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,10 +26,11 @@ import numpy as np
 import abctree
 from abctree import problems
 from abctree.problems import truth
+from experiments import command
 
 FIRST_SEED = 5000
 CELLS = 20
-RESULTS = Path(__file__).parent / "results" / "pyabc_check.json"
+NAME = "pyabc_check"
 Measured = dict[str, float]
 
 
@@ -171,45 +169,39 @@ def _euclidean(setting: Setting) -> Callable[[Any, Any], float]:
     return lambda x, _: float(np.linalg.norm(x["x"] - observed))
 
 
-def markdown(rows: dict[str, list[Measured]]) -> str:
-    columns = list(next(iter(rows.values()))[0])
-    lines = ["| method | " + " | ".join(columns) + " |", "|" + "---|" * (len(columns) + 1)]
-    for label, measured in rows.items():
-        cells = []
-        for c in columns:
-            values = np.array([m[c] for m in measured])
-            error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-            cells.append(f"{values.mean():.4g} ± {error:.1g}")
-        lines.append(f"| {label} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+def tables(numbers: dict[str, Any]) -> dict[str, str]:
+    columns = list(next(iter(numbers["rows"].values()))[0])
+    rows = [
+        [label, *(command.cell([m[c] for m in measured], ".4g") for c in columns)]
+        for label, measured in numbers["rows"].items()
+    ]
+    return {NAME: command.markdown(["method", *columns], rows)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5)
+    parser = command.parser(__doc__ or "", NAME, seeds=5, folder="benchmarks")
     parser.add_argument("--simulations", type=int, default=20_000)
     parser.add_argument("--particles", type=int, default=200)
-    parser.add_argument("--json", type=Path, default=RESULTS)
-    args = parser.parse_args()
-    import pyabc
+    given = parser.parse_args()
+    args = command.chosen(given)
+    args = replace(args, first_seed=FIRST_SEED + args.first_seed - 1)
 
-    logging.getLogger("ABC").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")
-    setting = Setting(args.simulations, args.particles)
-    our_smc(setting, 0, 2_000)  # compiled before the clock runs
-    seeds = range(FIRST_SEED, FIRST_SEED + args.seeds)
-    found = [measure(setting, s) for s in seeds]
-    rows = {label: [f[label] for f in found] for label in found[0]}
-    print(markdown(rows))
-    about = {
-        "seeds": [seeds[0], seeds[-1]],
-        "simulations": args.simulations,
-        "particles": args.particles,
-        "python": platform.python_version(),
-        "abctree": abctree.__version__,
-        "pyabc": pyabc.__version__,
-    }
-    args.json.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
+    def measured(args: command.Options) -> dict[str, Any]:
+        import pyabc
+
+        logging.getLogger("ABC").setLevel(logging.ERROR)
+        warnings.simplefilter("ignore")
+        settings = {
+            "simulations": 2_000 if args.quick else given.simulations,
+            "particles": given.particles,
+        }
+        setting = Setting(**settings)
+        our_smc(setting, 0, 2_000)  # compiled before the clock runs
+        found = [measure(setting, args.first_seed + i) for i in range(args.seeds)]
+        rows = {label: [f[label] for f in found] for label in found[0]}
+        return {"settings": {**settings, "pyabc": pyabc.__version__}, "rows": rows}
+
+    command.tabulate(NAME, args, measured, tables)
 
 
 if __name__ == "__main__":

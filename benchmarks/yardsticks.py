@@ -1,26 +1,21 @@
 """Query efficiency on problems with known truth.
 
     python -m benchmarks.yardsticks                      all yardsticks, 10 seeds, all methods
-    python -m benchmarks.yardsticks --only P1 --seeds 3  a look
+    python -m benchmarks.yardsticks --quick              a look, in a temporary folder
+    python -m benchmarks.yardsticks --problems P1 --seeds 3  some of it, printed and not kept
     python -m benchmarks.yardsticks --reference PATH     Lotka-Volterra and Heston, too
 
 The honest gain over rejection is ``h = 1 / E[1 / m(θ)]`` over *exact* draws of the ε-posterior,
 with m the density of all the run's proposals relative to the prior.  Unlike the nominal gain,
 ESS / (T · Z), it cannot be flattered by mass that the run has missed.  ``h@E`` is read at the ε
-where T · Z · h = E.  Prints Markdown; ``--json`` writes the numbers, too.
+where T · Z · h = E.  Prints Markdown.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +25,8 @@ from scipy.spatial.distance import pdist
 import abctree
 from abctree import metrics, problems
 from abctree.problems import truth
+from experiments import command
+from experiments.scores import honest_gain
 
 METHODS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -41,12 +38,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "rejection": {"n_pilot": 10**9},
 }
 FIRST_SEED = 1000
+NAME = "yardsticks"
 
 Row = dict[str, float]
-
-
-def honest_gain(result: Any, draws: np.ndarray) -> float:
-    return float(1.0 / np.mean(1.0 / result.mixture_ratio(draws)))
 
 
 @dataclass
@@ -87,8 +81,7 @@ class Exact:
 
 def run(problem: Any, n: int, seed: int, **method: Any) -> tuple[Any, float]:
     began = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+    with command.quiet():
         result = abctree.abc_tree(problem, n_simulations=n, rng=seed, **method)
     return result, time.process_time() - began
 
@@ -114,8 +107,7 @@ class P0(Yardstick):
     def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
         result, seconds = run(self.problem, n, seed, **method)
         ess, more = {1_000: (None, 200), 10_000: (None, 1_000), 100_000: (3_000, 6_000)}[n]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", abctree.AbctreeWarning)
+        with command.quiet():
             draws = result.posterior(ess=ess)
             adjusted = result.posterior(ess=more).adjusted()
         narrow = self.truth.in_narrow_mode(draws.theta)
@@ -150,8 +142,7 @@ class High(Yardstick):
     def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
         result, seconds = run(self.problem, n, seed, **method)
         ess = 1000 if n >= 100_000 else 300
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", abctree.AbctreeWarning)
+        with command.quiet():
             draws = result.posterior(ess=ess)
             adjusted = draws.adjusted()
         return {
@@ -204,8 +195,7 @@ class Referenced(Yardstick):
     def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
         result, seconds = run(self.problem, n, seed, **method)
         row: Row = {}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", abctree.AbctreeWarning)
+        with command.quiet():
             for ess in (300, 1000):
                 draws = result.posterior(ess=ess)
                 row[f"eps@{ess}"] = draws.epsilon
@@ -264,27 +254,37 @@ def methods_of(name: str) -> dict[str, dict[str, Any]]:
 _stick: dict[str, Yardstick] = {}
 
 
-def _one(name: str, reference: Path | None, n: int, method: dict[str, Any], seed: int) -> Row:
+def one_run(name: str, label: str, n: int, seed: int, reference: Path | None) -> Row:
     """One run in a worker; the yardstick is made once a process."""
     if name not in _stick:
         _stick[name] = yardstick(name, reference)
-    return _stick[name].measure(n, seed, method)
+    return _stick[name].measure(n, seed, methods_of(name)[label])
 
 
-def tables(
-    names: list[str], reference: Path | None, seeds: int, workers: int, only: list[str] | None
-) -> Iterator[dict[str, Any]]:
-    with ProcessPoolExecutor(workers) as pool:
-        for name in names:
-            for label, method in methods_of(name).items():
-                if only and label not in only:
-                    continue
-                for n in yardstick_budgets(name):
-                    job = partial(_one, name, reference, n, method)
-                    # Small budgets are cheap and noisy: ten times the seeds.
-                    count = seeds * (10 if n <= 1_000 else 1)
-                    rows = list(pool.map(job, range(FIRST_SEED, FIRST_SEED + count)))
-                    yield {"problem": name, "method": label, "T": n, "rows": rows}
+def measure(
+    args: command.Options, names: Sequence[str], labels: Sequence[str] | None
+) -> list[dict[str, Any]]:
+    cells = [
+        (name, label, n)
+        for name in names
+        for label in methods_of(name)
+        for n in yardstick_budgets(name)[: 1 if args.quick else None]
+        if not labels or label in labels
+    ]
+    # Small budgets are cheap and noisy: ten times the seeds.
+    tasks = [
+        (*cell, args.first_seed + i, args.reference)
+        for cell in cells
+        for i in range(args.seeds * (10 if cell[2] <= 1_000 and not args.quick else 1))
+    ]
+    rows: dict[tuple[Any, ...], list[Row]] = {}
+    for (*cell, _, _), row in command.each(one_run, tasks, args, tell=lambda task: str(task[:4])):
+        rows.setdefault(tuple(cell), []).append(row)
+    return [
+        {"problem": name, "method": label, "T": n, "rows": rows[name, label, n]}
+        for name, label, n in cells
+        if (name, label, n) in rows
+    ]
 
 
 def yardstick_budgets(name: str) -> tuple[int, ...]:
@@ -292,23 +292,19 @@ def yardstick_budgets(name: str) -> tuple[int, ...]:
     return kinds.get(name, Referenced).budgets
 
 
-def markdown(name: str, lines: list[dict[str, Any]]) -> str:
-    """One table a problem: mean ± standard error over seeds."""
-    columns = list(dict.fromkeys(k for line in lines for k in line["rows"][0]))
-    head = ["method", "T", *columns]
-    out = [f"### {name}", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for line in lines:
-        cells = [line["method"], f"{line['T']:g}"]
-        for c in columns:
-            values = np.array([row[c] for row in line["rows"] if c in row])
-            cells.append(_cell(values) if len(values) else "")
-        out.append("| " + " | ".join(cells) + " |")
-    return "\n".join(out) + "\n"
+def table(lines: list[dict[str, Any]]) -> str:
+    """Of one problem: mean ± standard error over seeds."""
+    columns = list(dict.fromkeys(key for line in lines for key in line["rows"][0]))
+    rows = [
+        [line["method"], f"{line['T']:g}", *(_cell(line["rows"], key) for key in columns)]
+        for line in lines
+    ]
+    return command.markdown(["method", "T", *columns], rows)
 
 
-def _cell(values: np.ndarray) -> str:
-    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
-    return f"{values.mean():.3g} ± {error:.1g}"
+def _cell(rows: list[Row], key: str) -> str:
+    values = [row[key] for row in rows if key in row]
+    return command.cell(values) if values else ""
 
 
 #: Columns of the short table: problem, measure, heading.
@@ -327,54 +323,42 @@ def brief(done: list[dict[str, Any]]) -> str:
     """One table of all problems at T = 1e5, for the README."""
     found = {(t["problem"], t["method"]): t["rows"] for t in done if t["T"] == 100_000}
     columns = [c for c in BRIEF if any(problem == c[0] for problem, _ in found)]
-    head = ["method", *(heading for *_, heading in columns)]
-    out = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for label in METHODS:
-        cells = [label]
-        for problem, measure, _ in columns:
-            rows = found.get((problem, label), [])
-            cells.append(_cell(np.array([row[measure] for row in rows])) if rows else "")
-        out.append("| " + " | ".join(cells) + " |")
-    return "\n".join(out) + "\n"
+    rows = [
+        [label, *(_cell(found.get((problem, label), []), key) for problem, key, _ in columns)]
+        for label in METHODS
+    ]
+    return command.markdown(["method", *(heading for *_, heading in columns)], rows)
 
 
-def report(done: list[dict[str, Any]]) -> None:
-    """Print a table for each problem, and one of all."""
+def tables(numbers: dict[str, Any]) -> dict[str, str]:
+    """One for each problem, and one of all at T = 1e5."""
+    done = numbers["tables"]
     names = list(dict.fromkeys(line["problem"] for line in done))
-    for name in names:
-        print(markdown(name, [line for line in done if line["problem"] == name]), flush=True)
-    if len(names) > 1:
-        print("### In brief, T = 1e5\n\n" + brief(done))
+    found = {name: table([line for line in done if line["problem"] == name]) for name in names}
+    return found | ({"brief": brief(done)} if len(names) > 1 else {})
+
+
+def titled(numbers: dict[str, Any]) -> dict[str, str]:
+    return {name: f"### {name}\n\n{lines}" for name, lines in tables(numbers).items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--only", nargs="*", help="names of yardsticks")
-    parser.add_argument("--methods", nargs="*", help="labels of methods")
+    parser = command.parser(__doc__ or "", NAME, seeds=10, folder="benchmarks")
+    parser.add_argument("--problems", nargs="*", help="some of the yardsticks")
+    parser.add_argument("--methods", nargs="*", help="some of the methods, by their labels")
     parser.add_argument("--reference", type=Path, help="folder with the reference .npz files")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--from-json", type=Path, help="print the tables of stored numbers")
-    args = parser.parse_args()
-    if args.from_json is not None:
-        report(json.loads(args.from_json.read_text())["tables"])
-        return
-    names = args.only or ["P0", "P1", "P3", "Ex1"]
-    if args.reference is not None and not args.only:
+    given = parser.parse_args()
+    args = command.chosen(given)
+    args = replace(args, first_seed=FIRST_SEED + args.first_seed - 1)
+    names = given.problems or ["P0", "P1", "P3", "Ex1"]
+    if args.reference is not None and not given.problems:
         names += ["Lotka-Volterra", "Heston"]
-    done: list[dict[str, Any]] = []
-    for name in names:
-        done += tables([name], args.reference, args.seeds, args.workers, args.methods)
-    report(done)
-    if args.json is not None:
-        about = {
-            "seeds": [FIRST_SEED, FIRST_SEED + args.seeds - 1],
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "abctree": abctree.__version__,
-        }
-        args.json.write_text(json.dumps({"about": about, "tables": done}, indent=1) + "\n")
+
+    def measured(args: command.Options) -> dict[str, Any]:
+        return {"tables": measure(args, names, given.methods)}
+
+    some = given.problems or given.methods
+    command.tabulate(NAME, args, measured, titled, keep=not some)
 
 
 if __name__ == "__main__":

@@ -25,22 +25,20 @@ class Experiment:
 
     name: str
     needs: tuple[str, ...] = ()  #: packages beside matplotlib
-    workers: bool = True  #: whether it takes --workers
-    reference: bool = False  #: whether it takes --reference
 
 
 EXPERIMENTS = (
     Experiment("progression"),
     Experiment("finite"),
     Experiment("theorem1"),
-    Experiment("fixed_grid", workers=False),
-    Experiment("partitions", needs=("stochtree",), workers=False),
+    Experiment("fixed_grid"),
+    Experiment("partitions", needs=("stochtree",)),
     Experiment("fifty_arms"),
     Experiment("theorem2"),
     Experiment("map_example2"),
     Experiment("digits"),
-    Experiment("heston", reference=True),
-    Experiment("lotka_volterra", reference=True),
+    Experiment("heston"),
+    Experiment("lotka_volterra"),
     Experiment("encoding"),
     Experiment("complexity"),
     Experiment("sp500", needs=("arch",)),
@@ -63,9 +61,8 @@ def command_of(experiment: Experiment, args: argparse.Namespace) -> list[str]:
     words = [sys.executable, "-m", f"experiments.{experiment.name}"]
     words += ["--quick"] if args.quick else []
     words += ["--out", str(args.out)] if args.out else []
-    words += ["--workers", str(args.workers)] if experiment.workers else []
-    words += ["--reference", str(args.reference)] if experiment.reference and args.reference else []
-    return words
+    words += ["--reference", str(args.reference)] if args.reference else []
+    return [*words, "--workers", str(args.workers)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

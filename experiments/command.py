@@ -1,15 +1,17 @@
-"""What the commands of the experiments share: options, processes, and the files they write."""
+"""What the commands of experiments and benchmarks share: options, processes, files, tables."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,62 +21,88 @@ import numpy as np
 import scipy
 
 import abctree
-from experiments import ROOT
 
+ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "experiments" / "results"
-REFERENCE = ROOT.parent / "shared" / "data" / "reference"
+QUICK = Path(tempfile.gettempdir()) / "abctree-experiments"  #: where small versions are written
 
 
 @dataclass(frozen=True)
 class Options:
     """What a command was told."""
 
-    quick: bool
-    workers: int
-    seeds: int
-    first_seed: int
-    seconds: float  #: after which no further run is begun
-    out: Path
-    from_json: Path | None
-    reference: Path
+    quick: bool = False
+    workers: int = 2
+    seeds: int = 1
+    first_seed: int = 1
+    seconds: float = float("inf")  #: after which no further run is begun
+    out: Path = ROOT
+    from_json: Path | None = None
+    folder: str = "experiments"  #: whose results these are
+    reference: Path | None = None
     only: str | None = None  #: one method, whose runs join those that are stored
+
+    def json(self, name: str) -> Path:
+        """The file of these numbers."""
+        return self.out / self.folder / "results" / f"{name}.json"
+
+
+def parser(
+    description: str, name: str, seeds: int, quick_seeds: int = 2, folder: str = "experiments"
+) -> argparse.ArgumentParser:
+    """Options of every command; `name` is that of the JSON."""
+    made = argparse.ArgumentParser(description=description.splitlines()[0])
+    made.set_defaults(default_seeds=seeds, quick_seeds=quick_seeds, folder=folder)
+    made.add_argument("--quick", action="store_true", help="a small version, in seconds")
+    made.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
+    made.add_argument("--seeds", type=int, help=f"repetitions; default {seeds}")
+    made.add_argument("--first-seed", type=int, default=1)
+    made.add_argument(
+        "--seconds", type=float, default=float("inf"), help="begin no run after these"
+    )
+    made.add_argument("--out", type=Path, help="folder to write to, in place of the repository")
+    made.add_argument(
+        "--from-json",
+        type=Path,
+        nargs="?",
+        const=Options(folder=folder).json(name),
+        help="pictures and tables again from stored numbers",
+    )
+    return made
+
+
+def chosen(args: argparse.Namespace) -> Options:
+    """What a parser made of the words."""
+    return Options(
+        quick=args.quick,
+        workers=args.workers,
+        seeds=args.seeds or (args.quick_seeds if args.quick else args.default_seeds),
+        first_seed=args.first_seed,
+        seconds=args.seconds,
+        out=args.out or (QUICK if args.quick else ROOT),
+        from_json=args.from_json,
+        folder=args.folder,
+        reference=getattr(args, "reference", None),
+        only=getattr(args, "only", None),
+    )
 
 
 def options(
     description: str, name: str, seeds: int, quick_seeds: int = 2, argv: Sequence[str] | None = None
 ) -> Options:
-    """Options of the command line; `name` is that of the JSON."""
-    parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a small version, in seconds")
-    parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--seeds", type=int, help=f"repetitions; default {seeds}")
-    parser.add_argument("--first-seed", type=int, default=1)
-    parser.add_argument(
-        "--seconds", type=float, default=float("inf"), help="begin no run after these"
-    )
-    parser.add_argument("--out", type=Path, help="folder to write to, in place of the repository")
-    parser.add_argument(
-        "--from-json",
-        type=Path,
-        nargs="?",
-        const=RESULTS / f"{name}.json",
-        help="draw the picture again from stored numbers",
-    )
-    parser.add_argument("--reference", type=Path, default=REFERENCE, help="folder of .npz files")
-    parser.add_argument("--only", metavar="METHOD", help="join the runs of one method to the JSON")
-    args = parser.parse_args(argv)
-    quick_folder = Path(tempfile.gettempdir()) / "abctree-experiments"
-    return Options(
-        quick=args.quick,
-        workers=args.workers,
-        seeds=args.seeds or (quick_seeds if args.quick else seeds),
-        first_seed=args.first_seed,
-        seconds=args.seconds,
-        out=args.out or (quick_folder if args.quick else ROOT),
-        from_json=args.from_json,
-        reference=args.reference,
-        only=args.only,
-    )
+    """Options of an experiment."""
+    made = parser(description, name, seeds, quick_seeds)
+    made.add_argument("--reference", type=Path, help="folder of the references' .npz files")
+    made.add_argument("--only", metavar="METHOD", help="join the runs of one method to the JSON")
+    return chosen(made.parse_args(argv))
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Leave out what a run would warn of: the measures are about it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+        yield
 
 
 # Processes --------------------------------------------------------------------------------------
@@ -139,14 +167,62 @@ def about(args: Options) -> dict[str, Any]:
     return {
         "seeds": [args.first_seed, args.first_seed + args.seeds - 1],
         "quick": args.quick,
+        **versions(),
+        "workers": args.workers,
+    }
+
+
+def versions() -> dict[str, Any]:
+    """Of the packages, and the machine."""
+    return {
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "abctree": abctree.__version__,
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
-        "workers": args.workers,
     }
+
+
+def joined(stored: dict[str, Any], new: dict[str, Any], part: str) -> dict[str, Any]:
+    """New numbers over the stored ones; "again" says where those of the part come from."""
+    again = {**stored.get("again", {}), part: new["about"]}
+    return {**stored, **new, "about": stored["about"], "again": again}
+
+
+def numbers_of(
+    name: str,
+    args: Options,
+    measure: Callable[[Options], dict[str, Any] | None],
+    join: Callable[[dict[str, Any], dict[str, Any], str], dict[str, Any]] = joined,
+    *,
+    keep: bool = True,
+) -> dict[str, Any] | None:
+    """Read the numbers, or measure and `keep` them as JSON; None if nothing can be measured."""
+    if args.from_json is not None:
+        return dict(read_json(args.from_json))
+    began = time.monotonic()
+    measured = measure(args)
+    if measured is None:
+        return None
+    numbers = {"about": about(args), **rounded(measured)}
+    numbers["about"]["seconds"] = round(time.monotonic() - began, 1)
+    if args.only is not None:
+        numbers = join(read_json(args.json(name)), numbers, args.only)
+    if keep:
+        write_json(args.json(name), numbers)
+    return numbers
+
+
+def show(args: Options, pictures: Mapping[str, Any], tables: Sequence[str]) -> None:
+    """Print the tables, and write the pictures where the documents look for them."""
+    for table in tables:
+        print(f"\n{table}", flush=True)
+    for name, figure in pictures.items():
+        path = args.out / "docs" / "images" / f"{name.replace('_', '-')}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=80)
+        print(f"wrote {path}", flush=True)
 
 
 def run(
@@ -156,26 +232,10 @@ def run(
     draw: Callable[[dict[str, Any]], Any],
     tables: Callable[[dict[str, Any]], dict[str, str]],
 ) -> None:
-    """Measure or read, write the JSON, draw the picture, print the tables."""
-    began = time.monotonic()
-    path = args.out / "experiments" / "results" / f"{name}.json"
-    if args.from_json is None:
-        measured = measure(args)
-        if measured is None:
-            return
-        numbers = {"about": about(args), **rounded(measured)}
-        numbers["about"]["seconds"] = round(time.monotonic() - began, 1)
-        if args.only is not None:
-            numbers = joined(json.loads(path.read_text("utf-8")), numbers, args.only)
-    else:
-        numbers = json.loads(args.from_json.read_text("utf-8"))
-    write_json(path, numbers)
-    for table in tables(numbers).values():
-        print(f"\n{table}")
-    picture = args.out / "docs" / "images" / f"{name.replace('_', '-')}.png"
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    draw(numbers).savefig(picture, dpi=80)
-    print(f"wrote {picture}", flush=True)
+    """Measure or read, draw the picture, print the tables."""
+    numbers = numbers_of(name, args, measure)
+    if numbers is not None:
+        show(args, {name: draw(numbers)}, [*tables(numbers).values()])
 
 
 def tabulate(
@@ -183,21 +243,19 @@ def tabulate(
     args: Options,
     measure: Callable[[Options], dict[str, Any]],
     tables: Callable[[dict[str, Any]], dict[str, str]],
+    join: Callable[[dict[str, Any], dict[str, Any], str], dict[str, Any]] = joined,
+    *,
+    keep: bool = True,
 ) -> None:
-    """Measure and write the JSON, or read; print the tables: as `run`, without a picture."""
-    if args.from_json is None:
-        numbers = {"about": about(args), **rounded(measure(args))}
-        write_json(args.out / "experiments" / "results" / f"{name}.json", numbers)
-    else:
-        numbers = json.loads(args.from_json.read_text("utf-8"))
-    for table in tables(numbers).values():
-        print(f"\n{table}")
+    """Measure or read, print the tables: as `run`, without a picture."""
+    numbers = numbers_of(name, args, measure, join, keep=keep)
+    if numbers is not None:
+        show(args, {}, [*tables(numbers).values()])
 
 
-def joined(stored: dict[str, Any], new: dict[str, Any], part: str) -> dict[str, Any]:
-    """New numbers over the stored ones; "again" says where those of the part come from."""
-    again = {**stored.get("again", {}), part: new["about"]}
-    return {**stored, **new, "about": stored["about"], "again": again}
+def read_json(path: Path) -> Any:
+    """What `write_json` wrote."""
+    return json.loads(path.read_text("utf-8"))
 
 
 def write_json(path: Path, numbers: dict[str, Any]) -> None:

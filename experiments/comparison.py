@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,20 +51,20 @@ class Subject:
     name: str  #: of the module and of its files
     title: str
     problem: Callable[[], Any]
-    judge: Callable[[Path, bool], Judge | str]  #: folder, quick -> a judge, or why there is none
+    judge: Callable[[command.Options], Judge | str]  #: a judge, or why there is none
     range: Callable[[Judge], Range]
 
 
 def judge_from_file(
     file: str, problem: Callable[[], Any], theta_true: np.ndarray
-) -> Callable[[Path, bool], Judge | str]:
+) -> Callable[[command.Options], Judge | str]:
     """The closest 1 000 of a very long rejection run; in a quick run of a short one."""
 
-    def judge(folder: Path, quick: bool) -> Judge | str:  # noqa: FBT001
-        if (folder / file).exists():
-            return Judge(truth.load_reference(folder / file).closest(1000), theta_true)
-        if not quick:
-            return f"{folder / file} does not exist: give its folder by --reference"
+    def judge(args: command.Options) -> Judge | str:
+        if args.reference is not None and (args.reference / file).exists():
+            return Judge(truth.load_reference(args.reference / file).closest(1000), theta_true)
+        if not args.quick:
+            return f"it needs {file}: give the folder that holds it by --reference"
         run = abctree.rejection(problem(), n_simulations=100_000, keep=200, rng=0)
         return Judge(np.array(run.table.theta), theta_true)
 
@@ -122,7 +120,7 @@ def histograms(
 
 
 def measure(subject: Subject, args: command.Options) -> dict[str, Any] | None:
-    judge = subject.judge(args.reference, args.quick)
+    judge = subject.judge(args)
     if isinstance(judge, str):
         print(f"skipped {subject.name}: {judge}")
         return None
@@ -157,8 +155,7 @@ def _stored(name: str, args: command.Options) -> dict[str, Any]:
     """The methods that are measured already, where only one is wanted."""
     if args.only is None:
         return {}
-    path = args.out / "experiments" / "results" / f"{name}.json"
-    return dict(json.loads(path.read_text("utf-8"))["methods"])
+    return dict(command.read_json(args.json(name))["methods"])
 
 
 def _by_method(done: Sequence[tuple[Any, Any]]) -> dict[str, Any]:

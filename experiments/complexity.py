@@ -13,7 +13,6 @@ Each line varies one quantity and fits the exponent of the cost in it, over the 
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -44,8 +43,7 @@ BUDGETS, QUICK_BUDGETS = (10_000, 20_000, 40_000, 80_000), (1_000, 2_000)
 
 
 def run(method: Callable[..., Any], problem: Any, **settings: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+    with command.quiet():
         return method(problem, rng=1, **settings)
 
 

@@ -8,7 +8,6 @@ chosen others.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -16,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-import abctree
 from abctree.analysis.selection import default_ess, select
+from experiments import command
 from experiments.methods import Reading
 
 
@@ -34,8 +33,7 @@ class Known:
     def posterior(self, ess: float | None = None) -> Any:
         """Draws at the smallest ε with this effective sample size, or of the population."""
         table = self.result.table
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", abctree.AbctreeWarning)
+        with command.quiet():
             return select(
                 table.theta[: self.n],
                 table.distance[: self.n],

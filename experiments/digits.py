@@ -16,10 +16,8 @@ each draw named by its ten nearest codes.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -198,8 +196,7 @@ def posterior_task(
             if seed == 1 and reading == method.readings[0]:
                 entry["draws"] = draws.sample(1000, rng=0)
         if reading != "population":
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", abctree.AbctreeWarning)
+            with command.quiet():
                 ratio = result.evidence(levels[0]).estimate / evidence
             entry["evidence"] = ratio - 1.0 if method.kind != "smc" else None
         readings[digits_pictures.named(label, reading)] = entry
@@ -276,8 +273,7 @@ def posterior(args: command.Options) -> dict[str, Any]:
     if args.only is None:
         write_draws(args.out, draws)
     else:
-        path = args.out / "experiments" / "results" / "digits_posterior.json"
-        stored = json.loads(path.read_text("utf-8"))
+        stored = command.read_json(args.json("digits_posterior"))
         methods, runs = stored["methods"] | methods, stored["runs"] | runs
     halves = np.array_split(np.random.default_rng(0).permutation(known["theta"].astype(float)), 2)
     split = abctree.metrics.total_variation(*(generator.shares(half) for half in halves))
@@ -325,29 +321,11 @@ def read_draws(folder: Path) -> dict[str, np.ndarray]:
 def numbers_for(
     name: str, args: command.Options, measure: Callable[[command.Options], dict[str, Any]]
 ) -> dict[str, Any] | None:
-    """Measure and write, or read."""
-    if args.from_json is not None:
-        path = args.from_json / f"{name}.json"
-        return json.loads(path.read_text("utf-8")) if path.exists() else None
-    began = time.monotonic()
-    measured = command.rounded(measure(args))
-    numbers = {"about": command.about(args), **measured}
-    numbers["about"]["seconds"] = round(time.monotonic() - began, 1)
-    path = args.out / "experiments" / "results" / f"{name}.json"
-    if args.only is not None:
-        numbers = command.joined(json.loads(path.read_text("utf-8")), numbers, args.only)
-    command.write_json(path, numbers)
-    return numbers
-
-
-def show(args: command.Options, pictures: dict[str, Any], tables: Sequence[str]) -> None:
-    for table in tables:
-        print(f"\n{table}\n")
-    folder = args.out / "docs" / "images"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in pictures.items():
-        figure.savefig(folder / f"{name}.png", dpi=80)
-        print(f"wrote {folder / name}.png", flush=True)
+    """Measure and write, or read from the folder of the stored ones; None if it has none."""
+    if args.from_json is None:
+        return command.numbers_of(name, args, measure)
+    path = args.from_json / f"{name}.json"
+    return command.read_json(path) if path.exists() else None
 
 
 def options(argv: Sequence[str]) -> tuple[list[str], command.Options]:
@@ -381,11 +359,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             where = args.from_json or args.out / "experiments" / "results"
             draws = read_draws(where)
             pictures = digits_pictures.posterior(numbers, draws, umap="--umap" in words)
-            show(args, pictures, digits_pictures.posterior_tables(numbers))
+            command.show(args, pictures, digits_pictures.posterior_tables(numbers))
     if "leaves" in parts:
         numbers = numbers_for("digits_leaves", args, digits_modes.leaves)
         if numbers:
-            show(
+            command.show(
                 args,
                 {"digits-leaves": digits_pictures.leaves(numbers)},
                 [digits_pictures.leaves_table(numbers)],
@@ -393,9 +371,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     if "map" in parts:
         numbers = numbers_for("digits_map", digits_modes.repeated(args), digits_modes.modes)
         if numbers:
-            show(args, digits_pictures.modes(numbers), [digits_pictures.modes_table(numbers)])
+            command.show(
+                args, digits_pictures.modes(numbers), [digits_pictures.modes_table(numbers)]
+            )
     if "tutorial" in parts:
-        show(args, {"digits-tutorial": digits_pictures.tutorial()}, [])
+        command.show(args, {"digits-tutorial": digits_pictures.tutorial()}, [])
 
 
 if __name__ == "__main__":

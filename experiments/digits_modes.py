@@ -7,12 +7,9 @@ that under the flat prior the mode of the posterior at *every* ε is the θ that
 
 from __future__ import annotations
 
-import json
 import time
-import warnings
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +23,6 @@ from experiments import command
 D, LEAVES_DIGIT, MODE_DIGIT = 2, 1, 7
 HALF, GRID = 12.0, 301
 ROWS, NOISE_SD = slice(19, 28), 0.05  #: as in `digits`
-RESULT = Path("experiments", "results", "digits_map.json")
 BINS = 24  #: of each axis, for total variation
 KEPT = 600  #: accepted draws kept for a picture
 
@@ -75,8 +71,7 @@ def cells(theta: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def leaves_task(n_leaves: int, seed: int, n: int) -> dict[str, Any]:
     """A published run with so many leaves: its rounds, judged against the exact posterior."""
     problem = digits(LEAVES_DIGIT, d=D)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+    with command.quiet():
         result = abctree.abc_tree(
             problem,
             n_simulations=n,
@@ -217,15 +212,13 @@ KINDS = {
 def modes_task(kind: str, seed: int, n: int) -> dict[str, Any]:
     """Estimates of the mode by every method of a kind, and the CPU seconds."""
     began = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+    with command.quiet():
         found = KINDS[kind](digits(MODE_DIGIT, d=D), n, seed)
     return {"estimates": found, "seconds": time.process_time() - began}
 
 
 def progression_task(n: int, seed: int) -> list[dict[str, Any]]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+    with command.quiet():
         found = abctree.map_tree(digits(MODE_DIGIT, d=D), n_simulations=n, rng=seed)
     return snapshots(found.run, 6)
 
@@ -256,7 +249,7 @@ def modes(args: command.Options) -> dict[str, Any]:
         for label, by_n in estimates.items()
     }
     if args.only is not None:
-        stored = json.loads((args.out / RESULT).read_text("utf-8"))
+        stored = command.read_json(args.json("digits_map"))
         estimates, summary = stored["estimates"] | estimates, stored["summary"] | summary
         seconds = stored["seconds"] | seconds
     shares = {}

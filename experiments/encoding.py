@@ -12,7 +12,6 @@ Student law around the mode.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from scipy import stats
@@ -59,8 +58,8 @@ def _hessian(theta: np.ndarray, observed: np.ndarray, step: float = 1e-3) -> np.
     return np.asarray((value * sign).sum(axis=(2, 3)) / (4.0 * step**2))
 
 
-def _judge(_: Path, quick: bool) -> Judge:  # noqa: FBT001
-    theta, _share = posterior_draws(200 if quick else 1000)
+def _judge(args: command.Options) -> Judge:
+    theta, _share = posterior_draws(200 if args.quick else 1000)
     return Judge(theta, THETA_TRUE)
 
 

@@ -11,7 +11,6 @@ count as acceptances and for the weights, but not for the regret.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,8 +64,7 @@ def one_run(label: str, seed: int, n: int) -> dict[str, list[float]]:
     rate, mass = known.rates(), np.full(ARMS, 1.0 / ARMS)
     policy, beliefs = PLAYERS[label]
     watched = Losses(policy, rate, mass, UTILITIES, checkpoints(n))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+    with command.quiet():
         result = abctree.abc_tree(
             problems.finite_normal(),
             n_simulations=n,

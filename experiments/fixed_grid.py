@@ -10,7 +10,6 @@ up to one integral, so every error is against the truth.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,10 @@ from matplotlib.figure import Figure
 from scipy.stats import gaussian_kde, norm
 
 import abctree
-from experiments import arguments, write
+from experiments import command
+from experiments.scores import honest_gain
 
+NAME = "fixed_grid"
 X_OBS, EPSILON = 50.0, 1.0
 BINS = [10, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000]
 SHOWN = [10, 100, 1000]
@@ -93,21 +94,21 @@ def measured(result: Any, known: Truth) -> dict[str, float]:
         "TV of the weighted draws": known.distance(known.masses(draws.theta[:, 0], draws.weight)),
         "TV of the step function": known.distance(step_mass),
         "ESS over rejection's": draws.ess / (result.n_simulations * known.evidence),
-        "honest gain": float(1.0 / np.mean(1.0 / result.mixture_ratio(known.quantiles[:, None]))),
+        "honest gain": honest_gain(result, known.quantiles[:, None]),
         "acceptance rate": played.acceptance_rate,
         "evidence, relative error": result.evidence(EPSILON).estimate / known.evidence - 1.0,
     }
 
 
-def sweep(n: int, seeds: int, utility: str, known: Truth) -> dict[str, dict[str, list[float]]]:
+def sweep(n: int, seeds: range, utility: str, known: Truth) -> dict[str, dict[str, list[float]]]:
     """For each number of bins the mean and the standard error over seeds."""
     table = {}
     for bins in BINS:
-        rows = [measured(run(bins, n, seed, utility), known) for seed in range(seeds)]
+        rows = [measured(run(bins, n, seed, utility), known) for seed in seeds]
         table[str(bins)] = {
             key: [
                 float(np.mean([row[key] for row in rows])),
-                float(np.std([row[key] for row in rows], ddof=1) / np.sqrt(seeds)),
+                float(np.std([row[key] for row in rows], ddof=1) / np.sqrt(len(seeds))),
             ]
             for key in rows[0]
         }
@@ -146,23 +147,47 @@ def draw_errors(axes: Any, tables: dict[str, Any]) -> None:
     axes[-1].set_xlabel("bins")
 
 
-def main() -> None:
-    args = arguments(__doc__.splitlines()[0])
-    seeds, budgets = (3, [1000]) if args.quick else (20, [1000, 10_000])
+def measure(args: command.Options) -> dict[str, Any]:
     known = Truth()
-    figure = Figure(figsize=(11.0, 7.0), layout="constrained")
-    axes = figure.subplots(3, 2)
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
     tables = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", abctree.AbctreeWarning)
-        draw_densities(axes[:, 0], 2000, known)
-        for n in budgets:
+    with command.quiet():
+        for n in [1000] if args.quick else [1000, 10_000]:
             for utility, name in (("omega1", "ω¹"), ("ess", "ESS")):
                 tables[f"{name}, T = {n}"] = sweep(n, seeds, utility, known)
                 print(f"done: {name}, T = {n}", flush=True)
-    draw_errors(axes[:, 1], tables)
-    settings = {"x_obs": X_OBS, "epsilon": EPSILON, "seeds": seeds, "evidence": known.evidence}
-    write(args.out, "fixed_grid", figure, {"settings": settings, "errors": tables})
+    settings = {"x_obs": X_OBS, "epsilon": EPSILON, "seeds": len(seeds), "evidence": known.evidence}
+    return {"settings": settings, "errors": tables}
+
+
+def draw(numbers: dict[str, Any]) -> Figure:
+    """Errors, beside the densities of three runs that are made for the picture."""
+    figure = Figure(figsize=(11.0, 7.0), layout="constrained")
+    axes = figure.subplots(3, 2)
+    with command.quiet():
+        draw_densities(axes[:, 0], 2000, Truth())
+    draw_errors(axes[:, 1], numbers["errors"])
+    return figure
+
+
+def tables(numbers: dict[str, Any]) -> dict[str, str]:
+    head = ["bins", *(f"{name}: TV of the draws" for name in numbers["errors"]),
+            *(f"{name}: TV of the step function" for name in numbers["errors"])]  # fmt: skip
+    bins = list(next(iter(numbers["errors"].values())))
+    rows = []
+    for b in bins:
+        cells = [b]
+        for key in ("TV of the weighted draws", "TV of the step function"):
+            for errors in numbers["errors"].values():
+                mean, error = errors[b][key]
+                cells.append(f"{mean:.3f} ± {error:.1g}")
+        rows.append(cells)
+    return {"fixed_grid": command.markdown(head, rows)}
+
+
+def main() -> None:
+    args = command.options(__doc__ or "", NAME, seeds=20, quick_seeds=3)
+    command.run(NAME, args, measure, draw, tables)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,17 @@
 """Example 2 of the paper by MAP-Tree: estimates and partitions as they evolve, and errors.
 
-    python -m benchmarks.map_modes --workers 4         errors of 100 repetitions, first
-    python -m experiments.map_example2                 then two runs, in a minute
+    python -m experiments.map_example2                 two runs, in a minute
     python -m experiments.map_example2 --quick
     python -m experiments.map_example2 --from-json     draw the picture again
 
 One run with dyadic boxes and one with CART, as published, T = 20 000; and squared errors over
 repetitions beside rejection, SMC-ABC and HOO, at the paper's settings and at better ones: those
-that `benchmarks.map_modes` has measured, or else measured here.
+that are stored in ``experiments/results/map_modes.json``, which ``python -m benchmarks.map_modes``
+measures.
 """
 
 from __future__ import annotations
 
-import json
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -23,12 +21,12 @@ from matplotlib.figure import Figure
 import abctree
 from abctree import problems
 from abctree.analysis.mode import find_mode
-from benchmarks import map_modes as benchmark
-from benchmarks.map_modes import FIRST_SEED, METHODS, TRUE_MODE, errors, squared_errors
 from experiments import command
 
 NAME = "map_example2"
 BUDGET = 20_000
+FIRST_SEED = 20_000
+TRUE_MODE = np.array([-1.0, -1.0])
 #: Estimates in the picture, by the name under which the benchmark has them.
 SHOWN = {
     "map_tree": "MAP-Tree, local-quadratic",
@@ -42,6 +40,7 @@ SHOWN = {
 }
 
 
+@command.quiet()
 def evolution(partitioner: str, n: int, seed: int) -> dict[str, Any]:
     """Estimates after each round of a published run, and three of its partitions."""
     settings: dict[str, Any] = {} if partitioner == "dyadic" else {"partitioner": abctree.Cart()}
@@ -73,35 +72,19 @@ def evolution(partitioner: str, n: int, seed: int) -> dict[str, Any]:
     }
 
 
-def work(what: str, name: str, n: int, seed: int) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", abctree.AbctreeWarning)
-        return evolution(name, n, seed) if what == "evolution" else errors(name, n, seed)
-
-
 def measure(args: command.Options) -> dict[str, Any]:
     n = 2_000 if args.quick else BUDGET
-    first = args.first_seed
-    tasks = [("evolution", name, n, first) for name in ("dyadic", "CART")]
-    known = {} if args.quick else _measured(n)
-    if not known:
-        tasks += [("errors", m, n, s) for m in METHODS for s in range(first, first + args.seeds)]
-    numbers: dict[str, Any] = {"T": n, "evolution": {}, "estimates": known}
-    for (what, name, *_), answer in command.each(work, tasks, args):
-        if what == "evolution":
-            numbers["evolution"][name] = answer
-        else:
-            for label, at in answer.items():
-                numbers["estimates"].setdefault(label, []).append(at)
-    return numbers
+    tasks = [(name, n, args.first_seed) for name in ("dyadic", "CART")]
+    runs = {name: answer for (name, *_), answer in command.each(evolution, tasks, args)}
+    stored = command.read_json(command.RESULTS / "map_modes.json")
+    again = {"errors": stored["about"]}
+    return {"T": n, "evolution": runs, "estimates": stored["estimates"][str(n)], "again": again}
 
 
-def _measured(n: int) -> dict[str, Any]:
-    """Estimates that the benchmark has stored; none if it has not been run."""
-    path = command.RESULTS / f"{benchmark.NAME}.json"
-    if not path.exists():
-        return {}
-    return dict(json.loads(path.read_text("utf-8"))["estimates"].get(str(n), {}))
+def squared_errors(estimates: list[list[float | None]]) -> np.ndarray:
+    """(n,) Of estimates; nan where there is none."""
+    at = np.array(estimates, dtype=float)
+    return np.asarray(((at - TRUE_MODE) ** 2).sum(axis=1))
 
 
 def tables(numbers: dict[str, Any]) -> dict[str, str]:
@@ -154,7 +137,7 @@ def _draw_boxes(ax: Any, cut: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    args = command.options(__doc__ or "", NAME, seeds=100, quick_seeds=2)
+    args = command.options(__doc__ or "", NAME, seeds=1, quick_seeds=1)
     args = replace(args, first_seed=FIRST_SEED + args.first_seed)
     command.run(NAME, args, measure, draw, tables)
 

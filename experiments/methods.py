@@ -9,11 +9,11 @@ stand for SMC-ABC as published and are read as published; benchmarks/peers.py re
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import abctree
+from experiments import command
 
 Reading = Literal["closest", "draw", "mixture", "population"]
 
@@ -63,8 +63,7 @@ def play(method: Method, problem: Any, n: int, seed: int) -> Any:
     """One run of exactly n simulations."""
     share = min(1.0, n / BUDGET)
     settings = dict(method.settings)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+    with command.quiet():
         if method.kind == "rejection":
             return abctree.rejection(problem, n_simulations=n, rng=seed)
         if method.kind == "smc":

@@ -10,8 +10,7 @@ is how many simulations a round takes.
 
 from __future__ import annotations
 
-import time
-import warnings
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,18 @@ from matplotlib.figure import Figure
 import abctree
 from abctree import problems
 from abctree.problems import truth
-from experiments import arguments, write
+from experiments import command
+from experiments.scores import honest_gain
+from experiments.watching import Timed
 
+NAME = "partitions"
 EPSILONS = [4.0, 2.8, 2.0, 1.4, 1.0]
 SEED = 1
+QUOTA, QUICK_QUOTA = 1000, 100
 
 
-def partitioners(burn_in: int) -> dict[str, Any]:
+def partitioners(quota: int) -> dict[str, Any]:
+    burn_in = 50 if quota < QUOTA else 1000
     return {
         "CART, pruned by cross-validation": abctree.Cart(prune=True),
         f"BART, 5 trees, {burn_in} burn-in": abctree.Bart(n_trees=5, n_burn_in=burn_in),
@@ -38,21 +42,10 @@ def partitioners(burn_in: int) -> dict[str, Any]:
     }
 
 
-class Timed:
-    """A partitioner that looks at the clock."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner, self.seconds = inner, 0.0
-
-    def partition(self, *rows: Any) -> Any:
-        began = time.process_time()
-        boxes = self.inner.partition(*rows)
-        self.seconds += time.process_time() - began
-        return boxes
-
-
-def run(partitioner: Any, quota: int) -> tuple[Any, float]:
+@cache
+def run(label: str, quota: int) -> tuple[Any, float]:
     """A run of one round at each tolerance, and the seconds that cutting took."""
+    partitioner = partitioners(quota)[label]
     rng = np.random.default_rng(0)  # once before the clock runs: compiles, imports
     partitioner.partition(rng.random((100, 2)), rng.random(100), 0.5, None, rng)
     timed = Timed(partitioner)
@@ -85,14 +78,14 @@ def numbers_of(result: Any, seconds: float) -> dict[str, Any]:
         "acceptance rate": [r.acceptance_rate for r in played],
         "simulations in all": result.n_simulations,
         "ESS": posterior.ess,
-        "honest gain": float(1.0 / np.mean(1.0 / result.mixture_ratio(draws))),
+        "honest gain": honest_gain(result, draws),
         "evidence, relative error": result.evidence(epsilon).estimate / z - 1.0,
         "TV20": known.tv20(posterior.theta, posterior.weight),
         "seconds of cutting": seconds,
     }
 
 
-def draw(axes: Any, label: str, result: Any) -> None:
+def draw_row(axes: Any, label: str, result: Any) -> None:
     abctree.plots.partitions(result, rounds=range(1, len(result.rounds)), axes=axes)
     for ax, played in zip(axes, result.rounds[1:], strict=True):
         ax.set_title(
@@ -104,22 +97,49 @@ def draw(axes: Any, label: str, result: Any) -> None:
     axes[0].set_ylabel(label)
 
 
-def main() -> None:
-    args = arguments(__doc__.splitlines()[0])
-    quota = 100 if args.quick else 1000
-    chosen = partitioners(burn_in=50 if args.quick else 1000)
-    figure = Figure(figsize=(13.0, 2.75 * len(chosen)), layout="constrained")
-    rows = figure.subplots(len(chosen), len(EPSILONS), sharex=True, sharey=True)
+def measure(args: command.Options) -> dict[str, Any]:
+    quota = QUICK_QUOTA if args.quick else QUOTA
     table = {}
-    for axes, (label, partitioner) in zip(rows, chosen.items(), strict=True):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", abctree.AbctreeWarning)
-            result, seconds = run(partitioner, quota)
+    with command.quiet():
+        for label in partitioners(quota):
+            result, seconds = run(label, quota)
             table[label] = numbers_of(result, seconds)
-        draw(axes, label, result)
-        print(f"{label}: {table[label]['simulations']}, {seconds:.1f} s of cutting", flush=True)
+            print(f"{label}: {result.n_simulations}, {seconds:.1f} s of cutting", flush=True)
     settings = {"problem": "gaussian_mixture(2)", "quota": quota, "seed": SEED}
-    write(args.out, "partitions", figure, {"settings": settings, "partitioners": table})
+    return {"settings": settings, "partitioners": table}
+
+
+def draw(numbers: dict[str, Any]) -> Figure:
+    """The partitions of the runs, which are made again where only their numbers are known."""
+    figure = Figure(figsize=(13.0, 2.75 * len(numbers["partitioners"])), layout="constrained")
+    rows = figure.subplots(len(numbers["partitioners"]), len(EPSILONS), sharex=True, sharey=True)
+    with command.quiet():
+        for axes, label in zip(rows, numbers["partitioners"], strict=True):
+            draw_row(axes, label, run(label, numbers["settings"]["quota"])[0])
+    return figure
+
+
+def tables(numbers: dict[str, Any]) -> dict[str, str]:
+    head = ["partitioner", "boxes in the last round", "simulations", "honest gain", "Z err, %",
+            "TV20", "s of cutting"]  # fmt: skip
+    rows = [
+        [
+            label,
+            f"{row['boxes, mean over folds'][-1]:.0f}",
+            str(row["simulations in all"]),
+            f"{row['honest gain']:.2f}",
+            f"{100 * row['evidence, relative error']:+.1f}",
+            f"{row['TV20']:.3f}",
+            f"{row['seconds of cutting']:.2g}",
+        ]
+        for label, row in numbers["partitioners"].items()
+    ]
+    return {"partitions": command.markdown(head, rows)}
+
+
+def main() -> None:
+    args = command.options(__doc__ or "", NAME, seeds=1, quick_seeds=1)
+    command.run(NAME, args, measure, draw, tables)
 
 
 if __name__ == "__main__":

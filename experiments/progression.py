@@ -11,7 +11,6 @@ in the round until then.  The first round plays the one box Θ and is left out o
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,8 +36,7 @@ DOTS = 250
 def run(quota: int, seed: int) -> tuple[Any, Diary]:
     """Five rounds as published, and every proposal that was played."""
     diary = Diary(Proposal(abctree.PosteriorMatch()))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+    with command.quiet():
         result = abctree.abc_tree(
             problems.gaussian_mixture(2),
             n_simulations=100 * quota,

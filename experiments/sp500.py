@@ -14,7 +14,6 @@ posterior draws whose summary is above the observed one.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -96,8 +95,7 @@ def problem(returns: np.ndarray) -> abctree.Problem:
 
 def run(method: str, returns: np.ndarray, n: int, seed: int) -> Any:
     chosen = problem(returns)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+    with command.quiet():
         if method == "rejection":
             return abctree.rejection(chosen, n_simulations=n, rng=seed)
         if method == "SMC-ABC":
@@ -113,8 +111,7 @@ def one_run(method: str, seed: int, n: int) -> dict[str, Any]:
     """The posterior of one run, and data predicted from it."""
     returns = log_returns()
     result = run(method, returns, n, seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+    with command.quiet():
         draws = result.posterior(ess=1000 if n >= BUDGET else 100)
         adjusted = draws.adjusted()
     answer: dict[str, Any] = {"epsilon": draws.epsilon, "ESS": draws.ess}

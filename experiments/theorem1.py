@@ -12,7 +12,6 @@ K² log²(T) / (γ T) above and K² / (γ T) below, up to constants.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,8 +54,7 @@ def one_run(k: int, gamma: float, seed: int, n: int) -> dict[str, list[float]]:
     rate = rates(k, gamma)
     omega1 = abctree.PosteriorMatch()
     watched = Losses(Proposal(omega1), rate, np.full(k, 1.0 / k), {"ω¹": omega1}, checkpoints(n))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+    with command.quiet():
         abctree.abc_tree(
             abctree.Problem({"u": (0.0, 1.0)}, Coins(rate), [0.0], vectorized=True),
             n_simulations=n,

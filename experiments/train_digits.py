@@ -15,9 +15,6 @@ The centres mu_c are fixed: ten on a circle of radius 7.5 for d = 2, and ±4 e_i
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -28,9 +25,8 @@ import torch
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
-import abctree
 from examples.digits import load_mnist
-from experiments import ROOT
+from experiments import command
 
 SEED = 20260
 HIDDEN = (512, 256)
@@ -184,8 +180,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two epochs, in a temporary folder")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    temporary = Path(tempfile.gettempdir()) / "abctree-experiments"
-    out = args.out or (temporary if args.quick else ROOT)
+    out = args.out or (command.QUICK if args.quick else command.ROOT)
     epochs = 2 if args.quick else EPOCHS
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(mode=True)
@@ -210,18 +205,13 @@ def main() -> None:
             "seed": SEED + d,
         }  # fmt: skip
         print(f"wrote {path}: {nets[f'd={d}']}", flush=True)
-    about = {
-        "python": platform.python_version(), "numpy": np.__version__,
-        "torch": torch.__version__, "abctree": abctree.__version__,
-    }  # fmt: skip
+    about = {**command.versions(), "torch": torch.__version__}
     settings = {
         "hidden": HIDDEN, "batch": BATCH, "epochs": epochs, "peak_rate": PEAK_RATE,
         "penalty": PENALTY, "spread": SPREAD, "scales": SCALES,
     }  # fmt: skip
-    table = out / "experiments" / "results" / "digits_training.json"
-    table.parent.mkdir(parents=True, exist_ok=True)
-    table.write_text(json.dumps({"about": about, "settings": settings, "nets": nets}, indent=1))
-    print(f"wrote {table}")
+    path = command.Options(out=out).json("digits_training")
+    command.write_json(path, {"about": about, "settings": settings, "nets": nets})
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import warnings
 from pathlib import Path
 
@@ -14,9 +15,20 @@ from scipy import stats
 import abctree
 from abctree import metrics, problems
 from abctree.kernels import simulators
-from benchmarks import peers
+from benchmarks import peers, report
 from experiments import all as everything
-from experiments import command, curves, encoding, finite, report, scores, sp500, theorem1, watching
+from experiments import (
+    command,
+    comparison,
+    curves,
+    encoding,
+    finite,
+    heston,
+    scores,
+    sp500,
+    theorem1,
+    watching,
+)
 from experiments.methods import METHODS, Method, play
 
 from .conftest import z_score
@@ -302,11 +314,7 @@ def square(x, y):
 
 
 def options_of(workers, seconds=float("inf")):
-    nowhere = Path("nowhere")
-    return command.Options(
-        quick=True, workers=workers, seeds=1, first_seed=1, seconds=seconds, out=nowhere,
-        from_json=None, reference=nowhere,
-    )  # fmt: skip
+    return command.Options(workers=workers, seconds=seconds, out=Path("nowhere"))
 
 
 def test_each_does_not_depend_on_the_number_of_workers():
@@ -338,6 +346,46 @@ def test_numbers_are_written_as_json_with_five_digits(tmp_path):
     assert read["b"] == [None, None, 1]
     assert read["c"] == {"d": [0, 1, 2]}
     assert read["e"] is True
+
+
+def test_numbers_are_kept_joined_or_only_shown(tmp_path, capsys):
+    def measure(args):
+        return {"runs": {str(args.first_seed): 1.0 / 3.0}}
+
+    def tables(numbers):
+        return {"x": f"runs: {numbers['runs']}"}
+
+    file = tmp_path / "benchmarks" / "results" / "x.json"
+    args = command.Options(out=tmp_path, folder="benchmarks", first_seed=7)
+    command.tabulate("x", args, measure, tables, keep=False)
+    assert not file.exists()
+    command.tabulate("x", args, measure, tables)
+    assert command.read_json(file)["runs"] == {"7": 0.33333}
+    assert command.read_json(file)["about"]["seeds"] == [7, 7]
+    again = dataclasses.replace(args, first_seed=9, only="part")
+    command.tabulate("x", again, measure, tables)
+    assert command.read_json(file)["about"]["seeds"] == [7, 7]
+    assert command.read_json(file)["again"]["part"]["seeds"] == [9, 9]
+    stored = dataclasses.replace(args, from_json=file)
+    command.tabulate("x", stored, lambda _: pytest.fail("measured"), tables)
+    assert capsys.readouterr().out.endswith("runs: {'9': 0.33333}\n")
+
+
+def test_a_comparison_without_its_reference_is_skipped_and_asks_for_it(capsys, tmp_path):
+    for folder in (None, tmp_path):
+        args = command.Options(reference=folder)
+        assert comparison.measure(heston.SUBJECT, args) is None
+        said = "skipped heston: it needs heston.npz: give the folder that holds it by --reference\n"
+        assert capsys.readouterr().out == said
+
+
+def test_no_command_looks_outside_of_the_repository_unasked():
+    """Folders are those of the clone, or temporary: a default of an option never is another."""
+    outside = re.compile(r"ROOT\.parent|parents\[2\]|parent\.parent\.parent|expanduser|\.home\(")
+    for folder in ("examples", "experiments", "benchmarks"):
+        for path in (ROOT / folder).rglob("*.py"):
+            assert not outside.search(path.read_text("utf-8")), path
+    assert outside.search('REFERENCE = ROOT.parent / "data"')
 
 
 def test_cell_is_a_mean_with_its_standard_error():

@@ -1,7 +1,7 @@
 """The tables of the documents, written between their markers from the stored numbers.
 
-    python -m experiments.report            write them
-    python -m experiments.report --check    say whether the documents are what would be written
+    python -m benchmarks.report            write them
+    python -m benchmarks.report --check    say whether the documents are what would be written
 
 A marker ``<!-- table: NAME -->`` opens a table and ``<!-- end -->`` closes it.  What stands between
 is replaced by the table of that name, or by a line that says that there are no numbers yet.
@@ -19,10 +19,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import ROOT, command
+from experiments import command
 from experiments.all import EXPERIMENTS
+from experiments.command import ROOT
 
 DOCUMENTS = (
+    ROOT / "README.md",
+    ROOT / "docs" / "yardsticks.md",
     ROOT / "docs" / "reproduction.md",
     ROOT / "docs" / "explanation" / "defaults.md",
     ROOT / "docs" / "explanation" / "map-tree.md",
@@ -30,6 +33,7 @@ DOCUMENTS = (
 )
 #: Modules with tables in them that are no experiments of one JSON, and where their numbers are.
 OTHERS = {
+    "yardsticks": ("benchmarks.yardsticks", ROOT / "benchmarks" / "results" / "yardsticks.json"),
     "peers": ("benchmarks.peers", ROOT / "benchmarks" / "results" / "peers.json"),
     "defaults": ("benchmarks.defaults", command.RESULTS / "defaults.json"),
     "map_modes": ("benchmarks.map_modes", command.RESULTS / "map_modes.json"),
@@ -40,48 +44,6 @@ OTHERS = {
 }
 TABLE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 MISSING = "*No numbers yet.*"
-
-
-# Experiments that were written before they had tables of their own -------------------------------
-
-
-def partitions(numbers: dict[str, Any]) -> dict[str, str]:
-    head = ["partitioner", "boxes in the last round", "simulations", "honest gain", "Z err, %",
-            "TV20", "s of cutting"]  # fmt: skip
-    rows = [
-        [
-            label,
-            f"{row['boxes, mean over folds'][-1]:.0f}",
-            str(row["simulations in all"]),
-            f"{row['honest gain']:.2f}",
-            f"{100 * row['evidence, relative error']:+.1f}",
-            f"{row['TV20']:.3f}",
-            f"{row['seconds of cutting']:.2g}",
-        ]
-        for label, row in numbers["partitioners"].items()
-    ]
-    return {"partitions": command.markdown(head, rows)}
-
-
-def fixed_grid(numbers: dict[str, Any]) -> dict[str, str]:
-    head = ["bins", *(f"{name}: TV of the draws" for name in numbers["errors"]),
-            *(f"{name}: TV of the step function" for name in numbers["errors"])]  # fmt: skip
-    bins = list(next(iter(numbers["errors"].values())))
-    rows = []
-    for b in bins:
-        cells = [b]
-        for key in ("TV of the weighted draws", "TV of the step function"):
-            for errors in numbers["errors"].values():
-                mean, error = errors[b][key]
-                cells.append(f"{mean:.3f} ± {error:.1g}")
-        rows.append(cells)
-    return {"fixed_grid": command.markdown(head, rows)}
-
-
-OLDER: dict[str, Callable[[dict[str, Any]], dict[str, str]]] = {
-    "partitions": partitions,
-    "fixed_grid": fixed_grid,
-}
 
 
 # Tables -----------------------------------------------------------------------------------------
@@ -103,8 +65,6 @@ def all_tables() -> dict[str, str]:
 
 
 def maker(name: str) -> Callable[[dict[str, Any]], dict[str, str]] | None:
-    if name in OLDER:
-        return OLDER[name]
     if importlib.util.find_spec(f"experiments.{name}") is None:
         return None
     return getattr(importlib.import_module(f"experiments.{name}"), "tables", None)
@@ -157,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             document.write_text(new, encoding="utf-8")
             print(f"wrote {document}")
     if args.check:
-        print("out of date: run python -m experiments.report" if stale else "up to date")
+        print("out of date: run python -m benchmarks.report" if stale else "up to date")
     return stale if args.check else 0
 
 
