@@ -17,18 +17,6 @@ from abctree.types import FloatArray, SeedArray
 
 
 @jit
-def uniform_draws(seeds: SeedArray, n: int) -> FloatArray:
-    """The first n uniforms of each seed's stream (n_seeds, n)."""
-    out = np.empty((len(seeds), n))
-    state = np.empty(4, np.uint64)
-    for i in range(len(seeds)):
-        start_state(state, seeds[i])
-        for j in range(n):
-            out[i, j] = uniform(state)
-    return out
-
-
-@jit
 def normal_draws(seeds: SeedArray, n: int) -> FloatArray:
     """The first n standard normals of each seed's stream (n_seeds, n)."""
     out = np.empty((len(seeds), n))
@@ -37,18 +25,6 @@ def normal_draws(seeds: SeedArray, n: int) -> FloatArray:
         start_state(state, seeds[i])
         for j in range(n):
             out[i, j] = normal(state)
-    return out
-
-
-@jit
-def exponential_draws(seeds: SeedArray, n: int) -> FloatArray:
-    """The first n standard exponentials of each seed's stream (n_seeds, n)."""
-    out = np.empty((len(seeds), n))
-    state = np.empty(4, np.uint64)
-    for i in range(len(seeds)):
-        start_state(state, seeds[i])
-        for j in range(n):
-            out[i, j] = exponential(state)
     return out
 
 
