@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import decimal
+import re
 
 import numpy as np
 import pytest
 
 import abctree
 from abctree import problems
+from abctree.errors import SimulatorError
 from examples.digits import digits
 
 PRIOR = {"m": (-5.0, 5.0)}
@@ -105,6 +107,62 @@ def test_quantiles_make_samples_of_varying_size_comparable(distance):
     result = abctree.abc_tree(made, n_simulations=2000, rng=1)
     assert result.failures.count == 0
     assert abs(result.posterior().mean()[0] - 1.0) < 0.5
+
+
+# Answers of another shape -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vectorized", [False, True])
+@pytest.mark.parametrize(
+    ("returned", "observed", "words"),
+    [
+        ((1,), (), "Return the number itself, as float(x), or give `observed`"),
+        ((1, 1), (), "Return the number itself, as float(x), or give `observed`"),
+        ((), (1,), "Reshape what it returns, or give `observed` in the shape"),
+        ((3, 1), (3,), "Reshape what it returns, or give `observed` in the shape"),
+        ((1, 3), (3,), "Reshape what it returns, or give `observed` in the shape"),
+        ((3,), (1, 3), "Reshape what it returns, or give `observed` in the shape"),
+        ((2, 3), (3, 2), "Return the transpose, x.T"),
+        ((4,), (3,), "For data of varying size give a `summary` of fixed size"),
+        ((2,), (), "For data of varying size give a `summary` of fixed size"),
+    ],
+)
+def test_an_answer_of_another_shape_is_told_what_to_do(returned, observed, words, vectorized):
+    def simulate(theta, rng):
+        return rng.normal(size=(len(theta), *returned) if vectorized else returned)
+
+    if vectorized and words.startswith("Return"):
+        words = "Reshape what it returns" if observed == () else "give a `summary` of fixed size"
+    made = abctree.Problem(PRIOR, simulate, np.zeros(observed), vectorized=vectorized)
+    for call in (made.check, lambda: abctree.abc_tree(made, n_simulations=300, rng=1)):
+        with pytest.raises(SimulatorError, match=re.escape(words)):
+            call()
+
+
+def test_rows_and_columns_of_a_batch_that_are_swapped_are_told_to_be_transposed():
+    made = abctree.Problem(
+        PRIOR, lambda theta, rng: rng.normal(size=(3, len(theta))), np.zeros(3), vectorized=True
+    )
+    with pytest.raises(SimulatorError, match="Return the transpose"):
+        abctree.abc_tree(made, n_simulations=300, rng=1)
+
+
+@pytest.mark.parametrize("nothing", [np.nan, np.array(np.nan), float("inf"), None], ids=repr)
+@pytest.mark.parametrize("observed", [np.zeros(3), np.zeros((2, 2)), np.zeros(1)], ids=np.shape)
+def test_a_scalar_nan_is_a_failed_simulation_as_none_is(nothing, observed):
+    """As is None; the first five may all fail, where an array of a wrong shape ends the run."""
+
+    def simulate(theta, rng):
+        return nothing if theta[0] < 0.7 else theta[0] + rng.normal(size=observed.shape)
+
+    made = abctree.Problem({"a": (0.0, 1.0)}, simulate, observed)
+    result = abctree.abc_tree(made, n_simulations=300, rng=1)
+    assert 50 < result.failures.count < 200
+    (reason,) = result.failures.reasons
+    assert reason == f"NothingError: simulator returned {nothing}"
+    always = abctree.Problem(PRIOR, lambda theta, rng: nothing, observed)
+    with pytest.raises(SimulatorError, match=f"simulator returned {nothing}"):
+        abctree.abc_tree(always, n_simulations=300, rng=1)
 
 
 # An observation out of reach --------------------------------------------------------------------

@@ -68,7 +68,7 @@ class WrongTypeError(TypeError):
 
 
 class NothingError(ValueError):
-    """None was returned: what many simulators say when they fail."""
+    """None, or nan in place of an array, was returned: what many simulators say when they fail."""
 
 
 class SummaryError(Exception):
@@ -150,12 +150,24 @@ def as_row(value: Any, shape: tuple[int, ...], source: str) -> FloatArray:
     if value is None:
         raise NothingError(f"{source} returned None")
     row = floats(value, source)
-    if row.shape != shape:
-        raise WrongShapeError(
-            f"{source} returned shape {row.shape}, but {shape} is needed, as of the observation. "
-            "For data of varying size give a `summary` of fixed size, such as quantiles."
-        )
-    return row
+    if row.shape == shape:
+        return row
+    if row.shape == () and not np.isfinite(row):
+        raise NothingError(f"{source} returned {row}")
+    raise WrongShapeError(
+        f"{source} returned shape {row.shape}, but {shape} is needed, as of the observation. "
+        + _advice(row.shape, shape)
+    )
+
+
+def _advice(given: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+    """What to do about an array of the wrong shape."""
+    if len(wanted) > 1 and given == wanted[::-1]:
+        return "Return the transpose, x.T."
+    if [n for n in given if n != 1] == [n for n in wanted if n != 1]:
+        how = "Return the number itself, as float(x)" if wanted == () else "Reshape what it returns"
+        return f"{how}, or give `observed` in the shape that a simulation has."
+    return "For data of varying size give a `summary` of fixed size, such as quantiles."
 
 
 def summarised(
