@@ -304,6 +304,40 @@ def test_product_fixed_parameter_is_a_column_without_a_dimension(spec):
     assert prior.log_density([[2.5, 5.0]]) == -np.inf
 
 
+def new_style(name, **parameters):
+    kind = getattr(stats, name, None)
+    return kind(**parameters) if kind else stats.norm(1.0, 0.0)  # an older scipy
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: stats.uniform(1.0, 0.0),
+        lambda: stats.norm(loc=1.0, scale=0.0),
+        lambda: stats.gamma(2.0, loc=1.0, scale=0.0),
+        lambda: stats.truncnorm(1.0, 1.0),
+        lambda: stats.loguniform(1.0, 1.0),
+        lambda: stats.uniform(1.0, 1e-20),
+        lambda: stats.norm(1.0, 1e-20),
+        lambda: stats.norm(1e20, 1.0),
+        lambda: stats.beta(2.0, 2.0, loc=1.0, scale=1e-300),
+        lambda: stats.rv_histogram((np.array([1.0]), np.array([1.0, 1.0]))),
+        lambda: new_style("Normal", mu=1.0, sigma=0.0),
+        lambda: new_style("Normal", mu=1.0, sigma=1e-20),
+        lambda: new_style("Uniform", a=1.0, b=1.0),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_distribution_without_width_is_told_to_write_the_number(make):
+    with pytest.raises(ParameterError, match="without width is written as its number, such as 1"):
+        Product({"a": make(), "b": (0.0, 1.0)})
+
+
+def test_a_narrow_distribution_and_one_with_a_heavy_value_are_no_numbers():
+    spec = {"a": stats.norm(1.0, 1e-14), "n": stats.poisson(1e-3), "b": (1.0, 1.0 + 1e-15)}
+    assert Product(spec).d == 3
+
+
 # ---- the way back ------------------------------------------------------------------------------
 
 
@@ -507,8 +541,8 @@ def test_log_volume_is_infinite_up_to_an_infinite_end(spec):
 @pytest.mark.parametrize(
     "spec",
     [
-        stats.norm(1e9, 1e-9),
-        stats.gamma(2.0, loc=1e9, scale=1e-9),
+        stats.norm(1e9, 1e-6),
+        stats.gamma(2.0, loc=1e9, scale=1e-6),
         stats.beta(0.01, 0.01),
         stats.poisson(3),
         (1e9, 1e9 + 1e-6),

@@ -92,7 +92,8 @@ def _root(cov: FloatArray) -> FloatArray:
     except np.linalg.LinAlgError as error:
         raise ParameterError(
             f"`cov` must be positive definite, but got {cov.tolist()}. "
-            "Drop the parameters that are functions of the others, or add to the diagonal."
+            "Drop the parameters that are functions of the others, or add to the diagonal; one "
+            "without width is written as its number, under its own name."
         ) from error
 
 

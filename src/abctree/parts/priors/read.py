@@ -21,6 +21,9 @@ _KINDS = (
     "Use a number (fixed), a tuple (low, high), Integers, Categorical "
     "or a distribution such as scipy.stats.norm(0, 1)."
 )
+_WRITE = "A parameter without width is written as its number, such as 1.0."
+#: A distribution whose quantiles here are one float has no width.
+_INNER = (0.01, 0.99)
 _JOINT = "Use MultivariateNormal or Dirichlet, or one key for each name."
 
 
@@ -123,7 +126,13 @@ def _check_scalar(label: str, law: Law) -> None:
     if not np.isfinite(middle):
         raise ParameterError(
             f"`{label}` must be a proper distribution, but got {law} with median {middle}. "
-            "Check its parameters; scales must be positive."
+            f"Check its parameters; scales must be positive. {_WRITE}"
+        )
+    low, high = law.ppf(_INNER)
+    if low == high and not law.is_discrete:
+        raise ParameterError(
+            f"`{label}` must have a width that floats can tell, but got {law}, of which nearly "
+            f"all draws are {float(middle)!r}. {_WRITE}"
         )
 
 
@@ -155,7 +164,7 @@ def _normal(mean: Any, sd: Any) -> Block | None:
 
 def _by_quantiles(label: str, law: Law) -> Block:
     if not law.is_discrete:
-        return Fixed(law.middle) if law.support[0] == law.support[1] else Continuous.of(label, law)
+        return Continuous.of(label, law)
     block = discrete(label, law)
     return _fixed_if_single(block) if isinstance(block, Atoms) else block
 
