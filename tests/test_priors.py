@@ -17,6 +17,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+import abctree
 from abctree.errors import ParameterError
 from abctree.parts.priors import (
     Categorical,
@@ -719,6 +720,97 @@ def test_prior_transform_row_by_row_equals_vectorized():
     assert np.array_equal(rows.from_cube(cube), PriorTransform(ordered, ("a", "b")).from_cube(cube))
     single = PriorTransform(lambda u: u.sum(), ["s"], d=2, vectorized=False)
     assert np.array_equal(single.from_cube(cube)[:, 0], cube.sum(axis=1))
+
+
+def as_dynesty_writes_it(u):
+    x = np.array(u)
+    x[0] = stats.norm.ppf(u[0])
+    x[1] = 10.0 * u[1] - 5.0
+    return x
+
+
+def in_place(u):
+    u[0] = 2.0 * u[0]
+    u[1] = u[0] + u[1]
+    return u
+
+
+ONE_POINT = {
+    "dynesty": as_dynesty_writes_it,
+    "in place": in_place,
+    "a list": lambda u: [u[0], u[0] * u[1]],
+    "a tuple of a hierarchy": lambda u: (u[0], stats.norm.ppf(u[1], u[0], 1.0)),
+    "loops": lambda u: np.array([sum(u[:2]), max(u)]),
+    "branches": lambda u: (u[0], u[1]) if u[0] < u[1] else (u[1], u[0]),
+}
+MANY_POINTS = {
+    "elementwise": lambda u: 4.0 * u - 1.0,
+    "columns": lambda u: np.column_stack([u[:, 0], u[:, 0] * u[:, 1]]),
+    "transposed": lambda u: np.stack([u.T[0], u.T[1] ** 2], axis=-1),
+    "sorted": lambda u: np.sort(u, axis=1),
+    "sorted, last axis": np.sort,
+    "a matrix": lambda u: u @ np.array([[1.0, 2.0], [0.3, 1.0]]),
+}
+
+
+@pytest.mark.parametrize("name", ONE_POINT)
+def test_prior_transform_takes_a_function_of_one_point(name):
+    prior = PriorTransform(ONE_POINT[name], ("a", "b"))
+    assert not prior.vectorized
+    cube = np.random.default_rng(0).random((50, 2))
+    before = cube.copy()
+    theta = prior.from_cube(cube)
+    assert np.array_equal(cube, before)
+    assert theta == pytest.approx(np.array([ONE_POINT[name](u.copy()) for u in cube]))
+    # As a few points at once would be, one or two, too.
+    assert np.array_equal(prior.from_cube(cube[:1]), theta[:1])
+    assert np.array_equal(prior.from_cube(cube[:2]), theta[:2])
+
+
+@pytest.mark.parametrize("name", MANY_POINTS)
+def test_prior_transform_takes_many_points_at_once_where_it_can(name):
+    prior = PriorTransform(MANY_POINTS[name], ("a", "b"))
+    assert prior.vectorized
+    cube = np.random.default_rng(0).random((50, 2))
+    assert np.array_equal(prior.from_cube(cube), MANY_POINTS[name](cube))
+
+
+def test_prior_transform_of_one_parameter_or_of_another_size():
+    for function in (lambda u: stats.norm.ppf(u[0]), lambda u: [u[0] ** 2], lambda u: float(u[0])):
+        assert not PriorTransform(function, ("a",)).vectorized
+        assert PriorTransform(function, ("a",)).from_cube([[0.5], [0.2]]).shape == (2, 1)
+    assert PriorTransform(stats.norm.ppf, ("a",)).vectorized
+    wide = PriorTransform(lambda u: [u[0], u[1], u.sum()], ("a", "b", "c"), 2)
+    assert not wide.vectorized
+    assert wide.from_cube([[0.25, 0.5]]) == pytest.approx(np.array([[0.25, 0.5, 0.75]]))
+    narrow = PriorTransform(lambda u: u.prod(axis=-1, keepdims=True), ("a",), 3)
+    assert narrow.vectorized
+
+
+def test_prior_transform_of_one_point_that_is_called_with_many_makes_nonsense_quietly():
+    """What is guarded against: the shape alone does not tell."""
+    cube = np.random.default_rng(0).random((50, 2))
+    wrong = PriorTransform(as_dynesty_writes_it, ("a", "b"), vectorized=True).from_cube(cube)
+    assert wrong.shape == (50, 2)
+    right = PriorTransform(as_dynesty_writes_it, ("a", "b")).from_cube(cube)
+    assert not np.allclose(wrong, right)
+    assert right[:, 1].min() < -4.0
+
+
+def test_a_problem_takes_a_prior_transform_of_one_point():
+    made = abctree.Problem(
+        prior_transform=as_dynesty_writes_it, names=("a", "b"),
+        simulator=lambda theta, rng: theta + rng.normal(size=2), observed=[1.0, 4.0],
+    )  # fmt: skip
+    result = abctree.abc_tree(made, n_simulations=500, rng=1)
+    assert (np.abs(result.table.theta[:, 1]) <= 5.0).all()
+    assert np.ptp(result.table.theta[:, 1]) > 8.0
+
+
+def test_a_prior_transform_that_fits_neither_form_is_told_both():
+    prior = PriorTransform(lambda u: np.zeros(7), ("a", "b"))
+    with pytest.raises(ParameterError, match=r"or take one point, of shape \(2,\), and return"):
+        prior.from_cube([[0.1, 0.2]])
 
 
 def test_prior_transform_never_sees_the_ends_of_the_cube():

@@ -56,7 +56,8 @@ class Problem:
         with one generator a call.  "seeds": ``simulator(theta (n, p), seeds (n,)) -> (n, ...)``
         with a 64-bit seed for each simulation, for compiled simulators.
     prior_transform : callable, optional
-        Instead of `prior`: a map ``cube (n, d) -> theta (n, p)`` of the unit cube; needs `names`.
+        Instead of `prior`: a map of the unit cube, ``cube (n, d) -> theta (n, p)`` or of one point,
+        ``(d,) -> (p,)``; needs `names`.
     names : sequence of str, optional
         Names for `prior_transform`.
     batch_size : int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
 from abctree.parts.priors.checks import checked_boxes, checked_cube, checked_names
-from abctree.parts.priors.cube import inside
+from abctree.parts.priors.cube import inside, spread
 from abctree.types import FloatArray
 
 
@@ -23,14 +24,15 @@ class PriorTransform:
     Parameters
     ----------
     function : callable
-        ``function(cube)`` with cube (n, d) in the open cube -> theta (n, p), finite; with
-        ``vectorized=False``, (d,) -> (p,).
+        ``function(cube)`` with cube (n, d) in the open cube -> theta (n, p), finite; or of one
+        point, (d,) -> (p,), the form of dynesty and UltraNest.
     names : sequence of str
         The p columns of theta.
     d : int, optional
         Dimensions of the cube; p by default.
-    vectorized : bool, default True
-        Whether the function takes many points at once.
+    vectorized : bool, optional
+        Whether the function takes many points at once.  Default: it does if it makes the same of a
+        few points together as of each alone, or fails of one alone.
 
     Raises
     ------
@@ -65,7 +67,7 @@ class PriorTransform:
         names: Sequence[str],
         d: int | None = None,
         *,
-        vectorized: bool = True,
+        vectorized: bool | None = None,
     ) -> None:
         if not callable(function):
             raise ParameterError(
@@ -80,6 +82,8 @@ class PriorTransform:
         object.__setattr__(self, "function", function)
         object.__setattr__(self, "names", given)
         object.__setattr__(self, "d", int(dimensions))
+        if vectorized is None:
+            vectorized = _takes_many(function, len(given), int(dimensions))
         object.__setattr__(self, "vectorized", bool(vectorized))
 
     def from_cube(self, cube: FloatArray) -> FloatArray:
@@ -122,7 +126,8 @@ class PriorTransform:
         if rows.shape != wanted:
             raise ParameterError(
                 f"`function` must return shape {wanted} for {n} points of the cube, but got shape "
-                f"{rows.shape}. Return one row for each point, with the columns {self.names}."
+                f"{rows.shape}. Return one row for each point, with the columns {self.names}; or "
+                f"take one point, of shape ({self.d},), and return its row."
             )
         if not np.isfinite(rows).all():
             column = self.names[int(np.argmin(np.isfinite(rows).all(axis=0)))]
@@ -131,3 +136,32 @@ class PriorTransform:
                 f"{column!r}. Map every point of the open cube to a parameter."
             )
         return rows
+
+
+def _takes_many(function: Callable[[FloatArray], Any], p: int, d: int) -> bool:
+    """Whether a map takes many points (n, d) at once, or one point (d,).
+
+    A map of one point may take a batch without complaint, and make nonsense of its first rows.
+    """
+    cube = spread(max(p, d) + 3, d)
+    alone = [_tried(function, point, (p,)) for point in cube]
+    if any(row is None for row in alone):
+        return True
+    together = _tried(function, cube, (len(cube), p))
+    rows = np.array(alone)
+    wrong = np.inf if together is None else np.abs(together - rows)
+    return bool((wrong <= 1e-6 * np.ptp(rows, axis=0)).all())
+
+
+def _tried(
+    function: Callable[[FloatArray], Any], cube: FloatArray, shape: tuple[int, ...]
+) -> FloatArray | None:
+    """What a map makes of some of the cube, if it is finite numbers of this shape."""
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            theta = np.array(function(cube.copy()), dtype=np.float64)
+    except Exception:  # noqa: BLE001 - a function of the user's, called in a way it may not be for
+        return None
+    theta = theta.reshape(shape) if theta.shape == () and shape == (1,) else theta
+    return theta if theta.shape == shape and np.isfinite(theta).all() else None
