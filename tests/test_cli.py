@@ -372,6 +372,167 @@ def test_run_explains_a_problem_that_cannot_be_used(plain, target, code, said):
         assert not list(plain.glob("*-output")), "no directory is made for nothing"
 
 
+FAULTY = """
+import json
+import sys
+import numpy as np
+import abctree
+
+
+def right(theta, rng):
+    return rng.normal(theta[0])
+
+
+def boom(*given):
+    raise ZeroDivisionError("two\\nlines")
+
+
+def far(*given):
+    return json.loads("{")
+
+
+def problem(simulator=right, prior=None, **more):
+    prior = None if "prior_transform" in more else prior or {"mu": (-5.0, 5.0)}
+    return abctree.Problem(prior, simulator, 1.0, **more)
+
+
+class Prior:
+    names, d, from_cube = ("mu",), 1, boom
+
+    def to_cube(self, theta):
+        return theta
+
+    def log_volume(self, lower, upper):
+        return np.zeros(len(lower))
+
+
+def nothing():
+    return problem(lambda theta, rng: None)
+
+
+def not_a_number():
+    return problem(lambda theta, rng: float("nan"))
+
+
+def text():
+    return problem(lambda theta, rng: "1.5")
+
+
+def shape():
+    return problem(lambda theta, rng: [1.0])
+
+
+def simulator_raises():
+    return problem(boom)
+
+
+def json_in_it_raises():
+    return problem(far)
+
+
+def simulator_exits():
+    return problem(lambda theta, rng: sys.exit("bye"))
+
+
+def summary_raises():
+    calls = iter([0.0])
+    return problem(summary=lambda x: next(calls))
+
+
+def summary_raises_at_once():
+    return problem(summary=boom)
+
+
+def distance_raises():
+    return problem(distance=boom)
+
+
+def distance_is_negative():
+    return problem(distance=lambda x, y: -1.0)
+
+
+def constraint_raises():
+    return problem(constraint=boom)
+
+
+def constraint_is_no_mask():
+    return problem(constraint=lambda t: 3)
+
+
+def transform_raises():
+    return problem(prior_transform=boom, names=("mu",))
+
+
+def prior_raises():
+    return problem(prior=Prior())
+
+
+def density_raises():
+    return problem(prior=abctree.DensityPrior(boom, {"mu": (0.0, 1.0)}))
+
+
+def wrong_keyword():
+    return problem(seed=1)
+
+
+def takes_one():
+    return problem(lambda theta: theta)
+
+
+def exits():
+    sys.exit(3)
+"""
+#: Functions of the module above, what is said, and whether the line to blame is named.
+FAULTS = {
+    "nothing": ("simulator returned None", False),
+    "not_a_number": ("simulator returned nan or inf", False),
+    "text": ("simulator returned str, not numbers", False),
+    "shape": ("Return the number itself, as float(x)", False),
+    "simulator_raises": ("ZeroDivisionError: two lines", True),
+    "json_in_it_raises": ("JSONDecodeError", True),
+    "simulator_exits": ("SystemExit: bye", True),
+    "summary_raises": ("summary raised StopIteration", True),
+    "summary_raises_at_once": ("The summary raised ZeroDivisionError", True),
+    "distance_raises": ("distance raised ZeroDivisionError: two lines", True),
+    "distance_is_negative": ("negative", False),
+    "constraint_raises": ("`constraint` must work on whole columns, but raised Zero", True),
+    "constraint_is_no_mask": ("`constraint` must return", False),
+    "transform_raises": ("raised ZeroDivisionError: two lines", True),
+    "prior_raises": ("raised ZeroDivisionError: two lines", True),
+    "density_raises": ("raised ZeroDivisionError: two lines", True),
+    "wrong_keyword": ("`Problem` has no argument `seed`", True),
+    "takes_one": ("`simulator` must take two arguments", True),
+    "exits": ("raised SystemExit: 3", True),
+}
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_error_of_the_user_s_is_one_line_without_a_traceback(plain, fault, command):
+    (plain / "cli_faulty.py").write_text(FAULTY)
+    said, blames = FAULTS[fault]
+    more = ("--rng", 1) if command == "check" else ("-n", 200, "--rng", 1, "--out", "a", "--quiet")
+    done = call(command, f"cli_faulty:{fault}", *more)
+    sys.modules.pop("cli_faulty", None)
+    assert done.exit_code in (1, 2)
+    assert isinstance(done.exception, SystemExit)
+    assert "Traceback" not in done.output
+    if command == "check" and "Look at: " in done.stdout:  # a fault that a report tells of
+        assert said in done.stdout
+        return
+    (line,) = [text for text in done.stderr.splitlines() if text.startswith("Error: ")]
+    assert done.stderr.rstrip().endswith(line)
+    assert said in line
+    assert ("cli_faulty.py, line " in line) == blames
+
+
+def test_an_error_of_ours_under_the_command_line_keeps_its_traceback(plain, monkeypatch):
+    """The twin: what is no fault of the user's must not be said to be one."""
+    monkeypatch.setattr("abctree.edges.cli.answers.answer_of", None)
+    done = call("run", "cli_model:ready", "-n", 200, "--rng", 1, "--out", "a", "--quiet")
+    assert isinstance(done.exception, TypeError)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -1092,7 +1253,7 @@ def test_run_needs_a_problem(plain):
         assert (done.exit_code, "Missing argument 'PROBLEM'" in done.stderr) == (2, True)
 
 
-FAILING = """
+ALL_FAILING = """
 import abctree
 
 problem = abctree.Problem({"mu": (-5.0, 5.0)}, lambda theta, rng: None, [1.0])
@@ -1100,7 +1261,7 @@ problem = abctree.Problem({"mu": (-5.0, 5.0)}, lambda theta, rng: None, [1.0])
 
 
 def test_folder_of_a_failed_pilot_says_how_to_start_anew(plain):
-    (plain / "cli_failing.py").write_text(FAILING)
+    (plain / "cli_failing.py").write_text(ALL_FAILING)
     asked = ["run", "cli_failing:problem", "-n", 400, "--rng", 1, "--out", "a", "--quiet"]
     failed = call(*asked)
     assert failed.exit_code == 1
@@ -1113,6 +1274,6 @@ def test_folder_of_a_failed_pilot_says_how_to_start_anew(plain):
     for command in ("resume", "summary"):
         assert "holds failures only. To start anew" in call(command, "a").stderr
     sys.modules.pop("cli_failing")
-    (plain / "cli_failing.py").write_text(FAILING.replace("None", "theta + rng.normal()"))
+    (plain / "cli_failing.py").write_text(ALL_FAILING.replace("None", "theta + rng.normal()"))
     assert call(*asked, "--force").exit_code == 0
     sys.modules.pop("cli_failing")

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from abctree.edges.cli.answer import NO_ESS, Answer
+from abctree.edges.cli.blame import blamed, is_theirs, one_line
 from abctree.edges.cli.folder import Note
 from abctree.edges.cli.methods import DEFAULT, METHODS
 from abctree.edges.cli.targets import problem_of
@@ -99,13 +100,17 @@ def clear_line(watch: Any) -> None:
 
 @contextlib.contextmanager
 def explained(place: Path) -> Iterator[None]:
-    """Errors that can be expected, without a traceback."""
+    """Errors that can be expected, and those of the user's code, in one line."""
     try:
         yield
     except AbctreeError as error:
-        raise click.ClickException(str(error)) from error
-    except OSError as error:
-        raise click.ClickException(f"{place} cannot be written: {error}") from error
+        raise click.ClickException(one_line(error)) from error
+    except Exception as error:
+        if is_theirs(error):
+            raise click.ClickException(blamed("A function of the problem", error)) from error
+        if isinstance(error, OSError):
+            raise click.ClickException(f"{place} cannot be written: {error}") from error
+        raise  # a fault of ours, or an exit
 
 
 def check_accepted(answer: Answer) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from abctree.edges.cli.blame import blamed, one_line
 from abctree.errors import AbctreeError
 
 if TYPE_CHECKING:
@@ -70,12 +71,12 @@ def _attribute(module: str, attribute: str) -> Any:
         sys.path.insert(0, here)
     try:
         found: Any = importlib.import_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             raise click.UsageError(
                 f"There is no module {error.name!r} in {here} or among the installed ones."
             ) from error
-        raise click.ClickException(_blame(f"Importing {module}", error)) from error
+        raise click.ClickException(blamed(f"Importing {module}", error)) from error
     for part in attribute.split("."):
         if not hasattr(found, part):
             raise click.UsageError(f"{module} has no {attribute!r}.")
@@ -90,21 +91,12 @@ def _as_problem(name: str, found: Any) -> Problem:
         try:
             found = found()
         except AbctreeError as error:
-            raise click.ClickException(f"{name}: {error}") from error
-        except Exception as error:
+            raise click.ClickException(f"{name}: {one_line(error)}") from error
+        except (Exception, SystemExit) as error:
             doing = f"Calling {name} without arguments"
-            raise click.ClickException(_blame(doing, error)) from error
+            raise click.ClickException(blamed(doing, error)) from error
     if not isinstance(found, Problem):
         raise click.UsageError(
             f"{name} must be an abctree.Problem or a function that returns one, but got {found!r}."
         )
     return found
-
-
-def _blame(doing: str, error: Exception) -> str:
-    """What went wrong in the user's code, and where; the innermost line."""
-    import traceback
-
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    return f"{doing} raised {type(error).__name__}: {error}{where}"
