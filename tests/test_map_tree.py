@@ -90,19 +90,17 @@ def test_the_method_of_a_run_is_in_its_manifest(tmp_path):
     manifest = json.loads(json.dumps(dict(store.manifest)))
     store.close()
     assert manifest["method"] == "map_tree"
-    again = recipe_of(manifest, P0, {})
+    again = recipe_of(manifest, P0, {}, None)
     assert again.method == "map_tree"
     assert again.settings.rules.policy == TopTwo(defensive=0.05)
     assert again.settings.rules.partitioner == Peaks()
 
 
-def test_a_manifest_without_a_method_is_one_of_abc_tree():
+def test_a_manifest_of_an_unknown_method_is_refused():
     manifest = manifest_of(recipe_for(P0, 500, 1, {}), P0)
-    del manifest["method"]
-    assert recipe_of(manifest, P0, {}).method == "abc_tree"
     manifest["method"] = "of tomorrow"
     with pytest.raises(abctree.StoreError, match="cannot go on with"):
-        recipe_of(manifest, P0, {})
+        recipe_of(manifest, P0, {}, None)
 
 
 def test_failures_are_rejections():

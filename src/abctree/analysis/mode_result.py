@@ -29,8 +29,7 @@ class ModeResult:
     def of(cls, run: Result) -> ModeResult:
         """The mode of a finished run of MAP-Tree."""
         run = replace(run, method="map_tree")
-        mode = posterior_mode(run)
-        return cls(run, replace(mode, notes=(*mode.notes, *run.run_notes)))
+        return cls(run, _noted_mode(run, None))
 
     # The mode -------------------------------------------------------------------------------
 
@@ -90,7 +89,7 @@ class ModeResult:
 
     def at(self, epsilon: float) -> Mode:
         """The mode read from the same table at a tolerance."""
-        return posterior_mode(self.run, epsilon)
+        return _noted_mode(self.run, epsilon)
 
     # The run --------------------------------------------------------------------------------
 
@@ -150,3 +149,10 @@ class ModeResult:
 
     def __repr__(self) -> str:
         return f"ModeResult({self.mode!r}; {self.n_simulations} simulations)"
+
+
+def _noted_mode(run: Result, epsilon: float | None) -> Mode:
+    """The mode, with what there is to know of the run."""
+    mode = posterior_mode(run, epsilon)
+    more = (note for note in run.run_notes if note not in mode.notes)
+    return replace(mode, notes=(*mode.notes, *more))

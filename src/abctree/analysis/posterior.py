@@ -49,6 +49,7 @@ class Posterior:
     continuous: BoolArray | None = None  #: (p,) False for a discrete parameter
     region: Region | None = None  #: prior and constraint; with `cube`, what draws may become
     is_adjusted: bool = False  #: whether a regression has moved the draws
+    notes: tuple[str, ...] = ()  #: of the run, to be told with the draws
 
     def __len__(self) -> int:
         return len(self.theta)

@@ -57,6 +57,7 @@ class Result:
     n_made: int | None = None  #: simulations made, if the table holds the closest of them only
     population: int | None = None  #: round of the population that answers (`abctree.smc`)
     default_epsilon: float | None = None  #: tolerance of `posterior()`; None: see there
+    code_changes: tuple[str, ...] = ()  #: sentences; none if one code made all simulations
 
     @property
     def n_simulations(self) -> int:
@@ -220,7 +221,7 @@ class Result:
         if epsilon is None and ess is None and weights in (None, self.default_weights):
             epsilon = self.default_epsilon
         self._check_kept(epsilon)
-        return select(
+        draws = select(
             table.theta,
             table.distance,
             self.weights(weights),
@@ -236,6 +237,7 @@ class Result:
             region=self.problem.region,
             n_simulations=self.n_simulations,
         )
+        return replace(draws, notes=self.code_changes)
 
     def _check_kept(self, epsilon: float | None) -> None:
         if self.n_made is None or epsilon is None:

@@ -17,7 +17,7 @@ HOPELESS = "simulations failed; the first:"
 def run_notes(result: Result) -> tuple[str, ...]:
     """Sentences; none for a healthy run."""
     said = [_on_failures(result), _on_early_end(result), _on_reach(result)]
-    return tuple(sentence for sentence in said if sentence)
+    return (*result.code_changes, *(sentence for sentence in said if sentence))
 
 
 def _on_failures(result: Result) -> str | None:

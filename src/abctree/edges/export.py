@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from abctree.analysis.mode import Candidate
 from abctree.analysis.mode_result import ModeResult
 from abctree.analysis.posterior import Posterior
 from abctree.analysis.result import Result
-from abctree.errors import MissingDependencyError
+from abctree.errors import AbctreeWarning, MissingDependencyError
 from abctree.keywords import checks_keywords
 from abctree.types import FloatArray, RNGLike
 
@@ -46,7 +47,14 @@ def to_csv(what: Result | Posterior | ModeResult, path: str | os.PathLike[str]) 
     ------
     OSError
         If it cannot be written.
+
+    Warns
+    -----
+    AbctreeWarning
+        If the code changed while the run was made, which a table of numbers cannot tell.
     """
+    for sentence in _code_changes(what):
+        warnings.warn(sentence, AbctreeWarning, stacklevel=2)
     if isinstance(what, Result):
         table = what.table
         columns: dict[str, Any] = {"weight": what.weights(), "distance": table.distance}
@@ -56,6 +64,12 @@ def to_csv(what: Result | Posterior | ModeResult, path: str | os.PathLike[str]) 
     else:
         columns = {"weight": what.weight, "distance": what.distance}
         _write_csv(path, what.names, what.theta, columns)
+
+
+def _code_changes(what: Result | Posterior | ModeResult) -> tuple[str, ...]:
+    if isinstance(what, Posterior):
+        return what.notes
+    return (what.run if isinstance(what, ModeResult) else what).code_changes
 
 
 def _write_candidates(what: ModeResult, path: str | os.PathLike[str]) -> None:
@@ -111,7 +125,7 @@ def to_npz(result: Result | ModeResult, path: str | os.PathLike[str]) -> None:
     - ``round_epsilon`` (S,), inf for the pilot; ``round_simulations``, ``round_acceptance_rate``,
       ``round_ess`` (S,).
     - ``about``: a JSON string with the method, the number of simulations, why the run stopped, its
-      seconds and its number of failures.
+      seconds, its number of failures, and ``notes``, what to know of it.
 
     A run that seeks the mode also has ``mode`` (p,); ``mode_covariance`` (p, p) of its error,
     and ``mode_spread`` (p, p) of the posterior around it, nan where there is none; ``mode_epsilon``
@@ -179,6 +193,7 @@ def _about(result: Result) -> dict[str, Any]:
         "stopped_because": result.stopped_because,
         "seconds": result.seconds,
         "n_failures": result.failures.count,
+        "notes": list(result.run_notes),
     }
 
 
@@ -221,6 +236,7 @@ def to_arviz(posterior: Posterior, n: int | None = None, rng: RNGLike = 0) -> An
         "epsilon": posterior.epsilon,
         "n_simulations": posterior.n_simulations,
         "effective_sample_size": posterior.ess,
+        **({"notes": "\n".join(posterior.notes)} if posterior.notes else {}),
     }
     more = {"log_weight": posterior.log_weight, "distance": posterior.distance}
     groups = {

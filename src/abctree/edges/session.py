@@ -10,6 +10,8 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -33,12 +35,13 @@ from abctree.edges.session_book import (
     told_summaries,
 )
 from abctree.edges.session_file import read_arrays, write_arrays
-from abctree.errors import AbctreeError, ParameterError, SimulatorError, StoreError
+from abctree.errors import AbctreeError, AbctreeWarning, ParameterError, SimulatorError, StoreError
 from abctree.keywords import check_keywords, checks_keywords_of_methods
 from abctree.methods.manifest import check_version, manifest_of, recipe_of
 from abctree.methods.recipe import Recipe
 from abctree.methods.run_abc_tree import abc_tree, recipe_for
 from abctree.methods.run_folder import play
+from abctree.methods.versions import changes
 from abctree.numbers import checked_count
 from abctree.problem import Problem
 from abctree.types import Data, FloatArray, IntArray, RNGLike
@@ -333,7 +336,10 @@ class Session:
                 )
             reasons = {int(i): str(reason) for i, reason in manifest["reasons"].items()}
             run = manifest["run"]
-            recipe = recipe_of(run, problem, parts)
+            n_told = int(np.count_nonzero(state["kind"]))
+            recipe = recipe_of(run, problem, parts, n_told)
+            for sentence in changes(recipe.code, sys.maxsize):
+                warnings.warn(sentence, AbctreeWarning, stacklevel=3)
             check_version(run)
             book = Book(problem, recipe.settings.plan.n_simulations)
             book.restore(state, reasons)

@@ -1,10 +1,10 @@
-"""Fingerprints of a user's code: what is kept instead of the code.
+"""Fingerprints of a user's code: what is kept instead of the code, to tell when it has changed.
 
-They tell whether a function is the one that a run was begun with.  They are of its source text, so
-a new comment is a change; that of a lambda, or of a function without a source, is of its byte code.
-With it go the functions of its module that it calls by name, and the numbers, texts, arrays and
-containers of these that it finds in its closure, its defaults, its module and its object.  Not what
-it changes itself: a fingerprint is the same before and after use, and in every process.
+A fingerprint is a hash of source text: of a function and those of its module that it calls by name,
+or of a class.  With it go what is declared, the fields of dataclasses and the arguments of
+`functools.partial`, and plain values (numbers, texts, tuples of these) in defaults, closures,
+attributes and the module.  Where a module is found is no part of it: ``python m.py`` and an import
+of m.py are the same code.  docs/how-to/runs-that-survive.md says what is not seen.
 """
 
 from __future__ import annotations
@@ -12,182 +12,192 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from types import FunctionType
+from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 
-from abctree.methods import fingerprint_1
-from abctree.methods.bytecode import Changes, callees, enclosed, methods_in_use, reads
-from abctree.methods.source import is_ours, named, source_of
-
-#: Of fingerprints that are written.  Format 1 looks at less; a run that has it is compared in it.
-FORMAT = 2
-#: How deep closures, default values, containers and fields are followed.
+#: How deep closures, containers and fields are followed.
 _DEPTH = 8
-#: Of an array of more bytes, only so many numbers are looked at, evenly spread.
-_LARGE, _SAMPLE = 2**26, 2**16
-_SIMPLE = bool | int | float | complex | str | bytes | None
-_CONTAINER = (tuple, list, dict, set, frozenset)
-#: Identities of what is being looked into: the way back ends there.
-_Path = tuple[int, ...]
+_SIMPLE = bool | int | float | complex | str | bytes | np.generic | None
+#: What code binds anew while it runs, such as a counter: variables, or attributes.
+_REBOUND = re.compile(
+    r"\b(?:global|nonlocal)\s+([\w, ]+)|\.(\w+)\s*(?:[^\w\s=<>!]{1,2}|<<|>>)?=(?!=)"
+)
+#: Where an object is made: what is set here is what it is.
+_MAKERS = frozenset({"__init__", "__new__", "__post_init__", "__setstate__"})
 
 
-def fingerprint(thing: Any, fmt: int = FORMAT) -> str:
-    """A short text that changes with the code of a function or object, and with its constants."""
+def fingerprint(thing: Any) -> str:
+    """Return a short text that changes with the code of a function or object."""
     digest = hashlib.sha256()
-    for piece in fingerprint_1.pieces(thing) if fmt == 1 else _pieces(thing, ()):
-        digest.update(piece if isinstance(piece, bytes) else repr(piece).encode())
-        digest.update(b"\x00")
+    for piece in _pieces(thing, ()):
+        digest.update(repr(piece).encode() + b"\x00")
     return digest.hexdigest()[:16]
 
 
-def _pieces(thing: Any, path: _Path) -> Iterator[Any]:
-    """What a fingerprint is made of."""
-    if isinstance(thing, _SIMPLE):
-        yield thing
-    elif _is_array(thing):
-        yield from (str(thing.dtype), thing.shape, _bytes_of(thing))
+def named(thing: Any) -> str:
+    """Return ``module.name`` of a function or of the class of an object."""
+    while isinstance(thing, functools.partial):
+        thing = thing.func
+    source = _function(thing) or (thing if hasattr(thing, "__qualname__") else type(thing))
+    module = str(getattr(source, "__module__", None) or "builtins")
+    if module == "__main__":
+        main = sys.modules[module]
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        module = spec.name if spec else Path(file).stem if file else module
+    return f"{module}.{source.__qualname__}"
+
+
+def is_ours(thing: Any) -> bool:
+    """Whether the class or function is part of abctree, whose version is kept."""
+    return named(thing).startswith("abctree.")
+
+
+def _pieces(thing: Any, path: tuple[int, ...]) -> Iterator[Any]:  # noqa: C901 - a list of kinds
+    """What a fingerprint is made of; `path` has the identities of what is being looked into."""
+    if isinstance(thing, np.ndarray):
+        yield str(thing.dtype), thing.shape, b"" if thing.dtype.hasobject else thing.tobytes()
+    elif _is_plain(thing):
+        yield sorted(map(repr, thing)) if isinstance(thing, frozenset) else thing
     elif id(thing) not in path and len(path) < _DEPTH:
         path = (*path, id(thing))
-        if _is_container(thing):
-            yield from _items(thing, path)
+        if isinstance(thing, dict):
+            yield from _values({repr(k): v for k, v in thing.items() if _is_plain(k)}, path)
+        elif isinstance(thing, tuple | list):
+            yield from _values({f"{i:09}": item for i, item in enumerate(thing)}, path)
+        elif isinstance(thing, set | frozenset):
+            yield sorted(repr(item) for item in thing if _is_plain(item))
+        elif isinstance(thing, functools.partial):
+            yield from _values({"args": thing.args, "keys": thing.keywords, "of": thing.func}, path)
+        elif (function := _function(thing)) is not None:
+            yield from _code([function], path)
+        elif inspect.ismethod(thing):
+            yield thing.__func__.__name__
+            yield from _pieces(thing.__self__, path)
+        elif hasattr(thing, "__name__"):  # a class, or without a source
+            yield thing.__name__, _text(thing)
         else:
-            yield named(thing)
-            yield from _pieces_of_code(thing, path)
+            yield from _object(thing, path)
 
 
-def _is_array(thing: Any) -> bool:
-    return isinstance(thing, np.ndarray | np.generic) and not np.asarray(thing).dtype.hasobject
-
-
-def _bytes_of(array: Any) -> bytes:
-    some = array.flat[:: -(-array.size // _SAMPLE)] if array.nbytes > _LARGE else array
-    return np.ascontiguousarray(some).tobytes()
-
-
-def _is_container(thing: Any) -> bool:
-    return isinstance(thing, _CONTAINER) and not callable(thing)
-
-
-def _is_data(thing: Any) -> bool:
-    return isinstance(thing, _SIMPLE) or _is_array(thing) or _is_container(thing)
-
-
-def _is_constant(thing: Any) -> bool:
-    """Whether it is looked into where it is found; other objects may be different in each run."""
-    return _is_data(thing) or callable(thing) or is_dataclass(thing)
-
-
-def _is_key(thing: Any) -> bool:
-    """Whether its text is the same in every process."""
-    if isinstance(thing, tuple):
-        return all(_is_key(item) for item in thing)
+def _is_plain(thing: Any) -> bool:
+    """Whether it cannot change, and its text is the same in every process."""
+    if isinstance(thing, tuple | frozenset):
+        return all(map(_is_plain, thing))
     return isinstance(thing, _SIMPLE)
 
 
-def _items(thing: Any, path: _Path) -> Iterator[Any]:
-    """What is in a container, in an order that does not depend on the process."""
-    yield type(thing).__name__, len(thing)
-    if isinstance(thing, dict):
-        keys = sorted((key for key in thing if _is_key(key)), key=repr)
-        items: Iterable[Any] = [item for key in keys for item in (key, thing[key])]
-    elif isinstance(thing, set | frozenset):
-        items = sorted((item for item in thing if _is_key(item)), key=repr)
-    else:
-        items = thing
-    for item in items:
-        if _is_constant(item):
-            yield from _pieces(item, path)
-
-
-def _pieces_of_code(thing: Any, path: _Path) -> Iterator[Any]:
-    if isinstance(thing, functools.partial):
-        for part in (thing.args, thing.keywords, thing.func):
-            yield from _pieces(part, path)
-    elif hasattr(thing, "py_func"):
-        yield from _pieces(thing.py_func, path)
-    elif hasattr(thing, "cache_info") and hasattr(thing, "__wrapped__"):  # functools.cache
-        yield from _pieces(thing.__wrapped__, path)
-    elif inspect.ismethod(thing):
-        yield from _pieces(thing.__func__, path)
-        yield from _object(thing.__self__, getattr(thing.__func__, "__name__", ""), path)
-    elif inspect.isfunction(thing):
-        yield from _functions([thing], path)
-    elif inspect.isclass(thing):
-        yield source_of(thing)
-    elif not inspect.isroutine(thing):
-        yield from _object(thing, "__call__", path[:-1])
-
-
-def _object(thing: Any, method: str, path: _Path) -> Iterator[Any]:
-    """The class of an object of which a method is called, and what the object holds."""
-    cls = thing if inspect.isclass(thing) else type(thing)
-    yield source_of(cls)
-    if cls is thing or id(thing) in path:
-        return
-    path = (*path, id(thing))
-    methods = methods_in_use(cls, method)
-    # What is inherited from another package changes with its versions.
-    yield from _functions([f for f in methods if _package(f) == _package(cls)], path)
-    yield from _named_values(_held(thing), Changes.of(methods).attributes, path)
-
-
-def _package(thing: Any) -> str:
-    return str(thing.__module__).partition(".")[0]
-
-
-def _held(thing: Any) -> dict[str, Any]:
-    """What an object was made with: not what it has computed since."""
-    if is_dataclass(thing):
-        return {f.name: getattr(thing, f.name, None) for f in fields(thing) if f.init}
-    return {
-        name: value
-        for name, value in getattr(thing, "__dict__", {}).items()
-        if not isinstance(
-            inspect.getattr_static(type(thing), name, None), functools.cached_property
-        )
-    }
-
-
-def _functions(begin: list[FunctionType], path: _Path) -> Iterator[Any]:
-    """Functions, what they call in their module, and the constants of all."""
-    found = callees(begin, lambda function: not is_ours(function))
-    changes = Changes.of(found)
-    for function in found:
-        yield source_of(function)
-        defaults = _defaults(function)
-        fixed = {name for name, value in defaults.items() if isinstance(value, _SIMPLE)}
-        yield from _named_values(defaults, changes.arguments - fixed, path)
-        yield from _named_values(_closure(function), changes.variables, path)
-        if not is_ours(function):
-            yield from _named_values(_globals(function), changes.variables, path)
-
-
-def _named_values(held: Mapping[str, Any], changed: frozenset[str], path: _Path) -> Iterator[Any]:
+def _values(held: dict[str, Any], path: tuple[int, ...]) -> Iterator[Any]:
+    """Named values; of objects that are neither declared nor called the name only."""
     for name, value in sorted(held.items()):
-        if name not in changed and _is_constant(value):
-            yield name
+        yield name
+        is_container = isinstance(value, np.ndarray | dict | tuple | list | set | frozenset)
+        if _is_plain(value) or is_container or callable(value) or is_dataclass(value):
             yield from _pieces(value, path)
 
 
-def _defaults(function: FunctionType) -> dict[str, Any]:
-    """Default values by the names of their arguments."""
-    values = function.__defaults__ or ()
+def _code(functions: list[FunctionType], path: tuple[int, ...]) -> Iterator[Any]:
+    """Functions, those of their modules that they call by name, and the plain values of all."""
+    for function in functions:  # it grows
+        called = dict.fromkeys(map(_function, _named_in(function).values()))
+        near = (f for f in called if f and f.__globals__ is function.__globals__)
+        functions += [f for f in near if f not in functions]
+    texts = [_text(function) for function in functions]
+    yield texts
+    rebound = _rebound(texts)
+    for function in functions:
+        own = [*function.__code__.co_freevars, *inspect.signature(function).parameters]
+        for name, value in sorted(_named_in(function).items()):
+            inside = (callable(value) or is_dataclass(value)) and name in own
+            if name not in rebound and (_is_plain(value) or inside):
+                yield name
+                yield from _pieces(value, path) if _function(value) not in functions else ()
+
+
+def _named_in(function: FunctionType) -> dict[str, Any]:
+    """What a function finds by name: in its module, its defaults and its closure."""
+    module = {} if is_ours(function) else function.__globals__
+    names = (n for n in _names(function.__code__) if n in module and not n.startswith("__"))
+    found = {name: module[name] for name in names}
+    signature = inspect.signature(function, follow_wrapped=False)
+    found |= {p.name: p.default for p in signature.parameters.values()}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    with suppress(ValueError):  # a cell that is not filled yet
+        found.update((name, cell.cell_contents) for name, cell in cells)
+    return {name: value for name, value in found.items() if value is not inspect.Parameter.empty}
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (_names(c) for c in code.co_consts if isinstance(c, CodeType))
+    return set(code.co_names).union(*inner)
+
+
+def _object(thing: Any, path: tuple[int, ...]) -> Iterator[Any]:
+    """The class of an object, and what the object was made with."""
+    classes = [c for c in type(thing).__mro__ if c.__module__ == type(thing).__module__]
+    texts = [_text(c) for c in classes]
+    yield texts
+    methods = [f for c in classes for f in map(_function, vars(c).values()) if f]
+    methods = [f for f in methods if f.__name__ not in _MAKERS and _source(f) is not None]
+    yield from _code(methods, path)
+    rebound = _rebound(map(_text, methods))
+    if is_dataclass(thing):
+        held = {f.name: getattr(thing, f.name, None) for f in fields(thing) if f.init and f.compare}
+    else:
+        held = {n: v for n, v in vars(thing).items() if not hasattr(type(thing), n)}
+        held = {n: v for n, v in held.items() if _is_plain(v) or callable(v)}
+    yield from _values({n: v for n, v in held.items() if n not in rebound}, path)
+
+
+def _rebound(texts: Iterable[Any]) -> set[str]:
+    found = (match for text in texts for match in _REBOUND.findall(str(text)))
+    return {name for names, attribute in found for name in [*re.split(r"\W+", names), attribute]}
+
+
+def _function(thing: Any) -> FunctionType | None:
+    """The function behind a method of a class, a cache or compiled code; None if there is none."""
+    if isinstance(thing, staticmethod | classmethod):
+        thing = thing.__func__
+    elif isinstance(thing, property):
+        thing = thing.fget
+    for inside in ("py_func", "__wrapped__"):  # a module may hold anything: none of it is run
+        if not inspect.isfunction(thing):
+            thing = inspect.getattr_static(thing, inside, thing)
+    return thing if inspect.isfunction(thing) else None
+
+
+def _text(thing: Any) -> Any:
+    """The source of a function or class, else its byte code; nothing of ours."""
+    source = "" if is_ours(thing) else _source(thing)
+    code = getattr(thing, "__code__", None)
+    if source is not None or code is None:
+        return source
+    plain = [list(_pieces(c, ())) for c in code.co_consts if _is_plain(c)]
+    return sys.version_info[:2], code.co_code, code.co_names, plain
+
+
+def _source(thing: Any) -> str | None:
+    with suppress(OSError, TypeError, SyntaxError, IndexError):  # typed at a prompt, for example
+        if getattr(thing, "__name__", "") == "<lambda>":
+            return _body(thing)
+        # Of a decorated function itself, not of what is inside.
+        return textwrap.dedent(inspect.getsource(getattr(thing, "__code__", thing))).strip()
+    return None
+
+
+def _body(function: FunctionType) -> str:
+    """The expression of a lambda: its line may hold others."""
     code = function.__code__
-    names = code.co_varnames[code.co_argcount - len(values) : code.co_argcount]
-    return {**dict(zip(names, values, strict=True)), **(function.__kwdefaults__ or {})}
-
-
-def _closure(function: FunctionType) -> dict[str, Any]:
-    cells = zip(function.__code__.co_freevars, enclosed(function), strict=True)
-    return {name: held[0] for name, held in cells if held}
-
-
-def _globals(function: FunctionType) -> dict[str, Any]:
-    """Constants of its module that a function names; its own name, file and the like are not."""
-    held = function.__globals__
-    names = [name for name in reads(function) if name in held and not name.startswith("__")]
-    return {name: held[name] for name in names if _is_data(held[name])}
+    spots = [(a, c, b, d) for a, b, c, d in code.co_positions() if a and b and d and c is not None]
+    (first, begin), (last, end) = min(s[:2] for s in spots), max(s[2:] for s in spots)
+    lines = [line.encode() for line in inspect.findsource(function)[0][first - 1 : last]]
+    lines[-1] = lines[-1][:end]
+    return f"{code.co_varnames}: {lines[0][begin:].decode()}{b''.join(lines[1:]).decode()}"

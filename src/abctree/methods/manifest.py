@@ -13,18 +13,18 @@ import importlib
 import platform
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, astuple, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from abctree.data import Plan
 from abctree.errors import AbctreeError, AbctreeWarning, ParameterError, StoreError
-from abctree.methods.fingerprint import FORMAT, fingerprint
+from abctree.methods.fingerprint import fingerprint, is_ours, named
 from abctree.methods.method import METHODS
 from abctree.methods.recipe import Recipe, Seeds
 from abctree.methods.settings import Settings
-from abctree.methods.source import is_ours, named
+from abctree.methods.versions import Version, Versions, continued, unknown
 from abctree.parts.distances import FunctionDistance
 from abctree.parts.executors.policy import FailurePolicy, as_policy
 from abctree.parts.partitioners import as_partitioner
@@ -56,21 +56,26 @@ _PROBES = 32
 def manifest_of(recipe: Recipe, problem: Problem) -> dict[str, Any]:
     """The recipe and the problem as JSON."""
     settings, seeds = recipe.settings, recipe.seeds
+    own: dict[str, Any] = {}
+    parts = {
+        f.name: _written_part(getattr(settings.rules, f.name), f.name, own)
+        for f in fields(settings.rules)
+    }
     return {
         "method": recipe.method,
         "versions": versions(),
-        "fingerprints": FORMAT,
         "seeds": {"root": seeds.root, "algorithm": list(seeds.algorithm)},
         "plan": {**asdict(settings.plan), "milestones": list(settings.plan.milestones)},
         "weights": settings.weights,
         "summary_size": recipe.summary_size,
-        "parts": {
-            f.name: _written_part(getattr(settings.rules, f.name), f.name)
-            for f in fields(settings.rules)
-        },
-        "stop": [_written(rule, "stop") for rule in recipe.stop],
+        "parts": parts,
+        "stop": [_written(rule, "stop", {}) for rule in recipe.stop],
         "on_failure": asdict(recipe.on_failure),
         "problem": _written_problem(problem),
+        "code": {
+            what: [list(astuple(version)) for version in versions]
+            for what, versions in (recipe.code or _code_of(problem, own)).items()
+        },
     }
 
 
@@ -89,40 +94,44 @@ def _version() -> str:
     return str(importlib.import_module("abctree").__version__)
 
 
-def _written_part(part: Any, keyword: str) -> Any:
+def _written_part(part: Any, keyword: str, own: dict[str, Any]) -> Any:
     """A part, or a number or text that stands among the parts."""
     try:
-        return _written_value(part, keyword)
+        return _written_value(part, keyword, own)
     except TypeError:
-        return _written(part, keyword)
+        return _written(part, keyword, own)
 
 
-def _written(part: Any, keyword: str, fmt: int = FORMAT) -> dict[str, Any]:
-    """A part with its fields if it is ours and they can be written, or its name and fingerprint."""
+def _written(part: Any, keyword: str, own: dict[str, Any]) -> dict[str, Any]:
+    """A part with its fields if it is ours and they can be written, or its name.
+
+    Those of which the name is written are put into `own`.
+    """
     if _is_known(part):
         try:
             return {
                 "part": type(part).__name__,
                 "fields": {
-                    f.name: _written_value(getattr(part, f.name), f.name, fmt)
+                    f.name: _written_value(getattr(part, f.name), f.name, own)
                     for f in fields(part)
                     if f.init
                 },
             }
         except TypeError:
             pass
-    return {"own": named(part), "fingerprint": fingerprint(part, fmt), "keyword": keyword}
+    own[keyword] = part
+    return {"own": named(part), "keyword": keyword}
 
 
-def _written_value(value: Any, keyword: str, fmt: int = FORMAT) -> Any:
+def _written_value(value: Any, keyword: str, own: dict[str, Any]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.generic):
-        return _written_value(value.item(), keyword, fmt)
+        return _written_value(value.item(), keyword, own)
     if isinstance(value, tuple | list):
-        return [_written_value(item, keyword, fmt) for item in value]
+        return [_written_value(item, keyword, own) for item in value]
     if _is_known(value) or keyword in _READ:
-        return _written(value, keyword, fmt)
+        return _written(value, keyword, own)
     raise TypeError(type(value))
 
 
@@ -142,23 +151,29 @@ def _is_known(part: Any) -> bool:
     return _known().get(type(part).__name__) is type(part)
 
 
-def _written_problem(problem: Problem, fmt: int = FORMAT) -> dict[str, Any]:
+def _written_problem(problem: Problem) -> dict[str, Any]:
+    return {
+        "names": list(problem.names),
+        "prior": {"text": repr(problem.prior), "probe": _probed(problem)},
+        "observed": fingerprint(np.asarray(problem.observed_summary)),
+        "call": f"{type(problem.model).__name__} in batches of {problem.unit}",
+        "measure": _written_distance(problem.distance),
+        "distance": "to be scaled by the pilot" if problem.needs_pilot else "as it is",
+    }
+
+
+def _code_of(problem: Problem, own: Mapping[str, Any]) -> Versions:
+    """The user's code as it is now; `own` has the parts by keyword."""
     model: Any = problem.model
     code = {
         "simulator": getattr(model, "simulator", model),
         "summary": model.summary,
-        "distance": problem.distance,
+        "distance": None if _written_distance(problem.distance) else problem.distance,
         "constraint": problem.constraint,
+        **own,
     }
-    return {
-        "names": list(problem.names),
-        "prior": {"text": repr(problem.prior), "probe": _probed(problem)},
-        "observed": fingerprint(np.asarray(problem.observed_summary), fmt),
-        "call": f"{type(model).__name__} in batches of {problem.unit}",
-        "measure": _written_distance(problem.distance),
-        "distance": "to be scaled by the pilot" if problem.needs_pilot else "as it is",
-        "code": {n: [_name(f), fingerprint(f, fmt)] for n, f in code.items() if f is not None},
-    }
+    found = {what: thing for what, thing in code.items() if thing is not None}
+    return {what: (Version(0, _name(f), fingerprint(f)),) for what, f in found.items()}
 
 
 def _name(thing: Any) -> str:
@@ -194,7 +209,9 @@ def _probed(problem: Problem) -> str:
 # Reading -------------------------------------------------------------------------------------
 
 
-def recipe_of(manifest: Mapping[str, Any], problem: Problem, given: Mapping[str, Any]) -> Recipe:
+def recipe_of(
+    manifest: Mapping[str, Any], problem: Problem, given: Mapping[str, Any], at: int | None
+) -> Recipe:
     """The recipe again, once the problem is found to be that of the run.
 
     Parameters
@@ -206,6 +223,8 @@ def recipe_of(manifest: Mapping[str, Any], problem: Problem, given: Mapping[str,
     given : dict
         A user's own parts by the names under which they were given to the run; `stop` and
         `on_failure` if they are to be others than those of the manifest (None: the same).
+    at : int or None
+        Simulations made so far, if the run goes on with today's code; None if it is only read.
 
     Raises
     ------
@@ -214,20 +233,15 @@ def recipe_of(manifest: Mapping[str, Any], problem: Problem, given: Mapping[str,
         run's.
     StoreError
         If the manifest cannot be read.
-
-    Warns
-    -----
-    AbctreeWarning
-        If code of the user's has changed.
     """
     try:
-        method = manifest.get("method", "abc_tree")  # the only one that the first manifests knew
+        method = manifest["method"]
         if method not in METHODS:
             raise StoreError(
                 f"The run is one of abctree.{method}, which abctree {_version()} cannot go on with."
             )
-        check_problem(manifest["problem"], problem, manifest.get("fingerprints", 1))
-        return _recipe_of(manifest, given)
+        _check_problem(manifest, problem)
+        return _recipe_of(manifest, problem, given, at)
     except AbctreeError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -237,13 +251,19 @@ def recipe_of(manifest: Mapping[str, Any], problem: Problem, given: Mapping[str,
         ) from error
 
 
-def _recipe_of(manifest: Mapping[str, Any], given: Mapping[str, Any]) -> Recipe:
-    method, parts = manifest.get("method", "abc_tree"), manifest["parts"]
-    own = _own_parts(parts, given, manifest.get("fingerprints", 1))
+def _recipe_of(
+    manifest: Mapping[str, Any], problem: Problem, given: Mapping[str, Any], at: int | None
+) -> Recipe:
+    method, parts = manifest["method"], manifest["parts"]
+    own = _own_parts(parts, given)
     plan = Plan(**{**manifest["plan"], "milestones": tuple(manifest["plan"]["milestones"])})
     made = METHODS[method].parts
     names = [f.name for f in fields(made)]
     rules = made(**{n: own[n] if n in own else _made_value(parts[n], own) for n in names})
+    code = _versions_of(manifest["code"])
+    if at is not None:
+        replaced = {keyword: part for keyword, part in own.items() if keyword in code}
+        code = continued(code, _code_of(problem, replaced), at)
     seeds = Seeds(int(manifest["seeds"]["root"]), tuple(manifest["seeds"]["algorithm"]))
     return Recipe(
         settings=Settings(plan, rules, manifest["weights"]),
@@ -252,7 +272,12 @@ def _recipe_of(manifest: Mapping[str, Any], given: Mapping[str, Any]) -> Recipe:
         stop=_stop_of(manifest["stop"], given.get("stop")),
         on_failure=as_policy(given.get("on_failure") or FailurePolicy(**manifest["on_failure"])),
         method=method,
+        code=code,
     )
+
+
+def _versions_of(written: Mapping[str, Any]) -> Versions:
+    return {what: tuple(Version(*version) for version in held) for what, held in written.items()}
 
 
 def _stop_of(written: list[dict[str, Any]], given: Any) -> tuple[StoppingRule, ...]:
@@ -294,7 +319,7 @@ def _own_part(written: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
     return own[keyword]
 
 
-def _own_parts(written: Mapping[str, Any], given: Mapping[str, Any], fmt: int) -> dict[str, Any]:
+def _own_parts(written: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """The parts that are given; they must be those of the run, or the user's own."""
     places = dict(_places(written))
     own = {}
@@ -307,11 +332,8 @@ def _own_parts(written: Mapping[str, Any], given: Mapping[str, Any], fmt: int) -
                 f"{spec!r}. Other settings are in the folder and stay as they are: leave it out."
             )
         own[keyword] = _READ.get(keyword, lambda part: part)(spec)
-        then, now = places[keyword], _written(own[keyword], keyword, fmt)
-        if "own" in then:
-            if then != now:
-                warn_changed(keyword, then["own"], named(own[keyword]))
-        elif then != now:
+        then, now = places[keyword], _written(own[keyword], keyword, {})
+        if "own" not in then and then != now:
             raise ParameterError(
                 f"`{keyword}` must be that of the run, {_spelled(then)}, but got {spec!r}. "
                 "Leave it out, or start a new run."
@@ -335,12 +357,18 @@ def _spelled(written: Mapping[str, Any]) -> str:
 # Comparing -----------------------------------------------------------------------------------
 
 
-def check_problem(then: Mapping[str, Any], problem: Problem, fmt: int) -> None:
-    """Whether a problem is that of the run: all but its code must be, and of that is spoken.
+def unknown_code(
+    manifest: Mapping[str, Any], problem: Problem, parts: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """A sentence for each piece of today's code that made nothing of a run."""
+    then = _versions_of(manifest["code"])
+    own = {keyword: part for keyword, part in parts.items() if keyword in then}
+    return unknown(then, _code_of(problem, own))
 
-    Fingerprints are compared in the format of the run.
-    """
-    now = _written_problem(problem, fmt)
+
+def _check_problem(manifest: Mapping[str, Any], problem: Problem) -> None:
+    """Whether a problem is that of the run: all but its code must be."""
+    then, now = manifest["problem"], _written_problem(problem)
     if then["names"] != now["names"]:
         raise _other("parameters", ", ".join(then["names"]), ", ".join(now["names"]))
     if then["prior"]["probe"] != now["prior"]["probe"]:
@@ -349,25 +377,9 @@ def check_problem(then: Mapping[str, Any], problem: Problem, fmt: int) -> None:
         raise _other("observation", f"one with the fingerprint {then['observed']}", now["observed"])
     if then["call"] != now["call"]:
         raise _other("way of calling the simulator", then["call"], now["call"])
-    _check_distance(then, now)
-    nothing = ["nothing", ""]
-    for name in sorted({*then["code"], *now["code"]}):
-        before, after = then["code"].get(name, nothing), now["code"].get(name, nothing)
-        is_compared = name == "distance" and now["measure"] is not None
-        if before[1] != after[1] and not is_compared:
-            warn_changed(name, before[0], after[0])
-
-
-def _check_distance(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse another distance of ours: one table cannot hold two."""
-    (before, print_before), (after, print_after) = then["code"]["distance"], now["code"]["distance"]
-    if "measure" in then:
-        differs = then["measure"] != now["measure"]
-    else:  # of the first runs
-        own = before.endswith(".FunctionDistance") or not before.startswith("abctree.")
-        differs = print_before != print_after and not (own and now["measure"] is None)
-    if differs:
-        raise _other("distance", then.get("measure") or before, now["measure"] or after)
+    if then["measure"] != now["measure"]:  # one table cannot hold two distances
+        before = then["measure"] or manifest["code"]["distance"][-1][1]
+        raise _other("distance", before, now["measure"] or _name(problem.distance))
     if then["distance"] != now["distance"]:
         raise _other("distance", f"one {then['distance']}", f"one {now['distance']}")
 
@@ -388,15 +400,4 @@ def _other(what: str, then: Any, now: Any) -> ParameterError:
     return ParameterError(
         f"`problem` must have the {what} of the run, {then}, but got {now}. Give the problem that "
         "the run was begun with, or start a new run."
-    )
-
-
-def warn_changed(what: str, then: str, now: str) -> None:
-    """Say that code is not what it was when the run began."""
-    names = f"{then}, and is {now} now" if then != now else then
-    warnings.warn(
-        f"The {what} has changed since the run began (it was {names}). What was simulated before "
-        "is kept as it is. If the change matters, start a new run.",
-        AbctreeWarning,
-        stacklevel=5,
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from abctree.errors import ParameterError
 from abctree.methods.settings import Settings
+from abctree.methods.versions import Versions
 from abctree.numbers import checked_rng
 from abctree.parts.executors.policy import FailurePolicy, as_policy
 from abctree.parts.stopping import as_stopping_rules
@@ -47,6 +48,7 @@ class Recipe:
     stop: tuple[StoppingRule, ...] = ()
     on_failure: FailurePolicy = field(default_factory=FailurePolicy)
     method: str = "abc_tree"  #: the function of abctree that was called
+    code: Versions = field(default_factory=dict, compare=False)  #: of a run that goes on
 
     @classmethod
     def of(

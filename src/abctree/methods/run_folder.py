@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -15,13 +16,14 @@ from typing import Any, Literal
 from abctree.analysis.mode_result import ModeResult
 from abctree.analysis.result import Result
 from abctree.data import Plan, Progress, Table
-from abctree.errors import ParameterError, SimulatorError, StoreError
+from abctree.errors import AbctreeWarning, ParameterError, SimulatorError, StoreError
 from abctree.keywords import checks_keywords
 from abctree.methods.interrupts import Interrupts
-from abctree.methods.manifest import check_version, manifest_of, recipe_of
+from abctree.methods.manifest import check_version, manifest_of, recipe_of, unknown_code
 from abctree.methods.method import METHODS
 from abctree.methods.recipe import Recipe, StopLike, check_problem_given
 from abctree.methods.runner import Runner
+from abctree.methods.versions import changes
 from abctree.methods.watch import check_progress
 from abctree.numbers import checked_count
 from abctree.parts.executors import ExecutorLike, as_executor, running
@@ -92,7 +94,7 @@ def resume(
     Warns
     -----
     AbctreeWarning
-        If code has changed since the run began.
+        If code has changed since the run began; the folder remembers after how many simulations.
 
     Examples
     --------
@@ -112,7 +114,8 @@ def resume(
     try:
         manifest = store.manifest or {}
         given = {**parts, "stop": stop, "on_failure": on_failure}
-        recipe = recipe_of(manifest, problem, given)
+        recipe = recipe_of(manifest, problem, given, store.n_simulations + _n_noted(store))
+        _say(*changes(recipe.code, sys.maxsize))
         check_version(manifest)
         plan = _extended(recipe.settings.plan, n_simulations)
         recipe = replace(recipe, settings=replace(recipe.settings, plan=plan))
@@ -154,7 +157,7 @@ def load(path: StoreLike, problem: Problem, **parts: Any) -> Result | Any:  # ca
     Warns
     -----
     AbctreeWarning
-        If code has changed since the run began.
+        If code changed while the run was made, or is another now.
     """
     check_problem_given(problem)
     store = _existing(path, SqliteStore.read)
@@ -162,7 +165,8 @@ def load(path: StoreLike, problem: Problem, **parts: Any) -> Result | Any:  # ca
         manifest = store.manifest or {}
         n = store.n_simulations
         given = {**parts, "stop": _EndOfRecords(n), "on_failure": _LENIENT}
-        recipe = recipe_of(manifest, problem, given)
+        recipe = recipe_of(manifest, problem, given, None)
+        _say(*changes(recipe.code, n), *unknown_code(manifest, problem, parts))
         if n == 0:
             raise StoreError(
                 f"{store!r} holds no simulations yet. Go on with the run by abctree.resume."
@@ -236,8 +240,18 @@ def _played(
 
 def _more(store: Store) -> str:
     """What a store has beside whole blocks, in words."""
-    n = store.n_noted if isinstance(store, NotingStore) else 0
+    n = _n_noted(store)
     return f"; {n} simulations of unfinished blocks are kept for abctree.resume" if n else ""
+
+
+def _n_noted(store: Store) -> int:
+    return store.n_noted if isinstance(store, NotingStore) else 0
+
+
+def _say(*sentences: str) -> None:
+    """Warn the caller of `resume` or `load`."""
+    for sentence in sentences:
+        warnings.warn(sentence, AbctreeWarning, stacklevel=4)
 
 
 def _answer(recipe: Recipe, result: Result) -> Result | ModeResult:
@@ -318,8 +332,8 @@ def _extended(plan: Plan, n_simulations: int | None) -> Plan:
 
 
 def _continued(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of a run that goes on: what it was begun with, and its new end."""
-    return {**then, **{key: now[key] for key in ("plan", "stop", "on_failure")}}
+    """The manifest of a run that goes on: what it was begun with, its new end and its code."""
+    return {**then, **{key: now[key] for key in ("plan", "stop", "on_failure", "code")}}
 
 
 def _existing(path: StoreLike, opened: Callable[[str | os.PathLike[str]], Store]) -> Store:

@@ -20,6 +20,7 @@ from abctree.data import Arms, Boxes, Failure, Mixture, Progress, Round, Simulat
 from abctree.errors import SimulatorError
 from abctree.methods.interrupts import Interruptible, Interrupts
 from abctree.methods.recipe import Recipe
+from abctree.methods.versions import changes
 from abctree.methods.watch import Watch
 from abctree.parts.distances import NegativeDistanceError
 from abctree.parts.executors.policy import (
@@ -280,6 +281,7 @@ class Runner:
             root=self.root,
             default_weights=self.recipe.settings.weights,
             method=self.recipe.method,
+            code_changes=changes(self.recipe.code, self.n_simulations),
             **more,
         )
 

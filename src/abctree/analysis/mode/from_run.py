@@ -59,7 +59,7 @@ def posterior_mode(result: Result, epsilon: float | None = None) -> Mode:
         epsilon=epsilon,
         kernel_epsilon=result.epsilon if seeking and epsilon is None else None,
     )
-    mode = replace(mode, notes=(*mode.notes, *unknown))
+    mode = replace(mode, notes=(*mode.notes, *unknown, *result.code_changes))
     return _within_constraint(result, _with_box(result, mode), log_prior)
 
 
@@ -109,7 +109,7 @@ def _within_constraint(result: Result, mode: Mode, log_prior: FloatArray | None)
         theta=densest,
         covariance=None,
         candidates=(Candidate(densest, 1.0, np.nan, len(near)),),
-        notes=(*mode.notes, note),
+        notes=(*mode.notes, note, *result.code_changes),
     )
 
 

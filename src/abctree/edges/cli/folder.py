@@ -40,7 +40,7 @@ _WORDS = {
     "n_simulations": "budget",
     "problem": "code of the problem",
     "versions": "version of abctree, NumPy or Python",
-    "fingerprints": "version of abctree, NumPy or Python",
+    "code": "code of the problem",
 }
 
 
@@ -208,7 +208,7 @@ def open_store(directory: Path, *, new: bool) -> SqliteStore:
     `abctree.resume`.
     """
     from abctree.edges.cli.watch import Line
-    from abctree.methods.source import named
+    from abctree.methods.fingerprint import named
     from abctree.parts.stores import SqliteStore
 
     line = named(Line)
