@@ -335,7 +335,8 @@ def tables(numbers: dict[str, Any]) -> dict[str, str]:
     done = numbers["tables"]
     names = list(dict.fromkeys(line["problem"] for line in done))
     found = {name: table([line for line in done if line["problem"] == name]) for name in names}
-    return found | ({"brief": brief(done)} if len(names) > 1 else {})
+    large = {line["problem"] for line in done if line["T"] == 100_000}
+    return found | ({"brief": brief(done)} if len(large) > 1 else {})
 
 
 def titled(numbers: dict[str, Any]) -> dict[str, str]:
