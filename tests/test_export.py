@@ -26,6 +26,12 @@ def result():
     return abctree.abc_tree(problem, n_simulations=800, rng=1)
 
 
+@pytest.fixture(scope="module")
+def sought():
+    problem = abctree.Problem({"mu": (-5.0, 5.0)}, simulate, [1.0], vectorized=True)
+    return abctree.map_tree(problem, n_simulations=1000, rng=1)
+
+
 def weighted(n=400, seed=0):
     """Normal draws whose weights move them to mean 1: ESS is far from their number."""
     theta = np.random.default_rng(seed).normal(size=(n, 1))
@@ -126,3 +132,39 @@ def test_arviz_file_reads_back(arviz, tmp_path):
     to_arviz(posterior).to_netcdf(str(tmp_path / "a.nc"))
     with xarray.open_dataset(tmp_path / "a.nc", group="weighted_posterior") as found:
         np.testing.assert_array_equal(found["distance"], posterior.distance[None])
+
+
+def test_arviz_takes_a_run_for_its_posterior(arviz, result):
+    found = to_arviz(result)
+    posterior = result.posterior()
+    np.testing.assert_array_equal(found["weighted_posterior"]["mu"], posterior.theta.T[:1])
+    assert found["posterior"].attrs["epsilon"] == posterior.epsilon
+    assert np.asarray(to_arviz(result, n=7)["posterior"]["mu"]).shape == (1, 7)
+
+
+def test_arviz_takes_a_run_that_seeks_the_mode(arviz, sought):
+    found = to_arviz(sought)
+    np.testing.assert_array_equal(
+        found["weighted_posterior"]["mu"], sought.run.posterior().theta.T[:1]
+    )
+
+
+@pytest.mark.parametrize("wrong", [None, "a", np.zeros(3), {"mu": [1.0]}], ids=repr)
+def test_arviz_refuses_what_is_no_answer_in_one_sentence(arviz, wrong):
+    with pytest.raises(abctree.ParameterError, match=r"`posterior` must be a Posterior or a Res"):
+        to_arviz(wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, "a", np.zeros(3), {"mu": [1.0]}], ids=repr)
+def test_what_is_no_answer_is_refused_in_one_sentence(wrong, tmp_path):
+    with pytest.raises(abctree.ParameterError, match=r"`posterior` must be a Posterior or a Res"):
+        to_csv(wrong, tmp_path / "a.csv")
+    with pytest.raises(abctree.ParameterError, match=r"`result` must be a run, but got a"):
+        to_npz(wrong, tmp_path / "a.npz")
+
+
+def test_csv_of_a_mode_is_that_of_the_run_that_found_it(sought, tmp_path):
+    mode = abctree.posterior_mode(sought)
+    to_csv(mode, tmp_path / "mode.csv")
+    to_csv(sought, tmp_path / "run.csv")
+    assert (tmp_path / "mode.csv").read_bytes() == (tmp_path / "run.csv").read_bytes()

@@ -545,3 +545,30 @@ def test_plots_import_matplotlib_when_asked_to_draw_and_never_pyplot():
         [sys.executable, "-c", code, "/dev/null"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+# Mode -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["map_tree", "abc_tree", "smc", "rejection", "closest"])
+def test_mode_draws_what_posterior_mode_finds_in_any_run(method):
+    keep = {"keep": 300} if method == "closest" else {}
+    function = abctree.rejection if method == "closest" else getattr(abctree, method)
+    result = function(abctree.problems.gauss(2), n_simulations=2000, rng=1, **keep)
+    mode = abctree.posterior_mode(result)
+    figure = plots.mode(mode)
+    (drawn,) = [line for line in figure.axes[2].lines if line.get_label() == "mode"]
+    np.testing.assert_array_equal(drawn.get_xydata(), [mode.theta])
+    if method == "map_tree":
+        np.testing.assert_array_equal(abctree.posterior_mode(result.run).theta, mode.theta)
+        titles = [ax.get_title() for ax in plots.mode(result).axes]
+        assert titles == [ax.get_title() for ax in figure.axes]
+
+
+def test_mode_of_something_else_says_what_to_give(flat):
+    for wrong in (flat, flat.posterior(), None, "mode"):
+        with pytest.raises(ParameterError, match=r"`result` must be of abctree\.map_tree or"):
+            plots.mode(wrong)
+    for wrong in (flat.posterior(), None, "mode"):
+        with pytest.raises(ParameterError, match="`result` must be a run, but got a"):
+            abctree.posterior_mode(wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -17,9 +18,10 @@ from benchmarks.c2st import c2st
 from benchmarks.sbibm import methods, scoring, smoothing, tables, tasks
 from benchmarks.sbibm.odes import lotka_volterra_curves, sir_infected
 
-DATA = Path(__file__).parent.parent.parent / "shared" / "data" / "sbibm"
+#: The observations and reference draws of sbibm, which are no part of the repository.
+DATA = Path(os.environ.get("ABCTREE_SBIBM", "no-such-folder"))
 needs_data = pytest.mark.skipif(
-    not DATA.exists(), reason=f"the observations of sbibm are not at {DATA}"
+    not DATA.exists(), reason="ABCTREE_SBIBM does not name the folder of sbibm's observations"
 )
 N = 20_000
 

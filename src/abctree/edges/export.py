@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from abctree.analysis.mode import Candidate
+from abctree.analysis.mode import Candidate, Mode
 from abctree.analysis.mode_result import ModeResult
 from abctree.analysis.posterior import Posterior
 from abctree.analysis.result import Result
-from abctree.errors import AbctreeWarning, MissingDependencyError
+from abctree.errors import AbctreeWarning, MissingDependencyError, ParameterError
 from abctree.keywords import checks_keywords
 from abctree.types import FloatArray, RNGLike
 
@@ -24,7 +24,7 @@ _NPZ = 1
 
 
 @checks_keywords
-def to_csv(what: Result | Posterior | ModeResult, path: str | os.PathLike[str]) -> None:
+def to_csv(what: Result | Posterior | ModeResult | Mode, path: str | os.PathLike[str]) -> None:
     """Write draws as CSV, one row each.
 
     A posterior has a column for each parameter, then ``weight``, which sums to one, and
@@ -37,7 +37,7 @@ def to_csv(what: Result | Posterior | ModeResult, path: str | os.PathLike[str]) 
 
     Parameters
     ----------
-    what : Posterior, Result or ModeResult
+    what : Posterior, Result, ModeResult or Mode
         Draws at a tolerance, a run, or a run that seeks the mode; for all its simulations give its
         field ``run``.
     path : str or Path
@@ -53,26 +53,29 @@ def to_csv(what: Result | Posterior | ModeResult, path: str | os.PathLike[str]) 
     AbctreeWarning
         If the code changed while the run was made, which a table of numbers cannot tell.
     """
+    if not isinstance(what, Result | ModeResult | Mode):
+        what = _posterior_of(what)
     for sentence in _code_changes(what):
         warnings.warn(sentence, AbctreeWarning, stacklevel=2)
     if isinstance(what, Result):
         table = what.table
         columns: dict[str, Any] = {"weight": what.weights(), "distance": table.distance}
         _write_csv(path, what.problem.names, table.theta, {**columns, "round": table.round})
-    elif isinstance(what, ModeResult):
+    elif isinstance(what, ModeResult | Mode):
         _write_candidates(what, path)
     else:
         columns = {"weight": what.weight, "distance": what.distance}
         _write_csv(path, what.names, what.theta, columns)
 
 
-def _code_changes(what: Result | Posterior | ModeResult) -> tuple[str, ...]:
+def _code_changes(what: Result | Posterior | ModeResult | Mode) -> tuple[str, ...]:
     if isinstance(what, Posterior):
         return what.notes
-    return (what.run if isinstance(what, ModeResult) else what).code_changes
+    run = what if isinstance(what, Result) else what.run
+    return () if run is None else run.code_changes
 
 
-def _write_candidates(what: ModeResult, path: str | os.PathLike[str]) -> None:
+def _write_candidates(what: ModeResult | Mode, path: str | os.PathLike[str]) -> None:
     shown, names = what.candidates, what.names
     columns: dict[str, Any] = {
         "density": np.array([c.density for c in shown]),
@@ -84,7 +87,7 @@ def _write_candidates(what: ModeResult, path: str | os.PathLike[str]) -> None:
     _write_csv(path, names, _stacked(what), columns)
 
 
-def _stacked(what: ModeResult) -> FloatArray:
+def _stacked(what: ModeResult | Mode) -> FloatArray:
     """(c, p) The candidates."""
     return np.reshape([c.theta for c in what.candidates], (len(what.candidates), len(what.names)))
 
@@ -146,6 +149,11 @@ def to_npz(result: Result | ModeResult, path: str | os.PathLike[str]) -> None:
     """
     found = _mode_arrays(result) if isinstance(result, ModeResult) else {}
     result = result.run if isinstance(result, ModeResult) else result
+    if not isinstance(result, Result):
+        raise ParameterError(
+            f"`result` must be a run, but got a {type(result).__name__}. Give the result of "
+            "abctree.abc_tree, or write draws with to_csv."
+        )
     table, rounds = result.table, result.rounds
     arrays: dict[str, Any] = {
         "names": np.array(result.problem.names, dtype=np.str_),
@@ -197,8 +205,22 @@ def _about(result: Result) -> dict[str, Any]:
     }
 
 
+def _posterior_of(what: object) -> Posterior:
+    """Draws at a tolerance: as they are, or those of a run."""
+    run = what.run if isinstance(what, ModeResult) else what
+    found = run.posterior() if isinstance(run, Result) else run
+    if not isinstance(found, Posterior):
+        raise ParameterError(
+            f"`posterior` must be a Posterior or a Result, but got a {type(found).__name__}. "
+            "Give result.posterior()."
+        )
+    return found
+
+
 @checks_keywords
-def to_arviz(posterior: Posterior, n: int | None = None, rng: RNGLike = 0) -> Any:
+def to_arviz(
+    posterior: Posterior | Result | ModeResult, n: int | None = None, rng: RNGLike = 0
+) -> Any:
     """The posterior for ArviZ: `arviz.InferenceData`, or `xarray.DataTree` from ArviZ 1.0 on.
 
     ArviZ knows no weights.  Its group ``posterior`` has one chain of draws that all weigh the same,
@@ -209,8 +231,8 @@ def to_arviz(posterior: Posterior, n: int | None = None, rng: RNGLike = 0) -> An
 
     Parameters
     ----------
-    posterior : Posterior
-        Draws at a tolerance.
+    posterior : Posterior, Result or ModeResult
+        Draws at a tolerance; of a run they are those of its `posterior()`.
     n : int, optional
         Draws without weights.  Default: the effective sample size, rounded.
     rng : RNGLike
@@ -230,6 +252,7 @@ def to_arviz(posterior: Posterior, n: int | None = None, rng: RNGLike = 0) -> An
         raise MissingDependencyError(
             "`to_arviz` needs ArviZ, which is not installed. Run: pip install arviz"
         ) from error
+    posterior = _posterior_of(posterior)
     n = max(1, round(posterior.ess)) if n is None else n
     attributes = {
         "inference_library": "abctree",

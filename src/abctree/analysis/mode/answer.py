@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import special
@@ -12,6 +12,9 @@ from scipy import special
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods
 from abctree.types import FloatArray
+
+if TYPE_CHECKING:
+    from abctree.analysis.result import Result
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +49,7 @@ class Mode:
     n_simulations: int
     n_accepted: int  #: simulations below `epsilon`
     notes: tuple[str, ...]  #: what to know, in plain words
+    run: Result | None = field(default=None, repr=False)  #: whose posterior it is the mode of
 
     @property
     def spread(self) -> FloatArray | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,22 +14,26 @@ from abctree.analysis.mode.report import kernel_answer
 from abctree.analysis.mode.search import find_mode, look_epsilon
 from abctree.analysis.result import Result
 from abctree.data import Arms, Partition
+from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
 from abctree.parts.partitioners import SoftTree
 from abctree.problem import Problem
 from abctree.types import FloatArray
 
+if TYPE_CHECKING:
+    from abctree.analysis.mode_result import ModeResult
+
 
 @checks_keywords
-def posterior_mode(result: Result, epsilon: float | None = None) -> Mode:
+def posterior_mode(result: Result | ModeResult, epsilon: float | None = None) -> Mode:
     """The posterior mode from the lookup table of any run.
 
     Parameters
     ----------
-    result : Result
-        Of `abctree.map_tree` (its field ``run``), `abctree.abc_tree`, `abctree.rejection` or
-        `abctree.smc`.  Of a rejection run that kept the closest rows only, the mode is that of a
-        kernel density estimate: a fit needs the rejected rows, too.
+    result : Result or ModeResult
+        Of `abctree.map_tree`, `abctree.abc_tree`, `abctree.rejection` or `abctree.smc`.  Of a
+        rejection run that kept the closest rows only, the mode is that of a kernel density
+        estimate: a fit needs the rejected rows, too.
     epsilon : float, optional
         The tolerance.  Default: chosen by the fit, see `find_mode`.
 
@@ -40,8 +45,18 @@ def posterior_mode(result: Result, epsilon: float | None = None) -> Mode:
     Raises
     ------
     ParameterError
-        If `epsilon` is not above 0, or the run did not keep all draws below it.
+        If `result` is no run, `epsilon` is not above 0, or the run did not keep all draws below it.
     """
+    run: Any = getattr(result, "run", result)
+    if not isinstance(run, Result):
+        raise ParameterError(
+            f"`result` must be a run, but got a {type(run).__name__}. Give the result of "
+            "abctree.map_tree or abctree.abc_tree."
+        )
+    return replace(_mode_of(run, epsilon), run=run)
+
+
+def _mode_of(result: Result, epsilon: float | None) -> Mode:
     if len(result.table) < result.n_simulations:
         return _mode_of_the_closest(result, epsilon)
     table = result.table

@@ -7,9 +7,11 @@ import re
 import traceback
 from pathlib import Path
 
+import abctree
+
 #: Packages whose lines are not the user's, and folders of such lines.
 _NOT_THEIRS = {"abctree", "click", "numba", "numpy", "scipy", "sklearn", "stochtree"}
-_OURS = (str(Path(__file__).parents[2]), str(Path(os.__file__).parent), "<")
+_OURS = (str(Path(abctree.__file__).parent), str(Path(os.__file__).parent), "<")
 
 
 def one_line(error: BaseException) -> str:

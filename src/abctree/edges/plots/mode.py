@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import special
 
+from abctree.analysis.mode import Mode
 from abctree.analysis.mode_result import ModeResult
 from abctree.edges.plots.canvas import FAINT, INK, TRUTH, figure_of, grid_of_axes, number
 from abctree.edges.plots.pair import pair
@@ -27,7 +28,7 @@ _DOTS = 3000
 
 
 @checks_keywords
-def mode(result: ModeResult, level: float = 0.9, axes: Any = None) -> Figure:
+def mode(result: ModeResult | Mode, level: float = 0.9, axes: Any = None) -> Figure:
     """The mode and its error ellipse over the draws that the run accepted.
 
     The pair plot of the posterior at the tolerance of the answer, with all accepted draws as grey
@@ -39,8 +40,8 @@ def mode(result: ModeResult, level: float = 0.9, axes: Any = None) -> Figure:
 
     Parameters
     ----------
-    result : ModeResult
-        Of `abctree.map_tree`.
+    result : ModeResult or Mode
+        Of `abctree.map_tree`, or of `abctree.posterior_mode`.
     level : float
         In (0, 1).
     axes : (p, p) array of matplotlib Axes, optional
@@ -59,13 +60,19 @@ def mode(result: ModeResult, level: float = 0.9, axes: Any = None) -> Figure:
     """
     if not 0.0 < level < 1.0:
         raise ParameterError(f"`level` must be in (0, 1), but got {level}. Try 0.9.")
+    run = getattr(result, "run", None)
+    if not isinstance(result, ModeResult | Mode) or run is None:
+        raise ParameterError(
+            f"`result` must be of abctree.map_tree or abctree.posterior_mode, but got {result!r}. "
+            "Give posterior_mode(result) of a run."
+        )
     p = len(result.names)
     side = max(3.2, min(14.0, 1.0 + 1.75 * p))
     grid = grid_of_axes(axes, (p, p), (side, side))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AbctreeWarning)  # that nothing was accepted: it is seen
         epsilon = result.epsilon if np.isfinite(result.epsilon) else None
-        draws = result.run.posterior(epsilon=epsilon)
+        draws = run.posterior(epsilon=epsilon)
     pair(draws, axes=grid)
     dots = draws.theta[-_DOTS:]
     for row in range(p):
@@ -80,7 +87,7 @@ def mode(result: ModeResult, level: float = 0.9, axes: Any = None) -> Figure:
     return figure_of(grid[0, 0])
 
 
-def _draw_error(ax: Axes, result: ModeResult, j: int, level: float) -> None:
+def _draw_error(ax: Axes, result: ModeResult | Mode, j: int, level: float) -> None:
     """The mode with its error as a title, and an interval."""
     value, error = float(result.theta[j]), float(result.std[j])
     ax.axvline(value, color=TRUTH, linewidth=1.2)
@@ -92,7 +99,7 @@ def _draw_error(ax: Axes, result: ModeResult, j: int, level: float) -> None:
     ax.set_title(title if np.isfinite(value) else result.names[j], fontsize="small", color=INK)
 
 
-def _draw_pair(ax: Axes, result: ModeResult, columns: list[int], level: float) -> None:
+def _draw_pair(ax: Axes, result: ModeResult | Mode, columns: list[int], level: float) -> None:
     x, y = result.theta[columns]
     ax.plot(x, y, color=TRUTH, marker="+", markersize=9.0, linestyle="none", label="mode", zorder=6)
     rivals = result.candidates[1:]
