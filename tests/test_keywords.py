@@ -234,7 +234,7 @@ def callers(problem, result):
     return found
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=str)
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda value: type(value).__name__)
 def test_a_wrong_rng_is_named(wrong, problem, result):
     for name, call in callers(problem, result).items():
         with pytest.raises(ParameterError, match="`rng` must be None, a whole number") as caught:
