@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import special
 
+from abctree.analysis.result import Result
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods
 from abctree.types import FloatArray
-
-if TYPE_CHECKING:
-    from abctree.analysis.result import Result
 
 
 @dataclass(frozen=True, eq=False)
