@@ -25,7 +25,7 @@ from abctree.analysis.posterior import Posterior
 from abctree.analysis.run_notes import run_notes
 from abctree.analysis.selection import select
 from abctree.analysis.summary import Summary, summarise
-from abctree.data import Partition, Plan, Round, Table, mixture_weights
+from abctree.data import OtherStream, Partition, Plan, Round, Table, mixture_weights
 from abctree.errors import AbctreeWarning, ParameterError
 from abctree.keywords import checks_keywords_of_methods
 from abctree.numbers import checked_number
@@ -58,6 +58,8 @@ class Result:
     population: int | None = None  #: round of the population that answers (`abctree.smc`)
     default_epsilon: float | None = None  #: tolerance of `posterior()`; None: see there
     code_changes: tuple[str, ...] = ()  #: sentences; none if one code made all simulations
+    #: Of random numbers that simulations drew from beside the generator they were given.
+    other_streams: frozenset[OtherStream] = frozenset()
 
     @property
     def n_simulations(self) -> int:

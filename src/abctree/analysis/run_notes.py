@@ -16,7 +16,12 @@ HOPELESS = "simulations failed; the first:"
 
 def run_notes(result: Result) -> tuple[str, ...]:
     """Sentences; none for a healthy run."""
-    said = [_on_failures(result), _on_early_end(result), _on_reach(result)]
+    said = [
+        _on_failures(result),
+        _on_early_end(result),
+        _on_reach(result),
+        _on_streams(result),
+    ]
     return (*result.code_changes, *(sentence for sentence in said if sentence))
 
 
@@ -39,4 +44,26 @@ def _on_early_end(result: Result) -> str | None:
         f"The run ended after {result.n_simulations} of {result.plan.n_simulations} simulations, "
         f"because nearly all of the last ones failed: {result.stopped_because.rstrip('.')}. "
         "See result.failures.first, and run again when the cause is gone."
+    )
+
+
+def _on_streams(result: Result) -> str | None:
+    """Whether simulations share their noise, or cannot be made again."""
+    drawn = result.other_streams
+    if not drawn:
+        return None
+    names = " and ".join(sorted({stream.name for stream in drawn}))
+    advice = "Draw all of them from the generator that the simulator is given"
+    # Two processes come to the same state only if they draw the same numbers.
+    if len({(stream.name, stream.state) for stream in drawn}) < len(drawn):
+        return (
+            f"Simulations of several processes repeat each other's noise: the simulator draws "
+            f"random numbers from {names}, and they drew the same ones, at other parameters. The "
+            f"posterior cannot be trusted. {advice}, and run again."
+        )
+    several = len({stream.process for stream in drawn}) > 1
+    how = " Worker processes were given a seed for each task, so that none repeats another."
+    return (
+        f"The simulator draws random numbers from {names}: the same seed does not give the same "
+        f"run.{how if several else ''} {advice}."
     )

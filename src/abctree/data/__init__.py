@@ -7,7 +7,7 @@ from abctree.data.partition import Partition
 from abctree.data.plan import Plan
 from abctree.data.progress import Progress
 from abctree.data.round import Round
-from abctree.data.simulations import Failure, Simulations
+from abctree.data.simulations import Failure, OtherStream, Simulations
 from abctree.data.table import Table
 from abctree.data.weights import (
     effective_sample_size,
@@ -21,6 +21,7 @@ __all__ = [
     "Boxes",
     "Failure",
     "Mixture",
+    "OtherStream",
     "Partition",
     "Plan",
     "Progress",

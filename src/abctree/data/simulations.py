@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,14 @@ class Failure:
     traceback: str = ""  #: of the first few that raised
 
 
+class OtherStream(NamedTuple):
+    """A stream of random numbers that a call drew from, and was not given."""
+
+    name: str
+    state: str  #: a hash of the state in which the call began
+    process: int  #: in which it was
+
+
 @dataclass(frozen=True, eq=False)
 class Simulations:
     """Distances and summaries of n rows, in their order."""
@@ -28,6 +37,7 @@ class Simulations:
     summary: FloatArray  #: (n, ...) nan for a failure
     failures: tuple[Failure, ...] = ()
     began: float = np.inf  #: `time.time()` when the first of them began; inf if it is not known
+    other_streams: tuple[OtherStream, ...] = ()
 
     @classmethod
     def join(cls, parts: Sequence[Simulations]) -> Simulations:
@@ -39,4 +49,5 @@ class Simulations:
             np.concatenate([p.summary for p in parts]),
             tuple(f for p in parts for f in p.failures),
             min(p.began for p in parts),
+            tuple(s for p in parts for s in p.other_streams),
         )

@@ -16,7 +16,17 @@ from abctree.algorithms.pilot import Pilot, run_pilot
 from abctree.analysis.failures import Failures
 from abctree.analysis.result import Result
 from abctree.analysis.run_notes import HOPELESS
-from abctree.data import Arms, Boxes, Failure, Mixture, Progress, Round, Simulations, Table
+from abctree.data import (
+    Arms,
+    Boxes,
+    Failure,
+    Mixture,
+    OtherStream,
+    Progress,
+    Round,
+    Simulations,
+    Table,
+)
 from abctree.errors import SimulatorError
 from abctree.methods.interrupts import Interruptible, Interrupts
 from abctree.methods.recipe import Recipe
@@ -35,6 +45,8 @@ from abctree.problem import Discrepancy, Problem
 from abctree.protocols import Executor, StoppingRule
 from abctree.types import FloatArray, IntArray
 
+#: Calls that drew from streams of their own, after which no more are noted.
+_ENOUGH = 10_000
 #: Seconds between two calls of the progress callback in the pilot, at least.
 _PATIENCE = 1.0
 
@@ -76,6 +88,7 @@ class Runner:
         self.rounds: list[Round] = []
         self.failures = Failures(table, self.rounds, self.root, problem.unit)
         self.n_simulations = 0  #: that have come back
+        self._other_streams: set[OtherStream] = set()
         self._executor = executor
         self.interrupts = Interrupts()
         self._watched = Watched(Interruptible(executor, self.interrupts), self._look_at)
@@ -177,6 +190,8 @@ class Runner:
             now = time.monotonic()
             self._first = min(max(now - ago, self._began), now)
         self._streak.add(len(index), len(done.failures))
+        if len(self._other_streams) < _ENOUGH:
+            self._other_streams.update(done.other_streams)
         self._count(done.failures, theta, index)
 
     def _count(self, failures: Sequence[Failure], theta: FloatArray, index: IntArray) -> None:
@@ -279,6 +294,7 @@ class Runner:
             stopped_because=why,
             seconds=time.monotonic() - self._began,
             root=self.root,
+            other_streams=frozenset(self._other_streams),
             default_weights=self.recipe.settings.weights,
             method=self.recipe.method,
             code_changes=changes(self.recipe.code, self.n_simulations),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from abctree.parts.distances import as_distance, not_negative
 from abctree.parts.simulators import CAUGHT, Model, failure, floats
 from abctree.problem.arguments import model_of, prior_of, summary_of, with_names
 from abctree.problem.check import CheckReport, dry_run
+from abctree.problem.other_streams import Watch, search
 from abctree.problem.region import Region
 from abctree.protocols import Constraint, Distance, Prior
 from abctree.types import BoolArray, Data, FloatArray, IntArray, RNGLike, SimulatorFunction
@@ -367,30 +369,42 @@ class Discrepancy:
     problem: Problem
     root: int  #: 64-bit seed of the run
 
+    def __post_init__(self) -> None:
+        self.__dict__["process"] = os.getpid()  # no field: it makes no difference
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**{name: getattr(self.problem, name) for name in _SENT}, "root": self.root}
+        sent = {name: getattr(self.problem, name) for name in _SENT}
+        return {**self.__dict__, "problem": sent}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         problem = object.__new__(Problem)
-        problem.__dict__.update({name: state[name] for name in _SENT})
-        object.__setattr__(self, "problem", problem)
-        object.__setattr__(self, "root", state["root"])
+        problem.__dict__.update(state["problem"])
+        self.__dict__.update({**state, "problem": problem})
+        if self._is_elsewhere:
+            search(self.root)  # now, for a call may have little time
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether this is another process than that of the run."""
+        return bool(self.__dict__["process"] != os.getpid())
 
     def __call__(self, theta: FloatArray, index: IntArray) -> Simulations:
         """Simulate, summarise and measure rows (m, p)."""
-        began = time.time()
-        done = self.problem.simulate(theta, index, self.root)
-        return self._judged(done, theta, index, began)
+        taken: list[Simulations] = []
+        self.until(np.inf, theta, index, taken.append)
+        return taken[0]
 
     def until(
         self, end: float, theta: FloatArray, index: IntArray, take: Callable[[Simulations], None]
     ) -> None:
         """As a call, but of the first rows only: see `Problem.simulate_until`."""
         began = time.time()
+        watch = Watch(self.root, index, is_elsewhere=self._is_elsewhere)
 
         def judge(done: Simulations) -> None:
             n = len(done.distance)
-            take(self._judged(done, theta[:n], index[:n], began))
+            judged = self._judged(done, theta[:n], index[:n], began)
+            take(replace(judged, other_streams=watch.moved()))
 
         self.problem.simulate_until(end, theta, index, self.root, judge)
 

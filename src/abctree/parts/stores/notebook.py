@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from abctree.data import Simulations
+from abctree.data import Failure, OtherStream, Simulations
 from abctree.parts.executors.limits import joined
 from abctree.protocols import NotingStore
 from abctree.types import BoolArray, IntArray
@@ -174,9 +174,12 @@ class Draft:
         parts = [*self.parts, *([] if done is None else [(rows, done)])]
         distance = np.empty(self.n)
         summary = np.empty((self.n, *parts[0][1].summary.shape[1:]))
-        failures = {}
+        failures: dict[int, Failure] = {}
+        others: list[OtherStream] = []
         for where, part in parts:
             distance[where], summary[where] = part.distance, part.summary
             failures.update({failure.index: failure for failure in part.failures})
+            others += part.other_streams
         began = np.inf if done is None else done.began
-        return joined([Simulations(distance, summary, tuple(failures.values()), began)])
+        whole = Simulations(distance, summary, tuple(failures.values()), began, tuple(others))
+        return joined([whole])

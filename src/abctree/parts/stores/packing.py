@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from abctree.data import Failure, Simulations
+from abctree.data import Failure, OtherStream, Simulations
 from abctree.types import FloatArray, IntArray
 
 _MAGIC = b"abctree\x01"
@@ -75,6 +75,8 @@ def pack(block: PackedBlock) -> bytes:
         "shapes": [array.shape for array in arrays],
         "failures": [asdict(failure) for failure in simulations.failures],
     }
+    if simulations.other_streams:
+        header["other_streams"] = simulations.other_streams
     if block.spans:
         header["spans"] = block.spans
     body = b"".join(array.tobytes() for array in arrays)
@@ -111,7 +113,12 @@ def _unpack(data: bytes) -> PackedBlock:
     distance, summary = _arrays(body, header["shapes"])
     if distance.ndim != 1 or len(summary) != len(distance):
         raise UnreadableBlockError("the arrays do not fit together")
-    simulations = Simulations(distance, summary, tuple(map(_failure, header["failures"])))
+    simulations = Simulations(
+        distance,
+        summary,
+        tuple(map(_failure, header["failures"])),
+        other_streams=tuple(map(_other_stream, header.get("other_streams", ()))),
+    )
     block = PackedBlock(
         int(header["first"]),
         int(header["check"]),
@@ -152,6 +159,11 @@ def _arrays(data: bytes, shapes: list[list[int]]) -> tuple[FloatArray, FloatArra
     flat = np.frombuffer(data, dtype=_FLOAT).astype(np.float64)  # a copy: it can be written to
     distance, summary = np.split(flat, [sizes[0]])
     return distance.reshape(shapes[0]), summary.reshape(shapes[1])
+
+
+def _other_stream(said: list[Any]) -> OtherStream:
+    name, state, process = said
+    return OtherStream(str(name), str(state), int(process))
 
 
 def _failure(said: dict[str, Any]) -> Failure:

@@ -1,0 +1,132 @@
+"""Random numbers that a simulator draws elsewhere than from the generator it is given.
+
+A run of such a simulator cannot be repeated.  Worse, worker processes that begin in the same state,
+because they are forked or import a module with a fixed seed, draw the same numbers, and their
+simulations share their noise.  Answers do not show it: at another parameter the same noise gives
+another answer, and counts are equal without it.  So the states are compared, before and after a
+call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import hashlib
+import os
+import pickle
+import random
+import sys
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from abctree import streams
+from abctree.data import OtherStream
+from abctree.types import IntArray
+
+#: In the process of the run, the call that has one of so many simulations is watched.
+_EVERY = 500
+#: Generators of a worker process that are watched, and how often they are looked for: when the work
+#: arrives, before the first call, and, as many make theirs in it, before the second.
+_MOST, _SEARCHES = 100, 3
+#: Bytes of the state of a Mersenne twister.
+_MT19937 = 625 * 4
+#: Numbers of simulations are below this: a Philox generator with such a key is one of ours.
+_NUMBERS = 2**48
+
+_generators: list[np.random.BitGenerator] = []
+_searches: Counter[tuple[int, int]] = Counter()
+
+
+class Watch:
+    """What a call of a simulator does to streams of random numbers that it was not given.
+
+    In a process other than that of the run, the global streams begin from a seed of their own for
+    each call, so that no call repeats another.
+
+    Parameters
+    ----------
+    root : int
+        Seed of the run.
+    index : IntArray
+        Numbers of the simulations to come (n,).
+    is_elsewhere : bool
+        Whether this is another process than that of the run.
+    """
+
+    def __init__(self, root: int, index: IntArray, *, is_elsewhere: bool) -> None:
+        self._before: dict[str, Any] = {}
+        if is_elsewhere:
+            _seed(int(streams.seeds(root, index[:1])[0]))
+            search(root)
+        if is_elsewhere or index[0] % _EVERY < len(index):
+            self._before = _states(is_elsewhere=is_elsewhere)
+
+    def moved(self) -> tuple[OtherStream, ...]:
+        """The streams that were drawn from since."""
+        now = _states(is_elsewhere=True) if self._before else {}
+        return tuple(
+            OtherStream(name.partition("#")[0], _digest(state), os.getpid())
+            for name, state in self._before.items()
+            if now.get(name, state) != state
+        )
+
+
+def _seed(seed: int) -> None:
+    """Begin the global streams anew."""
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - the simulator's, not ours
+    random.seed(seed)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(seed % 2**63)
+
+
+def search(root: int) -> None:
+    """Find the generators that modules and objects keep, and later those that were made since."""
+    n = _searches[os.getpid(), root]
+    if n == _SEARCHES:
+        return
+    _searches[os.getpid(), root] += 1
+    objects = [*gc.get_objects(0), *gc.get_objects(1)] if n else gc.get_objects()
+    known = set(map(id, _generators))
+    found = [x for x in objects if isinstance(x, np.random.BitGenerator) and id(x) not in known]
+    new = [x for x in found if not _is_known(x)]
+    _generators.extend(new[: _MOST - len(_generators)])
+
+
+def _is_known(generator: np.random.BitGenerator) -> bool:
+    """Whether it is that of `numpy.random`, or of a simulation."""
+    if isinstance(generator, np.random.Philox):
+        return bool(generator.state["state"]["key"][1] < _NUMBERS)
+    return generator is _global()
+
+
+def _states(*, is_elsewhere: bool) -> dict[str, Any]:
+    """The state of each stream, by what it is called."""
+    states = {"np.random": _state(_global()), "random": random.getstate()}
+    if (torch := sys.modules.get("torch")) is not None:
+        states["torch"] = torch.get_rng_state().numpy().tobytes()
+    if (numba := getattr(sys.modules.get("numba"), "_helperlib", None)) is not None:
+        states["np.random in numba"] = numba.rnd_get_state(numba.rnd_get_np_state_ptr())
+    if is_elsewhere:
+        for i, generator in enumerate(_generators):
+            kind = type(generator).__name__
+            states[f"a {kind} generator of its own#{i}"] = _state(generator)
+    return states
+
+
+def _state(generator: np.random.BitGenerator) -> Any:
+    """The state of a generator, by the shortest way."""
+    if isinstance(generator, np.random.MT19937):
+        return ctypes.string_at(generator.ctypes.state_address, _MT19937)
+    return pickle.dumps(generator.state)
+
+
+def _global() -> np.random.BitGenerator:
+    """The generator of the functions of `numpy.random`."""
+    generator: np.random.BitGenerator = np.random.mtrand._rand._bit_generator
+    return generator
+
+
+def _digest(state: Any) -> str:
+    return hashlib.blake2b(pickle.dumps(state), digest_size=8).hexdigest()
