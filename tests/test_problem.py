@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import re
+import time
 
 import numpy as np
 import pytest
@@ -309,3 +310,63 @@ def test_an_adjustment_without_summaries_names_the_setting_that_keeps_them(size)
         posterior.adjusted()
     kept = abctree.abc_tree(made, n_simulations=1500, rng=0, keep_summaries=True)
     assert kept.posterior(ess=200.0).adjusted().is_adjusted
+
+
+# What the dry run times, and where warnings point ---------------------------------------------
+
+
+class CompilesFirst:
+    """Takes long when it is first called, as what is compiled then."""
+
+    is_compiled = False
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def __call__(self, theta, rng_or_seeds):
+        if not self.is_compiled:
+            time.sleep(self.seconds)
+        self.is_compiled = True
+        seed = getattr(rng_or_seeds, "normal", lambda size: rng_or_seeds[:, None] % 97 / 97.0)
+        return theta + seed(size=theta.shape)
+
+
+@pytest.mark.parametrize("vectorized", [False, True, "seeds"])
+def test_check_does_not_count_the_first_call_which_may_compile(vectorized):
+    simulator = CompilesFirst(0.3)
+    report = abctree.Problem(PRIOR, simulator, [0.5], vectorized=vectorized).check(1)
+    assert report.seconds < 0.03  # a tenth of what compiling took: the mean of ten calls
+    assert "the first call took" in str(report)
+    again = abctree.Problem(PRIOR, simulator, [0.5], vectorized=vectorized).check(1)
+    assert "the first call took" not in str(again)
+
+
+def test_check_counts_what_every_call_takes():
+    def slow(theta, rng):
+        time.sleep(0.004)
+        return theta + rng.normal(size=1)
+
+    assert 0.004 < abctree.Problem(PRIOR, slow, [0.5]).check(1).seconds < 0.3
+
+
+def constant_beside(theta, rng):
+    return np.array([theta[0] + rng.normal(), 7.0])
+
+
+@pytest.mark.parametrize(
+    "warned",
+    [
+        lambda p: abctree.abc_tree(p, n_simulations=100, rng=1),
+        lambda p: abctree.rejection(p, n_simulations=100, rng=1),
+        lambda p: abctree.smc(p, n_simulations=100, rng=1),
+        lambda p: p.check(1),
+        lambda p: p.distance.fitted(np.ones((9, 2))),
+        lambda p: abctree.abc_tree(problems.gauss(2), n_simulations=99, rng=1).posterior(ess=1e6),
+        lambda p: abctree.abc_tree(problems.gauss(2), n_simulations=99, rng=1).posterior(1e-9),
+    ],
+)
+def test_warnings_point_at_the_line_of_the_user(warned):
+    p = abctree.Problem(PRIOR, constant_beside, [0.5, 7.0], distance="std")
+    with pytest.warns(abctree.AbctreeWarning) as caught:
+        warned(p)
+    assert {w.filename for w in caught} == {__file__}

@@ -5,6 +5,13 @@ Running out of budget is not an error: it is `Result.stopped_because`.
 
 from __future__ import annotations
 
+import sys
+import warnings
+from pathlib import Path
+
+#: Where the code of abctree is.
+_HERE = str(Path(__file__).parent)
+
 
 class AbctreeError(Exception):
     """Base class of every exception raised by abctree."""
@@ -28,3 +35,11 @@ class MissingDependencyError(AbctreeError, ImportError):
 
 class AbctreeWarning(UserWarning):
     """A result that can be used, but not without knowing this."""
+
+
+def warn(message: str) -> None:
+    """Raise an `AbctreeWarning` at the line of the user's code that called abctree."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, AbctreeWarning, stacklevel=level)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from abctree.analysis.scores import varies
 from abctree.data import effective_sample_size as ess
-from abctree.errors import AbctreeWarning, ParameterError
+from abctree.errors import ParameterError, warn
 from abctree.types import BoolArray, FloatArray
 
 #: Added to the unit diagonal of the correlation matrix of the summaries.
@@ -71,7 +69,7 @@ def linear_adjustment(
     used = _usable(s, kernel_weight)
     n, needed = ess(kernel_weight), int(used.sum()) + 2
     if n < needed or needed == 2:
-        _warn(
+        warn(
             f"The regression on {used.sum()} summaries needs an effective number of draws of "
             f"{needed} or more, and at least one summary that varies, but has {n:.1f}: the draws "
             "are returned unadjusted. Use a larger epsilon or ess, or fewer summaries."
@@ -95,7 +93,7 @@ class _Regression:
         self.inverse = 1.0 / (np.maximum(value, 0.0) + _RIDGE)
         rank = int((value > _DEPENDENT * value[-1]).sum())
         if rank < len(value):
-            _warn(
+            warn(
                 f"The {len(value)} summaries of the accepted draws are linearly dependent (rank "
                 f"{rank}): the regression uses the smallest slopes that fit (a ridge of 1e-8). "
                 "Drop summaries that are combinations of others."
@@ -136,7 +134,3 @@ def _usable(s: FloatArray, weight: FloatArray) -> BoolArray:
     """Columns that are finite and vary among the rows that count."""
     finite = np.isfinite(s).all(axis=0)
     return np.asarray(finite & varies(np.where(finite, s, 0.0)[weight > 0.0]))
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, AbctreeWarning, stacklevel=4)

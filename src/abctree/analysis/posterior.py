@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +12,7 @@ import numpy as np
 from abctree.analysis.adjustment import linear_adjustment
 from abctree.analysis.scores import Scores
 from abctree.data import effective_sample_size
-from abctree.errors import AbctreeWarning, MissingDependencyError, ParameterError
+from abctree.errors import MissingDependencyError, ParameterError, warn
 from abctree.keywords import checks_keywords_of_methods
 from abctree.numbers import checked_rng
 from abctree.problem.region import Region
@@ -267,11 +266,9 @@ class Posterior:
             if not len(left):
                 return draws
             picked[left] = self.resample(len(left), generator)
-        warnings.warn(
+        warn(
             f"{len(left)} of {len(picked)} smooth draws were refused by the constraint {_TRIES} "
             "times each and are draws of the run as they are. Use smooth=False.",
-            AbctreeWarning,
-            stacklevel=3,
         )
         draws[left] = self.theta[picked[left]]
         return draws
@@ -324,13 +321,11 @@ class Posterior:
             return self
         theta, cube, short = scores.moved_within(z)
         if len(short):
-            warnings.warn(
+            warn(
                 f"The regression would move {len(short)} of {len(theta)} draws, "
                 f"{weight[short].sum() / weight.sum():.2g} of the weight, to where the constraint "
                 "or the prior refuses them: they are moved less far. Where this is much, it does "
                 "not fit near the border: compare with the draws as they are.",
-                AbctreeWarning,
-                stacklevel=2,
             )
         log_weight = log_of(weight) + unit
         return replace(self, theta=theta, log_weight=log_weight, cube=cube, is_adjusted=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from abctree.analysis.evidence import check_epsilon, check_rows
 from abctree.analysis.posterior import ROUNDING, Posterior, log_of
 from abctree.data import running_ess
-from abctree.errors import AbctreeWarning, ParameterError
+from abctree.errors import ParameterError, warn
 from abctree.numbers import checked_number
 from abctree.problem.region import Region
 from abctree.types import BoolArray, FloatArray
@@ -100,7 +99,7 @@ def select(
     check_epsilon(epsilon)
     rows = np.flatnonzero((distance < epsilon) & (weight > 0.0))
     if not len(rows):
-        _warn(
+        warn(
             f"Nothing was accepted below epsilon {epsilon:.4g} in {n_simulations} simulations: the "
             "posterior is empty. Use a larger epsilon, and check that the simulator can produce "
             "the observed summaries."
@@ -142,7 +141,7 @@ def _epsilon_for(
         if 2.0 * below >= target and below * reached[best] > target**2:
             best -= 1
     if not len(enough):
-        _warn(
+        warn(
             f"An effective sample size of {target:.4g} was asked for, but the run reaches "
             f"{reached[best]:.4g}, at epsilon {d[last_of_tie[best]]:.4g}; that is what you get. "
             "Use more simulations, or a smaller ess; epsilon= reads the run at any tolerance."
@@ -157,7 +156,3 @@ def _just_above(distance: FloatArray, last: float, limit: float) -> float:
     if larger == np.inf:
         return beyond
     return min(limit, max(beyond, last + (larger - last) / 2.0))
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, AbctreeWarning, stacklevel=3)

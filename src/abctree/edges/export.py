@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from abctree.analysis.mode import Candidate, Mode
 from abctree.analysis.mode_result import ModeResult
 from abctree.analysis.posterior import Posterior
 from abctree.analysis.result import Result
-from abctree.errors import AbctreeWarning, MissingDependencyError, ParameterError
+from abctree.errors import MissingDependencyError, ParameterError, warn
 from abctree.keywords import checks_keywords
 from abctree.types import FloatArray, RNGLike
 
@@ -56,7 +55,7 @@ def to_csv(what: Result | Posterior | ModeResult | Mode, path: str | os.PathLike
     if not isinstance(what, Result | ModeResult | Mode):
         what = _posterior_of(what)
     for sentence in _code_changes(what):
-        warnings.warn(sentence, AbctreeWarning, stacklevel=2)
+        warn(sentence)
     if isinstance(what, Result):
         table = what.table
         columns: dict[str, Any] = {"weight": what.weights(), "distance": table.distance}

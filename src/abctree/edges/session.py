@@ -11,7 +11,6 @@ import inspect
 import json
 import os
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -35,7 +34,13 @@ from abctree.edges.session_book import (
     told_summaries,
 )
 from abctree.edges.session_file import read_arrays, write_arrays
-from abctree.errors import AbctreeError, AbctreeWarning, ParameterError, SimulatorError, StoreError
+from abctree.errors import (
+    AbctreeError,
+    ParameterError,
+    SimulatorError,
+    StoreError,
+    warn,
+)
 from abctree.keywords import check_keywords, checks_keywords_of_methods
 from abctree.methods.manifest import check_version, manifest_of, recipe_of
 from abctree.methods.recipe import Recipe
@@ -339,7 +344,7 @@ class Session:
             n_told = int(np.count_nonzero(state["kind"]))
             recipe = recipe_of(run, problem, parts, n_told)
             for sentence in changes(recipe.code, sys.maxsize):
-                warnings.warn(sentence, AbctreeWarning, stacklevel=3)
+                warn(sentence)
             check_version(run)
             book = Book(problem, recipe.settings.plan.n_simulations)
             book.restore(state, reasons)

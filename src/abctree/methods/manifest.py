@@ -11,7 +11,6 @@ import functools
 import hashlib
 import importlib
 import platform
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, astuple, fields, is_dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from abctree.data import Plan
-from abctree.errors import AbctreeError, AbctreeWarning, ParameterError, StoreError
+from abctree.errors import AbctreeError, ParameterError, StoreError, warn
 from abctree.methods.fingerprint import fingerprint, is_ours, named
 from abctree.methods.method import METHODS
 from abctree.methods.recipe import Recipe, Seeds
@@ -388,11 +387,9 @@ def check_version(manifest: Mapping[str, Any]) -> None:
     """Say that a run goes on with another version of abctree."""
     then = manifest.get("versions", {}).get("abctree")
     if then != _version():
-        warnings.warn(
+        warn(
             f"The run was begun with abctree {then} and goes on with {_version()}. What "
             "is simulated from here on may differ from what the older version would have done.",
-            AbctreeWarning,
-            stacklevel=3,
         )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -16,7 +15,7 @@ from typing import Any, Literal
 from abctree.analysis.mode_result import ModeResult
 from abctree.analysis.result import Result
 from abctree.data import Plan, Progress, Table
-from abctree.errors import AbctreeWarning, ParameterError, SimulatorError, StoreError
+from abctree.errors import ParameterError, SimulatorError, StoreError, warn
 from abctree.keywords import checks_keywords
 from abctree.methods.interrupts import Interrupts
 from abctree.methods.manifest import check_version, manifest_of, recipe_of, unknown_code
@@ -251,7 +250,7 @@ def _n_noted(store: Store) -> int:
 def _say(*sentences: str) -> None:
     """Warn the caller of `resume` or `load`."""
     for sentence in sentences:
-        warnings.warn(sentence, AbctreeWarning, stacklevel=4)
+        warn(sentence)
 
 
 def _answer(recipe: Recipe, result: Result) -> Result | ModeResult:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from abctree.data import Progress
-from abctree.errors import AbctreeWarning, ParameterError
+from abctree.errors import ParameterError, warn
 from abctree.parts.simulators import described
 
 
@@ -30,10 +29,8 @@ class Watch:
         except Exception as error:  # noqa: BLE001 - a user's callback may raise anything
             if not self._warned:
                 self._warned = True
-                warnings.warn(
+                warn(
                     f"`progress` raised {described(error)}. The run goes on without it.",
-                    AbctreeWarning,
-                    stacklevel=3,
                 )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from abctree.errors import ParameterError, SimulatorError
+from abctree.errors import ParameterError, SimulatorError, warn
 from abctree.keywords import checks_keywords
 from abctree.parts.differences import check_length, check_order, differences, norm
 from abctree.parts.pilot_scales import (
@@ -25,7 +25,6 @@ from abctree.parts.pilot_scales import (
     positive,
     unfitted,
     usable_rows,
-    warn,
     whitening,
 )
 from abctree.parts.sample_distances import directions, energy, energy_line, paired, wasserstein_line

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
-from abctree.errors import AbctreeWarning, ParameterError, SimulatorError
+from abctree.errors import ParameterError, SimulatorError, warn
 from abctree.types import BoolArray, FloatArray
 
 #: Eigenvalues of a correlation matrix below this share of the largest count as zero.
@@ -68,11 +67,6 @@ def listed(which: BoolArray) -> str:
     index = np.flatnonzero(which)
     shown = ", ".join(str(i) for i in index[:10]) + (", ..." if len(index) > 10 else "")
     return f"summary {shown} (counting from 0)"
-
-
-def warn(message: str) -> None:
-    """Warn the caller of the method `fitted`, through one function of this module."""
-    warnings.warn(message, AbctreeWarning, stacklevel=4)
 
 
 # Covariances -----------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _DRAWS = 10
 #: And so many more to be sure that the observation is out of reach, if these take so many seconds.
 _MORE_DRAWS, _PATIENCE = 500, 5.0
+#: Seconds of a first call that are told, if they are ten times those of the others.
+_SLOW = 0.1
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class CheckReport:
     """What a dry run saw.  Its text is the report; `warnings` are things to look at."""
 
     n_calls: int  #: simulations made; they belong to no run
-    seconds: float  #: median seconds for one simulation
+    seconds: float  #: for one simulation, on average; the first, which may compile, is left out
     shape: tuple[int, ...]  #: of one summary
     n_failed: int  #: of the prior draws
     warnings: tuple[str, ...]
@@ -57,9 +59,11 @@ def dry_run(problem: Problem, rng: RNGLike) -> CheckReport:
     root = int(generator.integers(2**63))
     theta, share = _prior_draws(problem, generator, _DRAWS)
     index = np.arange(len(theta))
-    began = time.perf_counter()
-    runs = [problem.simulate(theta[i : i + 1], index[i : i + 1], root) for i in index]
-    seconds = (time.perf_counter() - began) / len(index)
+    runs, times = [], [time.perf_counter()]
+    for i in index:
+        runs.append(problem.simulate(theta[i : i + 1], index[i : i + 1], root))
+        times.append(time.perf_counter())
+    seconds = (times[-1] - times[1]) / (len(index) - 1)
     result = Simulations.join(runs)
     if len(result.failures) == len(theta):
         first = result.failures[0]
@@ -82,6 +86,7 @@ def dry_run(problem: Problem, rng: RNGLike) -> CheckReport:
     lines = [
         *_on_prior(problem, theta, share),
         f"simulator  {_duration(seconds)} a simulation, called {_signature(problem)}",
+        *_on_first_call(times[1] - times[0], seconds),
         f"summary    {_size(problem.shape)}, observed {_short(problem.observed_summary)}",
         f"distance   {type(problem.distance).__name__}, {_range(measured.distance)} in "
         f"{len(theta)} prior draws",
@@ -113,6 +118,12 @@ def _measure(
     if problem.needs_pilot:
         problem = problem.fitted(result.summary[np.isfinite(_flat(result.summary)).all(axis=1)])
     return problem.measured(result, theta, index)
+
+
+def _on_first_call(first: float, seconds: float) -> list[str]:
+    """That the first call took longer than it will again: each worker has one of these."""
+    took = f"           the first call took {_duration(first)}, as if it compiled something"
+    return [took] if first > max(_SLOW, 10.0 * seconds) else []
 
 
 def _on_prior(problem: Problem, theta: FloatArray, share: float) -> list[str]:

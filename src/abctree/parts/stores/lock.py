@@ -7,10 +7,9 @@ import os
 import socket
 import sys
 import threading
-import warnings
 from pathlib import Path
 
-from abctree.errors import AbctreeWarning, StoreError
+from abctree.errors import StoreError, warn
 
 _NAME = "run.lock"
 #: The byte that Windows locks: far behind the text, which others must be able to read.
@@ -111,10 +110,8 @@ else:
         except (BlockingIOError, PermissionError):
             return False
         except OSError as error:
-            warnings.warn(
+            warn(
                 f"The run folder {folder} cannot be locked ({error}). Take care that no second "
                 "process writes to it.",
-                AbctreeWarning,
-                stacklevel=2,
             )
         return True

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from abctree.data import Simulations
-from abctree.errors import AbctreeWarning, StoreError
+from abctree.errors import StoreError, warn
 from abctree.parts.stores.notebook import Draft, Notebook, Page, without_summaries
 from abctree.parts.stores.packing import checksum
 from abctree.protocols import Executor, NotingExecutor, NotingStore, Store
@@ -133,12 +132,10 @@ class Recorded:
         noted = notebook.noted(first)
         if all(c == check and rows.max() < n for c, rows, _ in noted):
             return Draft(n, tuple((rows, done) for _, rows, done in noted))
-        warnings.warn(
+        warn(
             f"Some simulations of {self.store!r}, from number {first} on, were finished before "
             "the run was cut off, but with other parameters than it has now, perhaps by another "
             "version. They are made again.",
-            AbctreeWarning,
-            stacklevel=2,
         )
         return Draft(n, ())
 

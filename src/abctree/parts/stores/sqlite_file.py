@@ -9,13 +9,12 @@ import contextlib
 import json
 import os
 import sqlite3
-import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from abctree.errors import AbctreeWarning, ParameterError, StoreError
+from abctree.errors import ParameterError, StoreError, warn
 from abctree.parts.stores.packing import PackedBlock, UnreadableBlockError, unpack
 
 #: "abct" in the header of the file: what tells it from other SQLite files.
@@ -249,11 +248,9 @@ def connect_to_read(folder: Path) -> sqlite3.Connection:
 def make_durable(folder: Path, db: sqlite3.Connection) -> None:
     """Write-ahead log, and every commit on the disk before it returns."""
     if _journal_mode(db) != "wal":
-        warnings.warn(
+        warn(
             f"SQLite cannot keep a write-ahead log in {folder}, perhaps a network disk. The run is "
             "as safe with a rollback journal, but slower. A local folder is better.",
-            AbctreeWarning,
-            stacklevel=2,
         )
     db.execute("PRAGMA synchronous = FULL")
 
