@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -34,3 +36,23 @@ def z_score(estimates, truth):
     """How many standard errors the mean of replicates is from the truth."""
     estimates = np.asarray(estimates, dtype=float)
     return (estimates.mean() - truth) / (estimates.std(ddof=1) / np.sqrt(len(estimates)))
+
+
+@pytest.fixture
+def time_limit():
+    """A context in which a test fails after so many seconds, where it could hang for ever."""
+
+    @contextmanager
+    def limit(seconds):
+        def late(*_):
+            raise TimeoutError(f"not done after {seconds} s")
+
+        before = signal.signal(signal.SIGALRM, late)
+        signal.alarm(seconds)
+        try:
+            yield
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, before)
+
+    return limit

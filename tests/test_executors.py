@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import pickle
+import runpy
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from hypothesis import given
@@ -368,6 +370,97 @@ def test_workers_that_cannot_start_are_an_error_that_says_what_to_do(monkeypatch
     monkeypatch.setattr("abctree.parts.executors.workers._serve", broken)
     with pytest.raises(AbctreeError, match=r"__main__"):
         play(forked())
+
+
+# Scripts without a guard ---------------------------------------------------------------------
+
+START = """
+from multiprocessing import get_context
+from abctree.parts.executors.guard import check_guarded
+def start(really=1):
+    check_guarded(get_context("spawn"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("run", "line"),
+    [
+        ("start()", 6),
+        ("def main():\n    if True:\n        start()\nmain()", 9),
+        ("for i in range(2):\n    start()", 7),
+        ("try:\n    start()\nfinally:\n    pass", 7),
+        ("start(\n    really=1 if start else 0,\n)", 6),
+        ("if __name__ == '__main__':\n    print()\nstart()", 8),
+    ],
+)
+def test_a_line_that_workers_would_come_to_is_refused(run, line, tmp_path):
+    script = tmp_path / "fit.py"
+    script.write_text(START + run)
+    with pytest.raises(ParameterError, match=f"but line {line} of fit.py is not") as caught:
+        runpy.run_path(str(script), run_name="__main__")
+    assert '`if __name__ == "__main__":`' in str(caught.value)
+    assert str(tmp_path) not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "if __name__ == '__main__':\n    start()",
+        "if start and '__main__' == __name__:\n    start()",
+        "__name__ == '__main__' and start()",
+        "import sys\nif len(sys.argv) >= 0:\n    start()",  # who knows
+        "try:\n    if __name__ == '__main__':\n        start()\nfinally:\n    pass",
+    ],
+)
+def test_a_line_that_may_be_guarded_is_not_refused(run, tmp_path):
+    script = tmp_path / "fit.py"
+    script.write_text(START + run)
+    runpy.run_path(str(script), run_name="__main__")
+
+
+def test_a_package_that_is_run_needs_no_guard(tmp_path, monkeypatch):
+    (tmp_path / "fitting").mkdir()
+    (tmp_path / "fitting" / "__main__.py").write_text(START + "start()")
+    (tmp_path / "fitting" / "other.py").write_text(START + "start()")
+    monkeypatch.syspath_prepend(tmp_path)
+    runpy.run_module("fitting", run_name="__main__", alter_sys=True)
+    with pytest.raises(ParameterError, match=r"line 6 of other\.py"):
+        runpy.run_module("fitting.other", run_name="__main__", alter_sys=True)
+
+
+UNGUARDED = """
+    import multiprocessing, os
+    from concurrent.futures import ProcessPoolExecutor
+    import abctree
+
+    def simulate(theta, rng):
+        return theta + rng.normal(size=1)
+
+    os.write(1, b"begun ")
+    if abctree:
+        problem = abctree.Problem({"a": (-5.0, 5.0)}, simulate, [0.5])
+        abctree.abc_tree(problem, n_simulations=100, executor=2, store="runs")
+"""
+
+
+@pytest.mark.parametrize(("is_hidden", "begun"), [(False, 1), (True, 3)])
+def test_a_script_without_a_guard_ends_in_one_sentence(is_hidden, begun, tmp_path):
+    script = tmp_path / "fit.py"
+    text = textwrap.dedent(UNGUARDED)
+    script.write_text(text if is_hidden else text.replace("if abctree:", "for _ in range(1):"))
+    done = subprocess.run(
+        [sys.executable, script],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    assert done.stdout.split() == ["begun"] * begun  # hidden: by two workers, too
+    assert done.stderr.count("Traceback") == 1
+    assert done.stderr.count("must be used under") == 1
+    assert (tmp_path / "runs").exists() == is_hidden
 
 
 def test_workers_lose_one_task_with_one_process():
@@ -758,6 +851,155 @@ def test_pool_takes_dask_at_its_word_when_it_gives_a_task_up():
     same_failures(dead, raised)
 
 
+class LikeClient:
+    """As a client of Dask: its `submit` takes a function, and it is closed when it is left."""
+
+    asynchronous = False
+    is_closed = False
+
+    def __init__(self, n=3):
+        self.pool, self.n = ThreadPoolExecutor(2), n
+
+    def submit(self, func, *args, key=None, workers=None, pure=True, **kwargs):
+        raise AssertionError("not by this one")
+
+    def get_executor(self, **kwargs):
+        return ProcessPoolLike(self.pool)
+
+    def nthreads(self):
+        return {"tcp://a": self.n, "tcp://b": self.n}
+
+    def close(self):
+        self.is_closed = True
+
+    __enter__ = __exit__ = close
+
+
+class ProcessPoolLike(Executor):
+    """Shares no memory, as far as `Pool` can tell, and cannot cancel when it is shut down."""
+
+    is_shut = False
+
+    def __init__(self, pool):
+        self._pool = pool
+
+    def submit(self, fn, /, *args, **kwargs):
+        return self._pool.submit(fn, *args, **kwargs)
+
+    def shutdown(self, wait=True):
+        self.is_shut = True
+
+
+def test_a_client_is_taken_by_its_executor_and_left_open(truth):
+    client = LikeClient()
+    assert as_executor(client).n_workers == 6
+    for spec in (client, abctree.Pool(client, chunk=7)):
+        same(play(spec), truth)
+        assert not client.is_closed
+        assert client.get_executor().submit(divmod, 7, 2).result() == (3, 1)
+    assert abctree.Pool(LikeClient(0)).n_workers > 0  # no worker has come yet
+    client.asynchronous = True
+    with pytest.raises(ParameterError, match="Make it without asynchronous=True"):
+        play(client)
+
+
+def test_a_client_of_dask_is_taken_and_left_open(truth, time_limit):
+    distributed = pytest.importorskip("distributed")
+    with (
+        time_limit(60),
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        assert as_executor(client).n_workers == 2
+        same(play(client), truth)
+        assert client.submit(divmod, 7, 2).result() == (3, 1)
+        with pytest.raises(ParameterError, match=r"executor=cluster\.get_client\(\)"):
+            play(cluster)
+
+
+def test_a_pool_that_cannot_cancel_is_shut_down_all_the_same(truth):
+    made = []
+
+    def make():
+        made.append(ProcessPoolLike(ThreadPoolExecutor(2)))
+        return made[-1]
+
+    same(play(abctree.Pool(make)), truth)
+    assert [pool.is_shut for pool in made] == [True]
+
+
+def test_the_pool_of_joblib_is_taken(time_limit):
+    from joblib.externals.loky import get_reusable_executor
+
+    with time_limit(60):
+        pool = get_reusable_executor(max_workers=2)
+        same(play(pool, n=100), play(None, n=100))
+        assert pool.submit(divmod, 7, 2).result() == (3, 1)
+        get_reusable_executor(max_workers=2).shutdown(kill_workers=True)
+
+
+def of(module, **methods):
+    """An object whose class is of a module that need not be installed."""
+    return type("Theirs", (), {"__module__": module, **methods})()
+
+
+@pytest.mark.parametrize(
+    ("spec", "line"),
+    [
+        (joblib.Parallel(2), "executor=joblib.externals.loky.get_reusable_executor(max_workers=4)"),
+        (joblib, "executor=joblib.externals.loky.get_reusable_executor(max_workers=4)"),
+        (of("multiprocessing.pool"), "executor=4"),
+        (of("multiprocess.pool"), "executor=4"),
+        (of("mpi4py.MPI"), "executor=mpi4py.futures.MPIPoolExecutor()"),
+        (of("mpi4py.futures.pool", __enter__=1), "where pool is not None, executor=pool"),
+        (of("ray.util.actor_pool", submit=lambda self, fn, value: None), "executor=OnRay()"),
+        (of("ray.util.multiprocessing.pool"), "executor=OnRay()"),
+        (of("ipyparallel.client.view"), "executor=client.executor()"),
+        (of("dask_jobqueue.slurm", get_client=1), "executor=cluster.get_client()"),
+    ],
+)
+def test_pools_of_another_kind_are_told_the_line_that_works(spec, line):
+    with pytest.raises(ParameterError, match="`executor` must be a pool like") as caught:
+        play(spec)
+    assert line in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "submit",
+    [
+        lambda self, fn, /, *args, **kwargs: None,
+        lambda self, func, *args, **kwargs: None,
+        lambda self, function, timeout, *args, **kwargs: None,
+        lambda self, fn, value: None,
+        "not a method",
+    ],
+)
+def test_a_submit_of_functions_is_not_taken_for_one_of_blocks(submit):
+    with pytest.raises(ParameterError, match=r"`submit\(work, theta, index, unit\)`"):
+        play(of("theirs", submit=submit))
+
+
+def test_the_pool_that_is_told_for_ray_works(truth):
+    """Of Ray, only that a call gives a reference, and the reference a future."""
+
+    class Call:
+        pool = ThreadPoolExecutor(2)
+
+        def remote(self, fn, *args):
+            future = self.pool.submit(fn, *args)
+            return types.SimpleNamespace(future=lambda: future)
+
+    call = Call()
+
+    class OnRay(Executor):
+        def submit(self, fn, /, *args):
+            return call.remote(fn, *args).future()
+
+    same(play(OnRay()), truth)
+
+
 # Beginning and end ---------------------------------------------------------------------------
 
 
@@ -784,17 +1026,24 @@ def test_a_pool_that_is_forgotten_ends_its_workers():
     assert set(multiprocessing.active_children()) == children
 
 
-def test_running_closes_executors_that_are_no_context_managers():
-    class Closes(abctree.Serial):
-        closed = 0
+class Borrowed(abctree.Serial):
+    """An executor of the user's, which is open, and is to stay as it is."""
 
-        def close(self):
-            type(self).closed += 1
+    def __enter__(self):
+        raise AssertionError("entered")
 
-    play(Closes(), n=60)
-    assert Closes.closed == 1
-    with running(abctree.Serial()) as executor:
-        assert executor == abctree.Serial()
+    def __exit__(self, *_):
+        raise AssertionError("left")
+
+    def close(self):
+        raise AssertionError("closed")
+
+
+def test_a_run_neither_enters_nor_closes_an_executor_of_the_user(tmp_path):
+    play(Borrowed(), n=60)
+    play(Borrowed(), n=60, store=tmp_path / "run")
+    with running(Borrowed()) as executor:
+        assert isinstance(executor, Borrowed)
 
 
 def test_a_block_that_is_thrown_away_takes_its_tasks_back():
@@ -809,17 +1058,69 @@ def test_a_block_that_is_thrown_away_takes_its_tasks_back():
         assert time.monotonic() - began < 2.5
 
 
-def test_ctrl_c_ends_with_a_partial_result_and_no_workers():
+@dataclass(frozen=True)
+class Counted:
+    """Writes a byte to a file for each simulation."""
+
+    path: str
+
+    def __call__(self, theta, rng):
+        with Path(self.path).open("ab") as file:
+            file.write(b".")
+        return naps(theta, rng)
+
+
+def test_ctrl_c_ends_with_a_partial_result_and_no_workers(tmp_path, time_limit):
     children = set(multiprocessing.active_children())
-    interrupt = threading.Timer(0.8, os.kill, (os.getpid(), signal.SIGINT))
-    interrupt.start()
-    began = time.monotonic()
-    result = play(forked(), problem(naps), n=100_000, n_pilot=20, block=50)
-    assert time.monotonic() - began < 20.0
+    count = tmp_path / "count"
+
+    def interrupt():
+        while not count.exists() or count.stat().st_size < 60:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt, daemon=True)
+    thread.start()
+    with time_limit(60):
+        result = play(forked(), problem(Counted(str(count))), n=100_000, n_pilot=20, block=50)
     assert result.stopped_because == "interrupted"
-    assert 0 < result.n_simulations < 100_000
+    assert 0 < result.n_simulations < 1000
     assert set(multiprocessing.active_children()) == children
-    interrupt.join()
+    thread.join()
+
+
+@pytest.fixture
+def interrupted_start(monkeypatch, time_limit):
+    """Workers that never have started, and Ctrl-C soon after they were begun; a list of when."""
+    at = []
+
+    def interrupt():
+        at.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def begin(*args, **kwargs):
+        threading.Timer(0.2, interrupt).start()
+        return Workers(*args, **kwargs)
+
+    monkeypatch.setattr("abctree.parts.executors.workers._serve", lambda *_: time.sleep(1000.0))
+    monkeypatch.setattr("abctree.parts.executors.pool.Workers", begin)
+    with time_limit(60):
+        yield at
+
+
+def test_ctrl_c_does_not_wait_for_workers_that_start(interrupted_start):
+    children = set(multiprocessing.active_children())
+    with pytest.raises(KeyboardInterrupt, match="before the first simulations had come back"):
+        play(forked(6))
+    assert time.monotonic() - interrupted_start[0] < 4.0  # it waited 5 s for each without a task
+    assert set(multiprocessing.active_children()) == children
+
+
+def test_ctrl_c_while_workers_start_leaves_a_resumed_run_what_it_has(tmp_path, interrupted_start):
+    play(None, n=100, store=tmp_path / "run")
+    result = abctree.resume(tmp_path / "run", problem(), n_simulations=1000, executor=forked(3))
+    assert result.stopped_because == "interrupted"
+    assert result.n_simulations == 100
 
 
 def test_ctrl_c_does_not_reach_the_workers(truth):
@@ -838,7 +1139,8 @@ def test_ctrl_c_does_not_reach_the_workers(truth):
 def test_as_executor_takes_numbers_names_and_pools():
     for spec in (None, 0, 1, "serial"):
         assert as_executor(spec) == abctree.Serial()
-    assert as_executor(3).n_workers == 3
+    assert as_executor(3).n_workers == as_executor(np.int64(3)).n_workers == 3
+    assert as_executor(np.int64(1)) == abctree.Serial()
     assert as_executor(3).start_method == "spawn"
     assert isinstance(as_executor("threads"), abctree.Threads)
     assert isinstance(as_executor("processes"), abctree.Processes)

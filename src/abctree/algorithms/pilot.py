@@ -99,7 +99,10 @@ def _simulated(
         return executor.submit(work, theta[rows], rows, problem.unit)
 
     first, *others = _blocks(len(theta), n_folds, problem.unit)
-    done = [begin(first)()]
+    try:
+        done = [begin(first)()]
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("before the first simulations had come back") from None
     _look_at(done[0], len(first))
     try:
         # All at once: a pool has something to do, and what is not waited for is given up.

@@ -119,7 +119,9 @@ def resume(
         plan = _extended(recipe.settings.plan, n_simulations)
         recipe = replace(recipe, settings=replace(recipe.settings, plan=plan))
         store.begin(_continued(manifest, manifest_of(recipe, problem)))
-        return _answer(recipe, _played(problem, recipe, store, executor, progress))
+        with running(as_executor(executor)) as ready:
+            result = _played(problem, recipe, store, ready, progress)
+        return _answer(recipe, result)
     finally:
         store.close()
 
@@ -190,9 +192,20 @@ def play(
 ) -> Result:
     """A new run, kept in a store if one is given."""
     check_progress(progress)
-    if path is None:
-        with running(as_executor(executor)) as ready:
+    with running(as_executor(executor)) as ready:  # refused before there is a folder
+        if path is None:
             return _play(problem, recipe, ready, watch=progress)
+        return _play_new(problem, recipe, ready, progress, path)
+
+
+def _play_new(
+    problem: Problem,
+    recipe: Recipe,
+    executor: Executor,
+    progress: Callable[[Progress], None] | None,
+    path: StoreLike,
+) -> Result:
+    """A new run in a store."""
     store: Store = SqliteStore.new(path) if isinstance(path, str | os.PathLike) else path
     try:
         if store.manifest is not None:
@@ -210,7 +223,7 @@ def _played(
     problem: Problem,
     recipe: Recipe,
     store: Store,
-    executor: ExecutorLike | None,
+    executor: Executor,
     progress: Callable[[Progress], None] | None,
 ) -> Result:
     """Play a run with a store, and note how it ended."""
@@ -218,15 +231,14 @@ def _played(
     rules = tuple(
         _AfterReplay(rule, n_before, getattr(rule, "every_block", False)) for rule in recipe.stop
     )
-    with running(as_executor(executor)) as ready:
-        recorded = _recorded(problem, recipe, store, ready)
-        try:
-            result = _play(problem, recipe, recorded, rules, progress)
-        except SimulatorError:
-            recorded.drop_first()
-            raise
-        finally:
-            recorded.flush()
+    recorded = _recorded(problem, recipe, store, executor)
+    try:
+        result = _play(problem, recipe, recorded, rules, progress)
+    except SimulatorError:
+        recorded.drop_first()
+        raise
+    finally:
+        recorded.flush()
     why = result.stopped_because
     if why == "interrupted":
         why += _more(store)

@@ -7,7 +7,9 @@ import multiprocessing
 import os
 from collections.abc import Callable
 from concurrent import futures
-from typing import Literal, cast
+from inspect import signature
+from multiprocessing.context import BaseContext
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from abctree.errors import AbctreeError, ParameterError
 from abctree.keywords import checks_keywords
@@ -17,6 +19,14 @@ from abctree.parts.executors.pooled import Pooled, check_count
 from abctree.parts.executors.workers import Workers
 
 StartMethod = Literal["spawn", "fork", "forkserver"]
+
+
+@runtime_checkable
+class Client(Protocol):
+    """What can be asked for a pool of `concurrent.futures`, as a client of Dask."""
+
+    def get_executor(self) -> futures.Executor:
+        """The pool."""
 
 
 @checks_keywords
@@ -94,7 +104,7 @@ class Processes(Pooled):
     timeout : float or None
         Most seconds for a simulation; one that takes longer is a failure.  Code that does not
         return to the interpreter is ended with its worker, a second later.  Watching costs about
-        0.1 ms a simulation.
+        0.2 ms a simulation.
     n_threads : int or None
         Threads for linear algebra in each worker; None for what the libraries like, which is
         usually one for every processor, in every worker.
@@ -154,8 +164,13 @@ class Processes(Pooled):
         """Number of processes."""
         return self._n_workers
 
+    @property
+    def context(self) -> BaseContext:
+        """How the processes are started."""
+        return multiprocessing.get_context(self.start_method)
+
     def _open(self, work: Work) -> futures.Executor:
-        context = multiprocessing.get_context(self.start_method)
+        context = self.context
         if self.start_method == "forkserver":  # what is imported there need not be by each worker
             context.set_forkserver_preload(["__main__", __name__, type(work).__module__])
         return Workers(
@@ -178,16 +193,15 @@ class Processes(Pooled):
 class Pool(Pooled):
     """Runs simulations in any pool with the interface of `concurrent.futures.Executor`.
 
-    For loky, Dask (``client.get_executor()``), MPI (``mpi4py.futures.MPIPoolExecutor``), and the
-    pools of the standard library.
+    For loky, Dask, MPI (``mpi4py.futures.MPIPoolExecutor``), and the pools of the standard library.
 
     Parameters
     ----------
-    executor : concurrent.futures.Executor or callable
-        The pool, which is left open; or a function that makes it, which is called when the pool is
-        first needed and again when it broke, and whose pools are shut down.
+    executor : concurrent.futures.Executor, client or callable
+        The pool, or a client of Dask, which are left open; or a function that makes a pool, which
+        is called when it is first needed and again when it broke, and whose pools are shut down.
     n_workers : int or None
-        Tasks that it runs at the same time; None to ask it, or, as Dask does not say, the number
+        Tasks that it runs at the same time; None to ask it, or, where it does not say, the number
         of processors of this machine.  It only decides how large the tasks are.
     chunk : int or None
         Rows of a task; None: as many as take about 20 ms, but a task for every worker.  It never
@@ -210,17 +224,20 @@ class Pool(Pooled):
 
     def __init__(
         self,
-        executor: futures.Executor | Callable[[], futures.Executor],
+        executor: futures.Executor | Client | Callable[[], futures.Executor],
         *,
         n_workers: int | None = None,
         chunk: int | None = None,
         timeout: float | None = None,
     ) -> None:
         super().__init__(chunk=chunk, timeout=timeout)
+        if isinstance(executor, Client):
+            n_workers = n_workers or _threads_of(executor)
+            executor = executor.get_executor()
         if not isinstance(executor, futures.Executor) and not callable(executor):
             raise ParameterError(
-                "`executor` must be a concurrent.futures.Executor or a function that makes one, "
-                f"but got {executor!r}."
+                "`executor` must be a concurrent.futures.Executor, a client of Dask, or a function "
+                f"that makes one of the former, but got {executor!r}."
             )
         if n_workers is not None:
             check_count("n_workers", n_workers)
@@ -250,18 +267,26 @@ class Pool(Pooled):
         is_threads = isinstance(pool, futures.ThreadPoolExecutor)
         return is_threads and type(pool).__name__ != "InterpreterPoolExecutor"
 
+    @property
+    def context(self) -> BaseContext | None:
+        """How its processes are started, where the pool says it."""
+        return getattr(self.executor, "_mp_context", None)
+
     def _open(self, work: Work) -> futures.Executor:  # noqa: ARG002
         return self.executor if isinstance(self.executor, futures.Executor) else self.executor()
 
     def _shut(self, pool: futures.Executor) -> None:
-        if not isinstance(self.executor, futures.Executor):
-            pool.shutdown(wait=False, cancel_futures=True)
+        if isinstance(self.executor, futures.Executor):
+            return  # it is the user's
+        can_cancel = "cancel_futures" in signature(pool.shutdown).parameters
+        pool.shutdown(wait=False, **({"cancel_futures": True} if can_cancel else {}))
 
     def _reopen(self, work: Work, pool: futures.Executor) -> futures.Executor:
         if not isinstance(self.executor, futures.Executor):
             return super()._reopen(work, pool)
-        if type(pool).__module__.startswith("loky."):
-            loky = importlib.import_module("loky")
+        name, is_reusable, _ = type(pool).__module__.partition(".reusable_executor")
+        if is_reusable:  # of loky, or of the one in joblib
+            loky = importlib.import_module(name)
             self.executor = cast("futures.Executor", loky.get_reusable_executor(self.n_workers))
             return self.executor
         raise AbctreeError(
@@ -269,6 +294,23 @@ class Pool(Pooled):
             "can make again. Give abctree.Processes(n), or a function that makes the pool, as in "
             f"abctree.Pool(lambda: {type(pool).__name__}(n))."
         )
+
+
+def _threads_of(client: Any) -> int | None:
+    """Tasks that the workers of a client of Dask run at the same time; None if there is none yet.
+
+    Raises
+    ------
+    ParameterError
+        If it can only be awaited.
+    """
+    if getattr(client, "asynchronous", False):
+        raise ParameterError(
+            f"`executor` must be a client that can be waited for, but got {client!r}, which is "
+            "asynchronous. Make it without asynchronous=True."
+        )
+    threads = client.nthreads() if hasattr(client, "nthreads") else {}
+    return sum(threads.values()) or None
 
 
 def _refuse_timeout(timeout: float | None) -> None:

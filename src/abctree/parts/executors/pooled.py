@@ -15,6 +15,7 @@ from concurrent import futures
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import partial
+from multiprocessing.context import BaseContext
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -22,6 +23,7 @@ from typing import NamedTuple, Self
 from abctree.data import Simulations
 from abctree.errors import ParameterError
 from abctree.parts.executors.chunks import Pace, split
+from abctree.parts.executors.guard import check_guarded
 from abctree.parts.executors.limits import (
     OutOfMemoryError,
     Work,
@@ -84,6 +86,11 @@ class Pooled(ABC):
         """Whether workers can use the work as it is, without pickling it."""
         return False
 
+    @property
+    def context(self) -> BaseContext | None:
+        """How processes are started, which import the script; None if there are none."""
+        return None
+
     @abstractmethod
     def _open(self, work: Work) -> futures.Executor:
         """A new pool."""
@@ -144,6 +151,7 @@ class Pooled(ABC):
         if not self.shares_memory:
             self._pack(work)  # an error here comes before there is a pool
         if self._pool is None:
+            check_guarded(self.context)
             self._pool = self._open(work)
             self._is_sent = False
         try:
@@ -178,6 +186,7 @@ class Pooled(ABC):
             self._shut(pool)
 
     def __enter__(self) -> Self:
+        check_guarded(self.context)
         self._depth += 1
         return self
 

@@ -25,7 +25,7 @@ from multiprocessing.util import Finalize
 from typing import Any
 
 from abctree.errors import AbctreeError
-from abctree.parts.executors import limits
+from abctree.parts.executors import guard, limits
 
 #: Attempts to start a worker that is killed meanwhile by someone else.
 _ATTEMPTS = 5
@@ -48,6 +48,7 @@ class WorkerDiedError(futures.BrokenExecutor):
     def __init__(self, exitcode: int | None) -> None:
         super().__init__(_how(exitcode))
         self.was_killed = exitcode is not None and exitcode < 0
+        self.was_unguarded = exitcode == guard.UNGUARDED
 
 
 class OverdueError(futures.BrokenExecutor):
@@ -89,7 +90,7 @@ class Workers(futures.Executor):
         self._idle = [self._start() for _ in range(n)]
         self._all = set(self._idle)
         self._first: Call | None = None
-        self._is_over = False
+        self._over = threading.Event()
         # One thread for each worker: it sends a task, waits for the answer, and takes the next.
         self._threads = futures.ThreadPoolExecutor(n, thread_name_prefix="abctree-worker")
         # At exit before multiprocessing joins its children: these end when their pipe is closed.
@@ -114,7 +115,7 @@ class Workers(futures.Executor):
 
     def stop(self) -> None:
         """End now: what is pending is cancelled, what is running is killed."""
-        self._is_over = True
+        self._over.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
         _end(self._all, self._idle)
         self._threads.shutdown(wait=True)
@@ -124,7 +125,7 @@ class Workers(futures.Executor):
         try:
             return worker.answer(call)
         finally:
-            if worker.is_lost or self._is_over:
+            if worker.is_lost or self._over.is_set():
                 self._all.discard(worker)
             elif worker.is_full:
                 worker.dismiss()
@@ -147,16 +148,21 @@ class Workers(futures.Executor):
     def _ready(self) -> Worker:
         """An idle worker, or a new one in the place of one that died."""
         for _ in range(_ATTEMPTS):
+            if self._over.is_set():
+                raise futures.CancelledError
             worker = self._resting() or self._start()
             self._all.add(worker)
-            if self._is_over:  # seen by nobody else any more
+            if self._over.is_set():  # seen by nobody else any more
                 worker.kill()
+                worker.gone()
                 raise futures.CancelledError
             try:
                 return worker.prepared(self._first)
             except WorkerDiedError as error:
                 self._all.discard(worker)
                 how = error
+                if error.was_unguarded:
+                    raise guard.unguarded() from None
                 if not error.was_killed:
                     break
             except BaseException:
@@ -183,7 +189,7 @@ class Worker:
     ) -> None:
         self._deadline = RawValue("d", 0.0)
         self._tick = _TICK if watch else _ALIVE_TICK
-        self._is_started = False
+        self.is_started = False  #: has booted, which takes seconds
         self._prepared_by: Call | None = None
         self.is_lost = False
         self.is_full = False  #: has taken so much memory that another should go on
@@ -195,7 +201,7 @@ class Worker:
             self._process = context.Process(  # type: ignore[attr-defined]
                 target=_serve,
                 args=(far, ours, self._deadline, n_threads, memory),
-                name="abctree-worker",
+                name=guard.WORKER,
             )
             self._process.start()
             far.close()
@@ -208,9 +214,9 @@ class Worker:
         WorkerDiedError
             If it does not live to see that.
         """
-        if not self._is_started:
+        if not self.is_started:
             self._receive()
-            self._is_started = True
+            self.is_started = True
         if first is not None and first is not self._prepared_by:
             self.answer(first)
             self._prepared_by = first
@@ -280,8 +286,8 @@ class Worker:
 
 
 def _end(everyone: set[Worker], idle: list[Worker]) -> None:
-    """Dismiss those who are idle, kill the others."""
-    resting = set(idle)
+    """Dismiss those who are idle, kill the others; who still starts would keep us waiting."""
+    resting = {worker for worker in idle if worker.is_started}
     idle.clear()
     for worker in list(everyone):
         if worker in resting:
