@@ -40,7 +40,7 @@ def noisy(theta, rng):
         [10**400, 1],
         10**5000,  # too long to be written
         [[1.0], [2.0, 3.0]],
-        {"a": 1.0},
+        {"a": "1.0"},
         object(),
         [1.0, None],
         [1.0, np.nan],
@@ -57,8 +57,9 @@ def test_an_observation_that_is_not_real_numbers_is_refused_in_one_sentence(obse
 def test_a_summary_sees_the_mask_of_the_observation(vectorized):
     observed = np.ma.array([1.0, 1.1, 0.9, -999.0], mask=[0, 0, 0, 1])
     made = abctree.Problem(
-        PRIOR, noisy, observed, summary=lambda x: x.mean(axis=-1), vectorized=vectorized
-    )
+        PRIOR, noisy, observed, summary=lambda x: x.mean(axis=-1), vectorized=vectorized,
+        missing="summary",
+    )  # fmt: skip
     assert made.observed_summary == pytest.approx(1.0)
     # The twin: without its mask the last number is one like the others.
     bare = abctree.Problem(

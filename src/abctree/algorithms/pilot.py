@@ -21,7 +21,10 @@ _LOOK_AT = 5
 #: Blocks after each of which the pilot can end, at most.
 _BLOCKS = 20
 #: Reasons of failure that the parameters are not to blame for.
-_WRONG = ("WrongShapeError", "WrongTypeError", "SimulatorError: ", NegativeDistanceError.REASON)
+_WRONG = (
+    "WrongShapeError", "WrongTypeError", "WrongLabelsError", "SimulatorError: ",
+    NegativeDistanceError.REASON,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

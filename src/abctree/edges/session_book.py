@@ -13,17 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 from abctree import streams
 from abctree.data import Failure, Simulations
 from abctree.errors import ParameterError, StoreError
+from abctree.parts.arrays import WrongTypeError, floats
+from abctree.parts.labels import WrongLabelsError, is_labelled
 from abctree.parts.simulators import (
     CAUGHT,
     WrongShapeError,
-    WrongTypeError,
     described,
-    floats,
-    summarised,
 )
 from abctree.problem import Discrepancy, Problem, finite_rows
 from abctree.types import BoolArray, FloatArray, IntArray, SeedArray
 
+#: Not a simulator's failures, but slips of who tells them.
+_SLIPS = (WrongShapeError, WrongTypeError, WrongLabelsError)
 #: How a simulation was answered.
 OPEN, DISTANCE, SUMMARY, FAILED = range(4)
 
@@ -273,7 +274,15 @@ def told_summaries(problem: Problem, index: IntArray, summaries: ArrayLike) -> A
     ParameterError
         If they are no numbers, or of another shape.
     """
-    value = _numbers(summaries, "summaries", (len(index), *problem.shape))
+    form = problem.model.form
+    if form is None:
+        value = _numbers(summaries, "summaries", (len(index), *problem.shape))
+    else:
+        try:
+            told = form.numbers(summaries, "`summaries`", 1)
+        except (TypeError, ValueError) as error:
+            raise ParameterError(f"`summaries` must be like the observation: {error}") from None
+        value = form.kept(_numbers(told, "summaries", (len(index), *form.shape)), 1)
     return _summarised(value, ["summary told is nan or inf"] * len(index))
 
 
@@ -285,6 +294,12 @@ def told_data(problem: Problem, index: IntArray, data: Any) -> Answers:
     ParameterError
         If there are more or fewer items, or one is not None and has a wrong shape or type.
     """
+    if problem.vectorized and is_labelled(data):
+        try:
+            rows = problem.model.read(data, (len(index), *problem.shape))
+        except CAUGHT as error:
+            raise ParameterError(f"`data` must be like the observation: {error}") from None
+        return _summarised(rows, ["data told are nan or inf"] * len(index))
     return _summarised(*_summaries(problem, index, _items(index, data)))
 
 
@@ -328,7 +343,7 @@ def _summaries(problem: Problem, index: IntArray, data: Any) -> tuple[FloatArray
     reasons = [f"{source} nan or inf"] * len(data)
     if problem.vectorized:
         try:
-            return summarised(summary, np.asarray(data), rows.shape), reasons
+            return problem.model.read(_batch(data), rows.shape), reasons
         except CAUGHT:  # find the rows that cannot be used, keep the others
             shape = (1, *shape)
     for i in range(len(data)):
@@ -336,17 +351,26 @@ def _summaries(problem: Problem, index: IntArray, data: Any) -> tuple[FloatArray
             reasons[i] = "NothingError: None was told"
             continue
         try:
-            piece = np.asarray(data[i : i + 1]) if problem.vectorized else data[i]
-            rows[i] = summarised(summary, piece, shape).reshape(problem.shape)
-        except (WrongShapeError, WrongTypeError) as error:  # the caller's slip, as no simulator's
+            piece = _batch(data[i : i + 1]) if problem.vectorized else data[i]
+            rows[i] = problem.model.read(piece, shape).reshape(problem.shape)
+        except _SLIPS as error:
             raise _wrong_data(problem, int(index[i]), data[i], error) from None
         except CAUGHT as error:
             reasons[i] = described(error)
     return rows, reasons
 
 
+def _batch(data: Any) -> Any:
+    """Rows as an array, unless they have labels."""
+    return data if any(map(is_labelled, data)) else np.asarray(data)
+
+
 def _wrong_data(problem: Problem, number: int, item: Any, error: Exception) -> ParameterError:
     what = "items" if problem.model.summary is None else "items with a summary"
+    if isinstance(error, WrongLabelsError):
+        return ParameterError(
+            f"`data` of simulation {number} must be like the observation: {error}"
+        )
     if isinstance(error, WrongTypeError):
         got = reprlib.repr(item)
     elif problem.model.summary is None:

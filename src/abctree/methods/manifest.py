@@ -151,10 +151,11 @@ def _is_known(part: Any) -> bool:
 
 
 def _written_problem(problem: Problem) -> dict[str, Any]:
+    form = problem.model.form
     return {
         "names": list(problem.names),
         "prior": {"text": repr(problem.prior), "probe": _probed(problem)},
-        "observed": fingerprint(np.asarray(problem.observed_summary)),
+        "observed": fingerprint((problem.observed_summary, form.keep if form else None)),
         "call": f"{type(problem.model).__name__} in batches of {problem.unit}",
         "measure": _written_distance(problem.distance),
         "distance": "to be scaled by the pilot" if problem.needs_pilot else "as it is",

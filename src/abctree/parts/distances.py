@@ -16,7 +16,9 @@ import numpy as np
 
 from abctree.errors import ParameterError, SimulatorError, warn
 from abctree.keywords import checks_keywords
+from abctree.parts.arrays import floats
 from abctree.parts.differences import check_length, check_order, differences, norm
+from abctree.parts.form import Form
 from abctree.parts.pilot_scales import (
     covariance,
     deviations,
@@ -28,9 +30,8 @@ from abctree.parts.pilot_scales import (
     whitening,
 )
 from abctree.parts.sample_distances import directions, energy, energy_line, paired, wasserstein_line
-from abctree.parts.simulators import floats
 from abctree.protocols import Distance
-from abctree.types import FloatArray
+from abctree.types import FloatArray, IntArray
 
 #: The median absolute deviation of a normal law is its sd divided by this.
 _MAD_TO_SD = 1.4826022185056018
@@ -117,6 +118,12 @@ class Scaled:
         if self.scale is not None:
             object.__setattr__(self, "scale", positive(self.scale))
 
+    def of_entries(self, keep: IntArray, n: int) -> Scaled:
+        """The same for some of n summaries."""
+        if self.scale is None or len(self.scale) != n:
+            return self
+        return replace(self, scale=self.scale[keep])
+
     @property
     def is_fitted(self) -> bool:
         """Whether the scales are known."""
@@ -189,6 +196,12 @@ class Mahalanobis:
             cov = covariance(self.cov)
             object.__setattr__(self, "cov", cov)
             object.__setattr__(self, "_root", whitening(cov))
+
+    def of_entries(self, keep: IntArray, n: int) -> Mahalanobis:
+        """The same for some of n summaries."""
+        if self.cov is None or len(self.cov) != n:
+            return self
+        return Mahalanobis(self.cov[np.ix_(keep, keep)])
 
     @property
     def is_fitted(self) -> bool:
@@ -440,6 +453,25 @@ def as_distance(spec: str | Distance | Callable[..., Any], *, vectorized: bool =
     if callable(spec):
         return cast("Distance", spec)
     raise ParameterError(f"`distance` must be a name, a Distance or a function, but got {spec!r}.")
+
+
+def of_entries(distance: Distance, form: Form | None) -> Distance:
+    """The distance for an observation of which some entries are missing.
+
+    Raises
+    ------
+    ParameterError
+        If it compares whole rows, and some of them miss a part.
+    """
+    if form is None or form.keep is None:
+        return distance
+    if isinstance(distance, Energy | Wasserstein) and len(form.shape) > 1 and form.rows is None:
+        raise ParameterError(
+            f"`observed` must have whole rows for {type(distance).__name__}, but some of them miss "
+            "a part. Drop these rows, from what the simulator returns, too."
+        )
+    known = getattr(distance, "of_entries", None)
+    return distance if known is None else known(form.keep, int(np.prod(form.shape)))
 
 
 def _is_function(spec: Any) -> bool:

@@ -13,10 +13,11 @@ from itertools import pairwise
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from abctree import streams
 from abctree.data import Failure
+from abctree.parts.arrays import floats
+from abctree.parts.form import Form
 from abctree.types import FloatArray, IntArray, SimulatorFunction
 
 #: Tracebacks kept in one call; the rest are counted with their reason.
@@ -34,8 +35,15 @@ class Model(Protocol):
         """The user's summary, or None."""
 
     @property
+    def form(self) -> Form | None:
+        """How the observation is labelled, and what of it is missing; None for a plain array."""
+
+    @property
     def unit(self) -> int:
         """Rows with the same ``index // unit`` share a generator and must stay together."""
+
+    def read(self, data: Any, shape: tuple[int, ...]) -> FloatArray:
+        """The summary of what the simulator returned in one call, of the wanted shape."""
 
     def fill(
         self,
@@ -53,18 +61,12 @@ class Model(Protocol):
         """The summary of one row of a call, made again; raises what it raised."""
 
 
-#: Would be taken for numbers, or for arrays of small whole numbers.
-_TEXT = (str, bytes, bytearray, memoryview)
 #: What counts as a failed simulation.  Ctrl-C does not: it ends the run.
 CAUGHT = (Exception, SystemExit, GeneratorExit)
 
 
 class WrongShapeError(ValueError):
     """What was returned does not have the shape of the observation."""
-
-
-class WrongTypeError(TypeError):
-    """What was returned is not made of real numbers."""
 
 
 class NothingError(ValueError):
@@ -106,52 +108,21 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def floats(value: Any, source: str) -> FloatArray:
-    """What a user's function returned, as floats.
+def as_row(
+    value: Any, shape: tuple[int, ...], source: str, form: Form | None = None, lead: int = 0
+) -> FloatArray:
+    """One summary as floats of the wanted shape, or with `lead` 1 those of several simulations.
 
-    Whole numbers, booleans and objects that are real numbers are taken.  NumPy would also make
-    floats of the text "1.5", of dates, of the real part of a complex number, and of what a mask
-    hides: these are refused, the last as nan.
-
-    Raises
-    ------
-    WrongTypeError
-        If it is not made of real numbers.
+    Where there is a form, what is missing in the observation is left out of the wanted shape.
     """
-    if type(value) is np.ndarray and value.dtype == np.float64:
-        return value
-    if isinstance(value, _TEXT):
-        raise WrongTypeError(f"{source} returned {type(value).__name__}, not numbers")
-    mask = np.ma.getmaskarray(value) if isinstance(value, np.ma.MaskedArray) else None
-    array = np.asarray(value)
-    if array.dtype == np.float64 and mask is None:
-        return array
-    if array.dtype.kind == "O":
-        _check_objects(array, source)
-    elif array.dtype.kind not in "fiub":
-        raise WrongTypeError(f"{source} returned {array.dtype}, not real numbers")
-    with np.errstate(all="ignore"):  # a long double may be too large: inf
-        numbers = np.asarray(array, dtype=np.float64)
-    return numbers if mask is None else np.where(mask, np.nan, numbers)
-
-
-def _check_objects(array: NDArray[Any], source: str) -> None:
-    for item in array.ravel().tolist():
-        if isinstance(item, np.generic | np.ndarray):
-            real = item.ndim == 0 and item.dtype.kind in "fiub"
-        else:
-            real = hasattr(type(item), "__float__")
-        if not real:
-            raise WrongTypeError(f"{source} returned {type(item).__name__}, not real numbers")
-
-
-def as_row(value: Any, shape: tuple[int, ...], source: str) -> FloatArray:
-    """One summary as floats of the wanted shape."""
     if value is None:
         raise NothingError(f"{source} returned None")
-    row = floats(value, source)
+    if form is None:
+        row = floats(value, source)
+    else:
+        row, shape = form.numbers(value, source, lead), (*shape[:lead], *form.shape)
     if row.shape == shape:
-        return row
+        return row if form is None else form.kept(row, lead)
     if row.shape == () and not np.isfinite(row):
         raise NothingError(f"{source} returned {row}")
     raise WrongShapeError(
@@ -171,16 +142,22 @@ def _advice(given: tuple[int, ...], wanted: tuple[int, ...]) -> str:
 
 
 def summarised(
-    summary: Callable[[Any], Any] | None, data: Any, shape: tuple[int, ...]
+    summary: Callable[[Any], Any] | None,
+    data: Any,
+    shape: tuple[int, ...],
+    form: Form | None = None,
+    lead: int = 0,
 ) -> FloatArray:
-    """The summary of what a simulator returned, of the wanted shape."""
+    """The summary of what a simulator returned, of the wanted shape; see `as_row`."""
     if summary is None:
-        return as_row(data, shape, "simulator")
+        return as_row(data, shape, "simulator", form, lead)
+    if form is not None and data is not None:
+        data = form.of_data(data, lead)
     try:
         value = summary(data)
     except CAUGHT as error:
         raise SummaryError(f"summary raised {described(error)}") from error
-    return as_row(value, shape, "summary")
+    return as_row(value, shape, "summary", form, lead)
 
 
 def _nth(kept: list[Failure], number: int, theta: FloatArray, error: BaseException) -> Failure:
@@ -200,7 +177,12 @@ class OneByOne:
 
     simulator: SimulatorFunction
     summary: Callable[[Any], Any] | None
+    form: Form | None = None
     unit: int = 1
+
+    def read(self, data: Any, shape: tuple[int, ...]) -> FloatArray:
+        """The summary of what the simulator returned, of the wanted shape."""
+        return summarised(self.summary, data, shape, self.form)
 
     def fill(
         self,
@@ -221,7 +203,7 @@ class OneByOne:
     def one(self, theta: FloatArray, number: int, root: int, shape: tuple[int, ...]) -> FloatArray:
         """The summary of one simulation; raises what the simulator raises."""
         data = self.simulator(theta.copy(), streams.generator(root, number))
-        return summarised(self.summary, data, shape)
+        return self.read(data, shape)
 
     def rerun(
         self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...], row: int
@@ -243,6 +225,11 @@ class Vectorized:
     simulator: SimulatorFunction
     summary: Callable[[Any], Any] | None
     batch_size: int = 1000  #: most rows of a call: those with the same ``index // batch_size``
+    form: Form | None = None
+
+    def read(self, data: Any, shape: tuple[int, ...]) -> FloatArray:
+        """The summaries of what the simulator returned in one call, of shape (n, ...)."""
+        return summarised(self.summary, data, shape, self.form, lead=1)
 
     @property
     def unit(self) -> int:
@@ -288,7 +275,7 @@ class Vectorized:
     def _call(
         self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...]
     ) -> FloatArray:
-        return summarised(self.summary, self.run(theta, index, root), (len(theta), *shape))
+        return self.read(self.run(theta, index, root), (len(theta), *shape))
 
     def rerun(
         self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...], row: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import reprlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -11,10 +12,15 @@ import numpy as np
 
 from abctree.errors import ParameterError, SimulatorError
 from abctree.numbers import checked_count
+from abctree.parts.form import Form, Missing, hide, missing_in, n_missing, numbers_of
+from abctree.parts.labels import Layout, is_structured, record_of, with_fields
 from abctree.parts.priors import PriorTransform, as_prior
-from abctree.parts.simulators import Model, OneByOne, Seeded, Vectorized, floats
+from abctree.parts.simulators import Model, OneByOne, Seeded, Vectorized
 from abctree.protocols import Prior
-from abctree.types import Data, FloatArray, SimulatorFunction
+from abctree.types import Data, FloatArray, IntArray, SimulatorFunction
+
+#: What may be done with missing values of the observation.
+_MISSING = ("refuse", "ignore", "summary")
 
 
 def prior_of(
@@ -78,43 +84,95 @@ def _takes_two(simulator: SimulatorFunction) -> None:
         ) from None
 
 
-def summary_of(
-    observed: Data, summary: Callable[[Any], Any] | None, *, vectorized: bool
-) -> FloatArray:
-    """Summary of the observed data: finite numbers, read-only."""
+def observation_of(
+    observed: Data, summary: Callable[[Any], Any] | None, missing: str, *, vectorized: bool
+) -> tuple[FloatArray, Form | None]:
+    """Summary of the observed data, finite and read-only, and how simulations are read like it."""
     if observed is None:
         raise ParameterError("`observed` must be given: the data as one simulation returns them.")
-    if summary is None:
-        value = observed
-    else:
-        try:
-            value = summary(_one_row(observed))[0] if vectorized else summary(observed)
-        except Exception as error:
-            raise SimulatorError(
-                f"The summary raised {type(error).__name__} on the observed data: {error}"
-            ) from error
+    if missing not in _MISSING:
+        raise ParameterError(f"`missing` must be one of {_MISSING}, but got {missing!r}.")
+    where = missing_in(observed)
+    if where is not None and (missing == "refuse" or (missing == "summary" and summary is None)):
+        raise _refused(n_missing(where), "its values", has_summary=summary is not None)
+    hidden = where if missing == "ignore" and summary is not None else None
+    lead = int(vectorized and summary is not None)
+    value = observed if summary is None else _applied(summary, observed, hidden, lead)
     try:  # as for simulations: what is refused or missing there must not be compared with here
-        array = np.array(floats(value, "the summary"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of masked elements in lists
+            array = np.array(numbers_of(value, "the summary", lead))
+        array = array[0] if lead else array
     except (TypeError, ValueError, OverflowError):
         raise ParameterError(
             f"`observed` must be an array of real numbers, but its summary is {_short(value)}. "
             "Give a `summary` that turns the data into numbers."
         ) from None
-    if not np.isfinite(array).all():
-        raise ParameterError(
-            f"`observed` must be finite, but {np.count_nonzero(~np.isfinite(array))} of "
-            f"{array.size} values of its summary are nan, inf or masked. Impute or drop them first."
-        )
-    if array.size == 0:
-        raise ParameterError("`observed` must hold at least one number, but its summary is empty.")
+    keep = _entries(array, missing, has_summary=summary is not None)
+    form = Form(
+        shape=array.shape,
+        data=None if summary is None else Layout.of(observed),
+        hidden=hidden,
+        summary=Layout.of(value, lead),
+        keep=keep,
+    )
+    array = np.array(form.kept(array, 0))
     array.flags.writeable = False
-    return array
+    return array, None if form.is_plain else form
+
+
+def _entries(array: FloatArray, missing: str, *, has_summary: bool) -> IntArray | None:
+    """Entries of the observed summary that are not missing; None if nothing is."""
+    is_nan = np.isnan(array)
+    if is_nan.any() and missing != "ignore":
+        n = int(np.count_nonzero(is_nan))
+        raise _refused(n, "the values of its summary", has_summary=has_summary)
+    if np.isinf(array).any():
+        raise ParameterError(
+            f"`observed` must be finite, but {np.count_nonzero(np.isinf(array))} of {array.size} "
+            "values of its summary are inf. Drop them, or take another summary."
+        )
+    if is_nan.all():
+        what = "all of it is missing" if array.size else "its summary is empty"
+        advice = " Write a summary that leaves nan out, such as np.nanmean." if has_summary else ""
+        raise ParameterError(f"`observed` must hold at least one number, but {what}.{advice}")
+    return np.flatnonzero(~is_nan) if is_nan.any() else None
+
+
+def _refused(n: int, what: str, *, has_summary: bool) -> ParameterError:
+    more = (
+        " The summary then sees nan at the same places of every simulation; with "
+        'missing="summary" it sees the data as they are.'
+    ) * has_summary
+    return ParameterError(
+        f"`observed` must be finite, but {n} of {what} are missing (nan, masked, NA or None). "
+        f'Write Problem(..., missing="ignore") to leave them out of the distance.{more}'
+    )
+
+
+def _applied(
+    summary: Callable[[Any], Any], observed: Data, hidden: Missing | None, lead: int
+) -> Any:
+    """The summary of the data, as of a simulation in which the same is missing."""
+    try:
+        data = observed if hidden is None else hide(observed, hidden)
+        return summary(_one_row(data) if lead else data)
+    except Exception as error:
+        raise SimulatorError(
+            f"The summary raised {type(error).__name__} on the observed data: {error}"
+        ) from error
 
 
 def _one_row(observed: Data) -> Any:
     """The data as a batch of one, with their mask if they have one."""
-    masked = isinstance(observed, np.ma.MaskedArray)
-    return observed[None] if masked else np.asarray(observed)[None]
+    if isinstance(observed, np.ma.MaskedArray):
+        return observed[None]
+    record = None if is_structured(observed) else record_of(observed)
+    if record is not None:
+        return with_fields(
+            observed, {n: np.asarray(v)[None] for n, v in record.items()}, plain=False
+        )
+    return np.asarray(observed)[None]
 
 
 def _short(value: Any) -> str:

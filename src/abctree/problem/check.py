@@ -88,6 +88,7 @@ def dry_run(problem: Problem, rng: RNGLike) -> CheckReport:
         f"simulator  {_duration(seconds)} a simulation, called {_signature(problem)}",
         *_on_first_call(times[1] - times[0], seconds),
         f"summary    {_size(problem.shape)}, observed {_short(problem.observed_summary)}",
+        *_on_missing(problem),
         f"distance   {type(problem.distance).__name__}, {_range(measured.distance)} in "
         f"{len(theta)} prior draws",
     ]
@@ -136,6 +137,16 @@ def _on_prior(problem: Problem, theta: FloatArray, share: float) -> list[str]:
     if problem.constraint is not None:
         lines.append(f"constraint leaves {share:.3%} of the prior")
     return lines
+
+
+def _on_missing(problem: Problem) -> list[str]:
+    form = problem.model.form
+    if form is None or form.keep is None:
+        return []
+    n = int(np.prod(form.shape))
+    m = n - len(form.keep)
+    are = "is" if m == 1 else "are"
+    return [f"           {m} of {n} numbers of the observation {are} missing and left out"]
 
 
 def _on_failures(measured: Simulations, n: int) -> list[str]:

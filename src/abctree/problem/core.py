@@ -13,9 +13,10 @@ import numpy as np
 from abctree.data import Boxes, Failure, Partition, Simulations
 from abctree.errors import ParameterError, SimulatorError
 from abctree.keywords import checks_keywords
-from abctree.parts.distances import as_distance, not_negative
-from abctree.parts.simulators import CAUGHT, Model, failure, floats
-from abctree.problem.arguments import model_of, prior_of, summary_of, with_names
+from abctree.parts.arrays import floats
+from abctree.parts.distances import as_distance, not_negative, of_entries
+from abctree.parts.simulators import CAUGHT, Model, failure
+from abctree.problem.arguments import model_of, observation_of, prior_of, with_names
 from abctree.problem.check import CheckReport, dry_run
 from abctree.problem.other_streams import Watch, search
 from abctree.problem.region import Region
@@ -43,7 +44,9 @@ class Problem:
     simulator : callable
         ``simulator(theta, rng) -> data``; see `vectorized`.
     observed : array_like
-        The data, as the simulator returns them for one simulation.  Finite.
+        The data, as the simulator returns them for one simulation.  Where both have labels (pandas,
+        xarray, dicts, named tuples, dataclasses, structured arrays), simulations are put into its
+        order, or refused if their labels are others.
     summary : callable, optional
         ``data -> (m,)``, or, vectorised, ``(n, ...) -> (n, m)``.  Applied to `observed`, too.
     distance : str, callable or Distance
@@ -64,6 +67,12 @@ class Problem:
         Names for `prior_transform`.
     batch_size : int
         Most simulations in one call of a vectorised simulator.
+    missing : {"refuse", "ignore", "summary"}
+        What to do about nan, masked, NA or None in the observation.  "ignore": these entries take
+        no part in the distance, which is given the others only (a function of yours, too), as one
+        vector, or as rows if whole rows are missing.  A `summary` sees nan at the same entries of
+        every simulation; where it is nan for the observation it is ignored.  "summary": it is
+        applied to the data as they are.
 
     Raises
     ------
@@ -86,6 +95,7 @@ class Problem:
         prior_transform: Callable[[FloatArray], FloatArray] | None = None,
         names: Sequence[str] | None = None,
         batch_size: int = 1000,
+        missing: Literal["refuse", "ignore", "summary"] = "refuse",
     ) -> None:
         self.prior: Prior = prior_of(prior, prior_transform, names)
         simulator = with_names(simulator, self.prior.names)
@@ -98,8 +108,11 @@ class Problem:
             )
         self.region = Region(self.prior, constraint)
         self.observed = observed
-        self.observed_summary = summary_of(observed, summary, vectorized=bool(vectorized))
-        self.distance = as_distance(distance, vectorized=bool(vectorized))
+        self.observed_summary, form = observation_of(
+            observed, summary, missing, vectorized=bool(vectorized)
+        )
+        self.model = replace(self.model, form=form)  # type: ignore[type-var]
+        self.distance = of_entries(as_distance(distance, vectorized=bool(vectorized)), form)
 
     @property
     def constraint(self) -> Constraint | None:
