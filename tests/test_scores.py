@@ -227,6 +227,19 @@ def test_smooth_draws_that_a_constraint_keeps_refusing_are_counted_and_told():
     assert constraint({"a": draws[:, 0]}).all()
 
 
+@pytest.mark.parametrize("name", ["interval", "half-line", "reversed half-line", "beta"])
+@pytest.mark.filterwarnings("ignore:The regression would move")
+def test_draws_of_a_table_made_elsewhere_stay_in_the_bounds_that_are_given(name):
+    kind = KINDS[name]
+    made = kind.posterior()
+    raw = abctree.analysis.Posterior(**{**vars_of(made), "region": None, "cube": None})
+    assert raw.bounds is not None
+    adjusted = raw.adjusted()
+    assert adjusted.is_adjusted
+    assert kind.inside(adjusted.theta).all()
+    assert kind.inside(raw.sample(2000, rng=1, smooth=True)).all()
+
+
 # Accuracy ---------------------------------------------------------------------------------------
 
 

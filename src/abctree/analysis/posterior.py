@@ -275,7 +275,8 @@ class Posterior:
 
     @cached_property
     def _scores(self) -> Scores:
-        return Scores.of(self.theta, self.cube, self.region, self.continuous, self.weight > 0.0)
+        known = self.theta, self.cube, self.region, self.bounds, self.continuous
+        return Scores.of(*known, self.weight > 0.0)
 
     # Other forms ----------------------------------------------------------------------------
 

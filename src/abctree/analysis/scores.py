@@ -29,6 +29,7 @@ class Scores:
     theta: FloatArray  #: (m, p) the draws
     cube: FloatArray | None  #: (m, d) their places; None where the prior is not known
     region: Region | None  #: the prior and the constraint
+    bounds: FloatArray | None  #: (p, 2) ends of theta where that is all that is known; nan for none
     moves: BoolArray  #: which coordinates of the cube, or without it of theta, may move
 
     @classmethod
@@ -37,15 +38,16 @@ class Scores:
         theta: FloatArray,
         cube: FloatArray | None,
         region: Region | None,
+        bounds: FloatArray | None,
         continuous: BoolArray | None,
         counts: BoolArray,
     ) -> Scores:
         """Of draws theta (m, p), of which some count, and their places in the cube (m, d)."""
         if cube is None or region is None:
             free = np.ones(theta.shape[1], bool) if continuous is None else continuous
-            return cls(theta, None, None, free & varies(theta[counts]))
+            return cls(theta, None, None, bounds, free & varies(theta[counts]))
         discrete = _is_discrete(region.prior, theta[counts])
-        return cls(theta, cube, region, varies(cube[counts]) & ~discrete)
+        return cls(theta, cube, region, None, varies(cube[counts]) & ~discrete)
 
     @cached_property
     def z(self) -> FloatArray:
@@ -59,15 +61,22 @@ class Scores:
     ) -> tuple[FloatArray, FloatArray | None, BoolArray]:
         """Some draws with other scores (n, k): theta (n, p), cube (n, d), and which are allowed.
 
-        Those are not allowed that the constraint refuses, or where the prior has no density.
+        Those are not allowed that the constraint or the bounds refuse, or where the prior has no
+        density.
         """
         place = (self.theta if self.cube is None else self.cube)[rows].copy()
         if self.region is None:
             place[:, self.moves] = z
-            return place, None, np.ones(len(place), dtype=bool)
+            return place, None, self._in_bounds(place)
         place[:, self.moves] = inside(ndtr(z))
         theta = self.region.prior.from_cube(place)
         return theta, place, self.region.feasible(theta, place)
+
+    def _in_bounds(self, theta: FloatArray) -> BoolArray:
+        if self.bounds is None:
+            return np.ones(len(theta), dtype=bool)
+        low, high = self.bounds.T
+        return np.asarray(~((theta < low) | (theta > high)).any(axis=1))
 
     def moved_within(self, z: FloatArray) -> tuple[FloatArray, FloatArray | None, IntArray]:
         """All draws with other scores (m, k): theta (m, p), cube (m, d), and which fell short.
@@ -76,15 +85,17 @@ class Scores:
         """
         theta, cube, allowed = self.moved(z)
         short = left = np.flatnonzero(~allowed)
-        if cube is None or self.cube is None:
-            return theta, cube, short
         for share in 0.5 ** np.arange(1.0, _HALVINGS + 1.0):
             if not len(left):
                 break
             some = self.z[left] + share * (z[left] - self.z[left])
-            theta[left], cube[left], allowed = self.moved(some, left)
+            theta[left], place, allowed = self.moved(some, left)
+            if cube is not None:
+                cube[left] = place
             left = left[~allowed]
-        theta[left], cube[left] = self.theta[left], self.cube[left]
+        theta[left] = self.theta[left]
+        if cube is not None and self.cube is not None:
+            cube[left] = self.cube[left]
         return theta, cube, short
 
 
