@@ -372,6 +372,27 @@ def test_run_explains_a_problem_that_cannot_be_used(plain, target, code, said):
         assert not list(plain.glob("*-output")), "no directory is made for nothing"
 
 
+@pytest.mark.parametrize(
+    ("word", "right"),
+    [
+        ("seed", "rng"),
+        ("random-state", "rng"),
+        ("n-sims", "n-simulations"),
+        ("num-simulations", "n-simulations"),
+        ("quotaa", "quota"),
+    ],
+)
+def test_a_foreign_option_or_key_is_told_the_right_one(plain, word, right):
+    done = call("run", "gauss", f"--{word}", 3)
+    assert done.exit_code == 2
+    assert f"Did you mean '--{right}'?" in " ".join(done.stderr.split())
+    key, ours = word.replace("-", "_"), right.replace("-", "_")
+    (plain / "a.toml").write_text(f'[problem]\nname = "gauss"\n[settings]\n{key} = 3\n')
+    done = call("run", "--config", "a.toml")
+    assert done.exit_code == 2
+    assert f"{key!r} is not a key of [settings]. Did you mean {ours}?" in done.stderr
+
+
 FAULTY = """
 import json
 import sys

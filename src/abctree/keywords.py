@@ -30,14 +30,16 @@ _FOREIGN = {
     "summaries summary_statistics summary_statistic summary_stats summary_fn sumstats sum_stat "
     "statistics stats": "summary",
     "n_jobs num_workers workers n_cores cores n_procs n_processes processes num_cpus cpus jobs "
-    "pool client sampler parallel threads backend": "executor n_workers",
+    "pool client sampler parallel threads backend": "executor n_workers workers",
     "show_progress show_progress_bars progress_bar progressbar verbose callback pbar": "progress",
     "folder directory dir output output_dir out db database filename file save_to checkpoint "
     "path": "store path",
     "population_size pop_size population particles num_particles n_population": "n_particles",
     "num_rounds n_rounds rounds max_nr_populations max_populations n_populations generations "
     "n_generations num_generations": "max_rounds",
-    "max_time max_seconds timeout time_limit walltime max_walltime seconds": 'stop={"seconds":60}',
+    "max_time max_seconds timeout time_limit walltime max_walltime seconds": (
+        'stop={"seconds":60} seconds'
+    ),
     "constraints feasible condition": "constraint",
     "vectorised vectorize vectorise batched vmap": "vectorized",
     "chunk_size batch": "batch_size chunk block",
@@ -95,26 +97,27 @@ def check_keywords(function: str, given: Iterable[str], known: Sequence[str]) ->
     """
     for word in given:
         if word not in known:
-            advice = f"It takes {', '.join(known)}." if known else "It takes none."
-            raise _unknown(function, word, _meant(word, known, 0.6) or advice)
+            ours = meant(word, known)
+            there = f"It takes {', '.join(known)}." if known else "It takes none."
+            raise _unknown(function, word, f"Did you mean `{ours}`?" if ours else there)
 
 
 def _check_foreign(function: str, given: Iterable[str], known: Sequence[str]) -> None:
     """Of a function that takes other keywords, too: refuse one that can only mean a known one."""
     for word in given:
-        advice = None if word in known else _meant(word, known, 0.85)
-        if advice is not None:
-            raise _unknown(function, word, advice)
+        ours = None if word in known else meant(word, known, 0.85)
+        if ours is not None:
+            raise _unknown(function, word, f"Did you mean `{ours}`?")
 
 
 def _unknown(function: str, word: str, advice: str) -> ParameterError:
     return ParameterError(f"`{function}` has no argument `{word}`. {advice}")
 
 
-def _meant(word: str, names: Sequence[str], cutoff: float) -> str | None:
-    """Which of the names is meant, as a question."""
+def meant(word: str, names: Sequence[str], cutoff: float = 0.6) -> str | None:
+    """Which of the names is meant: by the table of foreign words, or the nearest in spelling."""
     near = difflib.get_close_matches(word, _MEANT, 1, 0.9)
     ours = [ours for foreign in near for ours in _MEANT[foreign].split()]
     found = [name for name in ours if name.partition("=")[0] in names]
     found = found or difflib.get_close_matches(word.lower(), names, 1, max(cutoff, 0.8 * len(near)))
-    return f"Did you mean `{found[0]}`?" if found else None
+    return found[0] if found else None

@@ -30,6 +30,7 @@ from abctree.edges.cli.shared import (
 )
 from abctree.edges.cli.targets import READY, problem_of
 from abctree.errors import ParameterError
+from abctree.keywords import meant
 
 if TYPE_CHECKING:
     from abctree.problem import Problem
@@ -57,7 +58,29 @@ usage.
 """
 
 
-@click.group(epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+class _Command(click.Command):
+    """A command that knows which of its options another library's word means."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As of any command."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            word = error.option_name.lstrip("-").replace("-", "_")
+            ours = meant(word, [str(param.name) for param in self.params])
+            if ours is None:
+                raise
+            said = (
+                f"No such option {error.option_name!r}. Did you mean '--{ours.replace('_', '-')}'?"
+            )
+            raise click.NoSuchOption(error.option_name, said, ctx=ctx) from error
+
+
+class _Group(click.Group):
+    command_class = _Command
+
+
+@click.group(cls=_Group, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="abctree")
 def main() -> None:
     """Posteriors from a prior and a simulator, with few simulations."""

@@ -11,6 +11,7 @@ import click
 
 from abctree.edges.cli.methods import DEFAULT, METHODS, OURS, function_of, method_of
 from abctree.edges.cli.settings import NUMBER, SETTINGS, refusal
+from abctree.keywords import meant
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,9 @@ def _check_settings(path: Path, settings: dict[str, Any], method: str) -> None:
 def _check_names(path: Path, given: dict[str, Any], known: tuple[str, ...], what: str) -> None:
     for name in given:
         if name not in known:
-            raise click.UsageError(
-                f"--config {path}: {name!r} is not {what}. There is {', '.join(known)}."
-            )
+            ours = meant(name, known)
+            advice = f"Did you mean {ours}?" if ours else f"There is {', '.join(known)}."
+            raise click.UsageError(f"--config {path}: {name!r} is not {what}. {advice}")
 
 
 def _check_type(path: Path, key: str, value: Any) -> None:
