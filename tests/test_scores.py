@@ -189,9 +189,12 @@ def vars_of(posterior):
 
 def test_adjusted_draws_that_a_constraint_refuses_are_counted_and_told():
     raw = KINDS["constraint"].posterior()
-    with pytest.warns(AbctreeWarning, match=r"would move \d+ of \d+ draws, 0\.\d+ of the weight"):
+    said = r"would move \d+ of \d+ draws, 0\.\d+ of the weight"
+    with pytest.warns(AbctreeWarning, match=said) as told:
         adjusted = raw.adjusted()
+    assert told[0].filename == __file__
     assert len(adjusted) == len(raw)
+    assert adjusted.notes == (str(told[0].message),)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert KINDS["interval"].posterior().adjusted().is_adjusted

@@ -321,15 +321,18 @@ class Posterior:
         if z is scores.z:
             return self
         theta, cube, short = scores.moved_within(z)
+        notes = self.notes
         if len(short):
-            warn(
+            said = (
                 f"The regression would move {len(short)} of {len(theta)} draws, "
                 f"{weight[short].sum() / weight.sum():.2g} of the weight, to where the constraint "
                 "or the prior refuses them: they are moved less far. Where this is much, it does "
-                "not fit near the border: compare with the draws as they are.",
+                "not fit near the border: compare with the draws as they are."
             )
-        log_weight = log_of(weight) + unit
-        return replace(self, theta=theta, log_weight=log_weight, cube=cube, is_adjusted=True)
+            warn(said)
+            notes = (*notes, said)
+        moved = replace(self, theta=theta, cube=cube, log_weight=log_of(weight) + unit)
+        return replace(moved, notes=notes, is_adjusted=True)
 
     def to_dataframe(self) -> Any:
         """A `pandas.DataFrame`: a column for each parameter, then weight, log_weight, distance.
