@@ -2,9 +2,10 @@
 
 A fingerprint is a hash of source text: of a function and those of its module that it calls by name,
 or of a class.  With it go what is declared, the fields of dataclasses and the arguments of
-`functools.partial`, and plain values (numbers, texts, tuples of these) in defaults, closures,
-attributes and the module.  Where a module is found is no part of it: ``python m.py`` and an import
-of m.py are the same code.  docs/how-to/runs-that-survive.md says what is not seen.
+`functools.partial`, and the data (numbers, texts, arrays and containers) that it names in defaults,
+closures, attributes and the module, unless the text changes them itself.  Where a module is found
+is no part of it: ``python m.py`` and an import of m.py are the same code.
+docs/how-to/runs-that-survive.md says what is not seen.
 """
 
 from __future__ import annotations
@@ -27,9 +28,16 @@ import numpy as np
 #: How deep closures, containers and fields are followed.
 _DEPTH = 8
 _SIMPLE = bool | int | float | complex | str | bytes | np.generic | None
-#: What code binds anew while it runs, such as a counter: variables, or attributes.
-_REBOUND = re.compile(
-    r"\b(?:global|nonlocal)\s+([\w, ]+)|\.(\w+)\s*(?:[^\w\s=<>!]{1,2}|<<|>>)?=(?!=)"
+_CONTAINER = (np.ndarray, dict, tuple, list, set, frozenset)
+#: Names of what code changes while it runs, such as a counter or a cache.
+_CHANGED = re.compile(
+    r"\b(?:global|nonlocal)\s+([\w, ]+)"
+    r"|\.(\w+)\s*(?:[^\w\s=<>!]{1,2}|<<|>>)?=(?!=)"  # .name = ..., .name += ...
+    r"|^\s*(?:\w+\.)*(\w+)\[.*\]\s*(?:[^\w\s=<>!]{1,2}|<<|>>)?=(?!=)"  # name[...] = ...
+    r"|(\w+)\.(?:add|append\w*|clear|discard|extend\w*|fill|insert|pop\w*|remove|reverse"
+    r"|setdefault|sort|update)\("
+    r"|\bout=\(?(?:\w+\.)*(\w+)",
+    re.MULTILINE,
 )
 #: Where an object is made: what is set here is what it is.
 _MAKERS = frozenset({"__init__", "__new__", "__post_init__", "__setstate__"})
@@ -95,31 +103,41 @@ def _is_plain(thing: Any) -> bool:
     return isinstance(thing, _SIMPLE)
 
 
+def _is_data(thing: Any) -> bool:
+    return _is_plain(thing) or isinstance(thing, _CONTAINER)
+
+
 def _values(held: dict[str, Any], path: tuple[int, ...]) -> Iterator[Any]:
     """Named values; of objects that are neither declared nor called the name only."""
     for name, value in sorted(held.items()):
         yield name
-        is_container = isinstance(value, np.ndarray | dict | tuple | list | set | frozenset)
-        if _is_plain(value) or is_container or callable(value) or is_dataclass(value):
+        if _is_data(value) or callable(value) or is_dataclass(value):
             yield from _pieces(value, path)
 
 
 def _code(functions: list[FunctionType], path: tuple[int, ...]) -> Iterator[Any]:
-    """Functions, those of their modules that they call by name, and the plain values of all."""
+    """Functions, those of their modules that they call by name, and the constants of all."""
     for function in functions:  # it grows
         called = dict.fromkeys(map(_function, _named_in(function).values()))
         near = (f for f in called if f and f.__globals__ is function.__globals__)
         functions += [f for f in near if f not in functions]
     texts = [_text(function) for function in functions]
     yield texts
-    rebound = _rebound(texts)
+    changed = _changed(texts)
     for function in functions:
-        own = [*function.__code__.co_freevars, *inspect.signature(function).parameters]
+        known = _is_data if _source(function) is not None else _is_plain
         for name, value in sorted(_named_in(function).items()):
-            inside = (callable(value) or is_dataclass(value)) and name in own
-            if name not in rebound and (_is_plain(value) or inside):
+            if name not in changed and (known(value) or _is_followed(function, name, value)):
                 yield name
                 yield from _pieces(value, path) if _function(value) not in functions else ()
+
+
+def _is_followed(function: FunctionType, name: str, value: Any) -> bool:
+    """Whether a function's text goes on in an object that it names."""
+    kind = value if inspect.isclass(value) else type(value)
+    is_near = getattr(kind, "__module__", None) == function.__module__
+    own = (*function.__code__.co_freevars, *function.__code__.co_varnames)
+    return is_near or (name in own and (callable(value) or is_dataclass(value)))
 
 
 def _named_in(function: FunctionType) -> dict[str, Any]:
@@ -148,18 +166,17 @@ def _object(thing: Any, path: tuple[int, ...]) -> Iterator[Any]:
     methods = [f for c in classes for f in map(_function, vars(c).values()) if f]
     methods = [f for f in methods if f.__name__ not in _MAKERS and _source(f) is not None]
     yield from _code(methods, path)
-    rebound = _rebound(map(_text, methods))
+    changed = _changed(map(_text, methods))
     if is_dataclass(thing):
         held = {f.name: getattr(thing, f.name, None) for f in fields(thing) if f.init and f.compare}
     else:
         held = {n: v for n, v in vars(thing).items() if not hasattr(type(thing), n)}
-        held = {n: v for n, v in held.items() if _is_plain(v) or callable(v)}
-    yield from _values({n: v for n, v in held.items() if n not in rebound}, path)
+    yield from _values({n: v for n, v in held.items() if n not in changed}, path)
 
 
-def _rebound(texts: Iterable[Any]) -> set[str]:
-    found = (match for text in texts for match in _REBOUND.findall(str(text)))
-    return {name for names, attribute in found for name in [*re.split(r"\W+", names), attribute]}
+def _changed(texts: Iterable[Any]) -> set[str]:
+    found = (match for text in texts for match in _CHANGED.findall(str(text)))
+    return {name for groups in found for name in re.split(r"\W+", " ".join(groups))}
 
 
 def _function(thing: Any) -> FunctionType | None:
