@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import multiprocessing.pool
 import os
 import pickle
 import runpy
@@ -951,6 +952,7 @@ def of(module, **methods):
         (joblib.Parallel(2), "executor=joblib.externals.loky.get_reusable_executor(max_workers=4)"),
         (joblib, "executor=joblib.externals.loky.get_reusable_executor(max_workers=4)"),
         (of("multiprocessing.pool"), "executor=4"),
+        (multiprocessing.pool.ThreadPool, "abctree.Threads(4)"),
         (of("multiprocess.pool"), "executor=4"),
         (of("mpi4py.MPI"), "executor=mpi4py.futures.MPIPoolExecutor()"),
         (of("mpi4py.futures.pool", __enter__=1), "where pool is not None, executor=pool"),
@@ -1150,6 +1152,12 @@ def test_as_executor_takes_numbers_names_and_pools():
         assert as_executor(pool).n_workers == 5
     own = abctree.Serial(3)
     assert as_executor(own) is own
+
+
+def test_a_class_is_told_to_be_called():
+    for kind in (ProcessPoolExecutor, abctree.Processes, Borrowed):
+        with pytest.raises(ParameterError, match=rf"Call it first: executor={kind.__name__}\("):
+            as_executor(kind)
 
 
 @pytest.mark.parametrize("spec", [-1, True, 1.5, "dask", object()])

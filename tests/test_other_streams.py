@@ -16,7 +16,7 @@ from numba import njit
 import abctree
 from abctree.data import OtherStream, Simulations
 from abctree.parts.stores import packing
-from abctree.problem import other_streams
+from abctree.problem import Discrepancy, other_streams
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 FORK = multiprocessing.get_context("fork")
@@ -129,11 +129,22 @@ def test_no_noise_is_repeated_by_a_pool_that_forks_and_the_stream_is_named(simul
     assert "a seed for each task" in note(result)
 
 
-def test_without_a_seed_for_each_task_forks_repeat_noise_and_it_is_told(monkeypatch):
+def test_without_a_seed_for_each_task_forks_repeat_noise(monkeypatch):
     monkeypatch.setattr(other_streams, "_seed", lambda _: None)  # forks inherit this
-    result = forked(legacy)
-    assert n_noises(result) < 200
-    assert "repeat each other's noise" in note(result)
+    assert n_noises(forked(legacy)) < 200
+    monkeypatch.setattr(other_streams, "_SEEDED", ())  # the twin of those that are not seeded
+    assert "repeat each other's noise" in note(forked(legacy))
+
+
+def test_a_task_that_is_made_again_is_no_alarm():
+    work = Discrepancy(problem(legacy), 1)
+    theta, index = np.linspace(-4.0, 4.0, 3)[:, None], np.arange(3)
+    with ProcessPoolExecutor(1, FORK) as first, ProcessPoolExecutor(1, FORK) as second:
+        one, two = (pool.submit(work, theta, index).result(30) for pool in (first, second))
+    np.testing.assert_array_equal(one.summary, two.summary)
+    drawn = {*one.other_streams, *two.other_streams}
+    assert len(drawn) == 2
+    assert len({(stream.name, stream.state) for stream in drawn}) == 2
 
 
 def test_a_pool_behind_an_executor_of_the_user_repeats_no_noise():

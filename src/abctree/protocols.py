@@ -140,7 +140,10 @@ class Constraint(Protocol):
 
 
 class Executor(Protocol):
-    """Runs simulations, in any place and order, and answers in the order of the rows."""
+    """Runs simulations, in any place and order, and answers in the order of the rows.
+
+    A run neither enters nor closes it.
+    """
 
     def submit(
         self,

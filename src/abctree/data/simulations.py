@@ -25,7 +25,7 @@ class OtherStream(NamedTuple):
     """A stream of random numbers that a call drew from, and was not given."""
 
     name: str
-    state: str  #: a hash of the state in which the call began
+    state: str  #: a hash of the state in which the call began; of one with a seed, the process
     process: int  #: in which it was
 
 

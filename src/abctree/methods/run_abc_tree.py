@@ -106,8 +106,8 @@ def abc_tree(
         every twentieth of the pilot.
     executor : int, str or Executor
         Who runs the simulator: a number of worker processes, "threads", "processes", an object
-        such as ``abctree.Processes(4, timeout=60.0)``, or a pool of `concurrent.futures`; default
-        in this process.  It never changes the result.
+        such as ``abctree.Processes(4, timeout=60.0)``, or a pool of `concurrent.futures` or client
+        of Dask, which is left open; default in this process.  It never changes the result.
     on_failure : {"reject", "raise"} or FailurePolicy
         Whether a simulation that raises or returns something unusable counts as a rejection, or
         ends the run with the parameters, the seed and the traceback.  When more than 99 % of the

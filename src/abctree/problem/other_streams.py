@@ -35,6 +35,9 @@ _MT19937 = 625 * 4
 #: Numbers of simulations are below this: a Philox generator with such a key is one of ours.
 _NUMBERS = 2**48
 
+#: Global streams that have a seed for each task in a worker process.
+_SEEDED = ("np.random", "random", "torch")
+
 _generators: list[np.random.BitGenerator] = []
 _searches: Counter[tuple[int, int]] = Counter()
 
@@ -56,6 +59,7 @@ class Watch:
     """
 
     def __init__(self, root: int, index: IntArray, *, is_elsewhere: bool) -> None:
+        self._is_elsewhere = is_elsewhere
         self._before: dict[str, Any] = {}
         if is_elsewhere:
             _seed(int(streams.seeds(root, index[:1])[0]))
@@ -66,16 +70,19 @@ class Watch:
     def moved(self) -> tuple[OtherStream, ...]:
         """The streams that were drawn from since."""
         now = _states(is_elsewhere=True) if self._before else {}
-        return tuple(
-            OtherStream(name.partition("#")[0], _digest(state), os.getpid())
-            for name, state in self._before.items()
-            if now.get(name, state) != state
-        )
+        moved = [name for name, state in self._before.items() if now.get(name, state) != state]
+        return tuple(self._as_told(name) for name in moved)
+
+    def _as_told(self, name: str) -> OtherStream:
+        # A seed is that of no other task, unless the same is made again.
+        is_seeded = self._is_elsewhere and name in _SEEDED
+        state = str(os.getpid()) if is_seeded else _digest(self._before[name])
+        return OtherStream(name.partition("#")[0], state, os.getpid())
 
 
 def _seed(seed: int) -> None:
     """Begin the global streams anew."""
-    np.random.seed(seed % 2**32)  # noqa: NPY002 - the simulator's, not ours
+    np.random.seed([seed % 2**32, seed >> 32])  # noqa: NPY002 - the simulator's, not ours
     random.seed(seed)
     if (torch := sys.modules.get("torch")) is not None:
         torch.manual_seed(seed % 2**63)

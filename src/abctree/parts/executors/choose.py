@@ -35,7 +35,9 @@ _INSTEAD = {
     "ipyparallel": "Give the pool of its client: executor=client.executor().",
     "distributed": "Give its client: executor=cluster.get_client().",
 }
-_INSTEAD |= dict.fromkeys(("multiprocess", "billiard", "pathos"), _INSTEAD["multiprocessing"])
+_INSTEAD |= dict.fromkeys(
+    ("multiprocess", "billiard", "pathos", "torch"), _INSTEAD["multiprocessing"]
+)
 #: The first argument of `submit` where it takes any function, not the work of a block.
 _FUNCTION = ("fn", "func", "function", "f", "task", "callable")
 
@@ -64,20 +66,23 @@ def as_executor(spec: ExecutorLike | None) -> Executor:
         return Processes()
     if isinstance(spec, int | np.integer) and not isinstance(spec, bool) and spec >= 0:
         return Processes(int(spec)) if spec > 1 else Serial()
-    if inspect.isclass(spec):
-        raise ParameterError(
-            f"`executor` must be an object, but got the class {spec.__name__}. Call it first: "
-            f"executor={spec.__name__}(...)."
-        )
-    if isinstance(spec, futures.Executor | Client):
+    is_class = inspect.isclass(spec)
+    if not is_class and isinstance(spec, futures.Executor | Client):
         return Pool(spec)
-    if _takes_blocks(spec):
-        return cast("Executor", spec)
+    name = getattr(spec, "__name__", "")
+    kind = "class" if is_class else "module" if inspect.ismodule(spec) else ""
+    shown = f"the {kind} {name}" if kind else repr(spec)
     if instead := _instead(spec):
         raise ParameterError(
-            f"`executor` must be a pool like those of concurrent.futures, but got {spec!r}. "
+            f"`executor` must be a pool like those of concurrent.futures, but got {shown}. "
             f"{instead}"
         )
+    if is_class:
+        raise ParameterError(
+            f"`executor` must be an object, but got {shown}. Call it first: executor={name}(...)."
+        )
+    if _takes_blocks(spec):
+        return cast("Executor", spec)
     raise ParameterError(
         '`executor` must be None, a number of processes, "serial", "threads", "processes", a '
         "concurrent.futures.Executor, a client of Dask, or an object with a method `submit(work, "
@@ -99,7 +104,10 @@ def _takes_blocks(spec: Any) -> bool:
 
 def _instead(spec: Any) -> str:
     """What to give in the place of a pool of another kind."""
-    home = spec.__name__ if inspect.ismodule(spec) else type(spec).__module__
+    kind = spec if inspect.isclass(spec) else type(spec)
+    if issubclass(kind, futures.Executor | Client):  # a class that is to be called
+        return ""
+    home = spec.__name__ if inspect.ismodule(spec) else kind.__module__
     package = "distributed" if hasattr(spec, "get_client") else home.partition(".")[0]
     return _INSTEAD.get(package, "")
 
