@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -174,7 +175,9 @@ def test_draws_moved_without_their_prior_leave_it(name):
     """The twin of the test above: the same regression and kernels on the parameters themselves."""
     kind = KINDS[name]
     raw = kind.posterior()
-    plain = abctree.analysis.Posterior(**{**vars_of(raw), "region": None, "bounds": None})
+    plain = abctree.analysis.Posterior(
+        **{**vars_of(raw), "region": None, "cube": None, "bounds": None}
+    )
     adjusted = plain.adjusted()
     assert adjusted.weight[~kind.inside(adjusted.theta)].sum() > 0.01
     assert not kind.inside(plain.sample(2000, rng=1, smooth=True)).all()
@@ -241,6 +244,43 @@ def test_draws_of_a_table_made_elsewhere_stay_in_the_bounds_that_are_given(name)
     assert adjusted.is_adjusted
     assert kind.inside(adjusted.theta).all()
     assert kind.inside(raw.sample(2000, rng=1, smooth=True)).all()
+
+
+# Pickles ----------------------------------------------------------------------------------------
+
+
+def ordered_columns(t):
+    return t["a"] < t["b"]
+
+
+def test_a_pickled_posterior_keeps_its_prior_if_that_can_be_pickled():
+    kind = KINDS["constraint"]
+    region = abctree.Problem(
+        kind.given["prior"], kind.simulate, [0.0, 0.0], constraint=ordered_columns
+    ).region
+    raw = replace(kind.posterior(), region=region)
+    raw.sample(1, rng=0, smooth=True)  # what is cached is no part of it
+    sent = pickle.loads(pickle.dumps(raw))
+    assert np.array_equal(sent.theta, raw.theta)
+    assert np.array_equal(sent.sample(9, rng=1, smooth=True), raw.sample(9, rng=1, smooth=True))
+
+
+def test_a_posterior_whose_prior_cannot_be_pickled_is_sent_without_and_says_so():
+    raw = KINDS["constraint"].posterior()  # the constraint is a lambda
+    sent = pickle.loads(pickle.dumps(raw))
+    assert np.array_equal(sent.mean(), raw.mean())
+    assert sent.region is None
+    for use in (sent.adjusted, lambda: replace(sent).sample(9, rng=1, smooth=True)):
+        with pytest.warns(AbctreeWarning, match="did not come with them"):
+            use()
+
+
+def test_a_pickled_mode_is_without_its_run():
+    result = abctree.rejection(abctree.problems.gauss(1), n_simulations=500, rng=1)
+    mode = abctree.posterior_mode(result)
+    sent = pickle.loads(pickle.dumps(mode))
+    assert sent.run is None
+    assert np.array_equal(sent.theta, mode.theta)
 
 
 # Accuracy ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -49,6 +50,15 @@ class Posterior:
     region: Region | None = None  #: prior and constraint; with `cube`, what draws may become
     is_adjusted: bool = False  #: whether a regression has moved the draws
     notes: tuple[str, ...] = ()  #: of the run, to be told with the draws
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All that can be pickled: a constraint that is a lambda, and its prior with it, cannot."""
+        state = {key: value for key, value in self.__dict__.items() if key != "_scores"}
+        try:
+            pickle.dumps(self.region)
+        except Exception:  # noqa: BLE001 - whatever a function or a prior of the user's raises
+            state["region"] = None
+        return state
 
     def __len__(self) -> int:
         return len(self.theta)
@@ -275,6 +285,12 @@ class Posterior:
 
     @cached_property
     def _scores(self) -> Scores:
+        if self.cube is not None and self.region is None:
+            warn(
+                "The prior of these draws did not come with them, as where a pickle could not hold "
+                "its functions: smooth and adjusted draws may leave it. Make them before that, or "
+                "put the constraint in a function of a module."
+            )
         known = self.theta, self.cube, self.region, self.bounds, self.continuous
         return Scores.of(*known, self.weight > 0.0)
 

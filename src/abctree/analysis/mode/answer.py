@@ -47,7 +47,10 @@ class Mode:
     n_simulations: int
     n_accepted: int  #: simulations below `epsilon`
     notes: tuple[str, ...]  #: what to know, in plain words
-    run: Result | None = field(default=None, repr=False)  #: whose posterior it is the mode of
+    run: Result | None = field(default=None, repr=False)  #: whose mode it is; not kept in a pickle
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "run": None}
 
     @property
     def spread(self) -> FloatArray | None:
