@@ -113,7 +113,8 @@ def _states(*, is_elsewhere: bool) -> dict[str, Any]:
     states = {"np.random": _state(_global()), "random": random.getstate()}
     if (torch := sys.modules.get("torch")) is not None:
         states["torch"] = torch.get_rng_state().numpy().tobytes()
-    if (numba := getattr(sys.modules.get("numba"), "_helperlib", None)) is not None:
+    numba: Any = getattr(sys.modules.get("numba"), "_helperlib", None)
+    if hasattr(numba, "rnd_get_state"):  # of no public interface
         states["np.random in numba"] = numba.rnd_get_state(numba.rnd_get_np_state_ptr())
     if is_elsewhere:
         for i, generator in enumerate(_generators):
@@ -122,17 +123,17 @@ def _states(*, is_elsewhere: bool) -> dict[str, Any]:
     return states
 
 
+def _global() -> np.random.BitGenerator:
+    """The generator of the functions of `numpy.random`."""
+    generator: np.random.BitGenerator = np.random.get_bit_generator()  # type: ignore[attr-defined]
+    return generator
+
+
 def _state(generator: np.random.BitGenerator) -> Any:
     """The state of a generator, by the shortest way."""
     if isinstance(generator, np.random.MT19937):
         return ctypes.string_at(generator.ctypes.state_address, _MT19937)
     return pickle.dumps(generator.state)
-
-
-def _global() -> np.random.BitGenerator:
-    """The generator of the functions of `numpy.random`."""
-    generator: np.random.BitGenerator = np.random.mtrand._rand._bit_generator
-    return generator
 
 
 def _digest(state: Any) -> str:
