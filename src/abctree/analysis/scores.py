@@ -16,6 +16,8 @@ from abctree.types import BoolArray, FloatArray, IntArray
 
 #: How often a move that is not allowed is halved, before the draw stays where it is.
 _HALVINGS = 12
+#: Draws by which it is found out that a map does not tell two coordinates apart.
+_LOOK_AT = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +48,7 @@ class Scores:
         if cube is None or region is None:
             free = np.ones(theta.shape[1], bool) if continuous is None else continuous
             return cls(theta, None, None, bounds, free & varies(theta[counts]))
+        cube = _canonical(region.prior, cube)
         discrete = _is_discrete(region.prior, theta[counts])
         return cls(theta, cube, region, None, varies(cube[counts]) & ~discrete)
 
@@ -104,6 +107,25 @@ def varies(columns: FloatArray) -> BoolArray:
     if len(columns) == 0:
         return np.zeros(columns.shape[1], dtype=bool)
     return np.asarray(columns.max(axis=0) > columns.min(axis=0))
+
+
+def _canonical(prior: Prior, cube: FloatArray) -> FloatArray:
+    """The cube with coordinates in increasing order that the prior's map does not tell apart.
+
+    A map such as `np.sort` makes one theta of several points of the cube, and draws that are near
+    each other would be far apart there.
+    """
+    if hasattr(prior, "cube_range") or not len(cube):
+        return cube
+    some, ordered = cube[:_LOOK_AT], cube.copy()
+    theta = prior.from_cube(some)
+    for i in range(prior.d):
+        for j in range(i + 1, prior.d):
+            swapped = some.copy()
+            swapped[:, [i, j]] = some[:, [j, i]]
+            if np.array_equal(prior.from_cube(swapped), theta):
+                ordered[:, [i, j]] = np.sort(ordered[:, [i, j]], axis=1)
+    return ordered
 
 
 def _is_discrete(prior: Prior, theta: FloatArray) -> BoolArray:
