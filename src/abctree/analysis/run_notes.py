@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from abctree.analysis.diagnostics import FAILURES, on_failures
@@ -52,18 +53,23 @@ def _on_streams(result: Result) -> str | None:
     drawn = result.other_streams
     if not drawn:
         return None
-    names = " and ".join(sorted({stream.name for stream in drawn}))
     advice = "Draw all of them from the generator that the simulator is given"
     # Two processes come to the same state only if they draw the same numbers.
-    if len({(stream.name, stream.state) for stream in drawn}) < len(drawn):
+    begun = Counter((stream.name, stream.state) for stream in drawn)
+    if repeated := {name for (name, _), n in begun.items() if n > 1}:
         return (
             f"Simulations of several processes repeat each other's noise: the simulator draws "
-            f"random numbers from {names}, and they drew the same ones, at other parameters. The "
-            f"posterior cannot be trusted. {advice}, and run again."
+            f"random numbers from {_listed(repeated)}, and they drew the same ones, at other "
+            f"parameters. The posterior cannot be trusted. {advice}, and run again."
         )
-    several = len({stream.process for stream in drawn}) > 1
-    how = " Worker processes were given a seed for each task, so that none repeats another."
+    names = _listed({stream.name for stream in drawn})
+    seeded = _listed({stream.name for stream in drawn if stream.state == str(stream.process)})
+    how = f" Worker processes gave {seeded} a seed for each task, so that none repeats another."
     return (
-        f"The simulator draws random numbers from {names}: the same seed does not give the same "
-        f"run.{how if several else ''} {advice}."
+        f"The simulator draws random numbers from {names}: the same seed need not give the same "
+        f"run.{how if seeded else ''} {advice}."
     )
+
+
+def _listed(names: set[str]) -> str:
+    return " and ".join(sorted(names))
