@@ -338,8 +338,9 @@ def test_check_does_not_count_the_first_call_which_may_compile(vectorized):
     report = abctree.Problem(PRIOR, simulator, [0.5], vectorized=vectorized).check(1)
     assert report.seconds < 0.03  # a tenth of what compiling took: the mean of ten calls
     assert "the first call took" in str(report)
-    again = abctree.Problem(PRIOR, simulator, [0.5], vectorized=vectorized).check(1)
-    assert "the first call took" not in str(again)
+    again = abctree.Problem(PRIOR, simulator, [0.5], vectorized=vectorized)
+    # The twin; more than once, for a busy machine may be slow at any call.
+    assert any("the first call took" not in str(again.check(1)) for _ in range(3))
 
 
 def test_check_counts_what_every_call_takes():
