@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import types
 from functools import partial
@@ -134,3 +135,25 @@ def test_seconds_are_counted_where_workers_have_another_clock(monkeypatch):
         )  # fmt: skip
         assert LIMIT / ONE <= result.n_simulations <= LIMIT / ONE + 40
         assert np.isfinite(result.table.distance).all()
+
+
+@pytest.mark.parametrize("executor", [abctree.Serial, lambda timeout: abctree.Threads(2)])
+def test_simulations_that_are_given_up_count_from_their_beginning(executor):
+    """The twin has no limit of time: its clock runs as well."""
+    said = []
+
+    class Asked:
+        every_block = True
+
+        def reason(self, progress):
+            said.append(progress.seconds)
+            return "asked"
+
+    def simulate(theta, rng):
+        time.sleep(0.05)
+        return theta + rng.normal(size=1)
+
+    p = abctree.Problem({"a": (-5.0, 5.0)}, simulate, [1.0])
+    with contextlib.suppress(abctree.SimulatorError):  # nothing but failures
+        abctree.abc_tree(p, n_simulations=200, rng=1, executor=executor(timeout=0.02), stop=Asked())
+    assert said[0] >= 5 * 0.02 * 0.9

@@ -83,7 +83,7 @@ def posterior(problem, **kwargs):
 
 @pytest.mark.parametrize("make", OBSERVED)
 def test_missing_values_are_refused_with_the_remedy(make):
-    with pytest.raises(abctree.ParameterError, match="1 of its values are missing") as caught:
+    with pytest.raises(abctree.ParameterError, match="1 of its values is missing") as caught:
         abctree.Problem(PRIOR, simulate, make())
     assert 'Write Problem(..., missing="ignore")' in str(caught.value)
     assert "summary" not in str(caught.value)

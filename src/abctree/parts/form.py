@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 
 from abctree.parts.arrays import floats, is_missing
-from abctree.parts.labels import Layout, is_structured, record_of, with_fields
+from abctree.parts.labels import (
+    Layout,
+    WrongLabelsError,
+    is_structured,
+    record_of,
+    with_fields,
+)
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Where values are missing: an array, or one for each field of a record.
@@ -110,7 +116,7 @@ def hide(value: Any, where: Missing, lead: int = 0) -> Any:
 
     Raises
     ------
-    ValueError
+    WrongLabelsError
         If it has another shape than the observation.
     """
     record = record_of(value)
@@ -130,7 +136,7 @@ def hide(value: Any, where: Missing, lead: int = 0) -> Any:
 
 def _spread(where: BoolArray, shape: tuple[int, ...], lead: int) -> BoolArray:
     if shape[lead:] != where.shape:
-        raise ValueError(
+        raise WrongLabelsError(
             f"simulator returned shape {shape[lead:]}, but the observation, of which some values "
             f"are missing, has {where.shape}, and these are to be left out of both"
         )

@@ -144,8 +144,9 @@ def _refused(n: int, what: str, *, has_summary: bool) -> ParameterError:
         " The summary then sees nan at the same places of every simulation; with "
         'missing="summary" it sees the data as they are.'
     ) * has_summary
+    is_ = "is" if n == 1 else "are"
     return ParameterError(
-        f"`observed` must be finite, but {n} of {what} are missing (nan, masked, NA or None). "
+        f"`observed` must be finite, but {n} of {what} {is_} missing (nan, masked, NA or None). "
         f'Write Problem(..., missing="ignore") to leave them out of the distance.{more}'
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from abctree.edges.cli.folder import Note
 from abctree.edges.cli.methods import DEFAULT, METHODS
 from abctree.edges.cli.targets import problem_of
 from abctree.edges.cli.watch import Line, watcher
-from abctree.errors import AbctreeError
+from abctree.errors import AbctreeError, AbctreeWarning
 
 
 def check_reading(given: dict[str, Any], method: str = DEFAULT) -> None:
@@ -100,9 +101,10 @@ def clear_line(watch: Any) -> None:
 
 @contextlib.contextmanager
 def explained(place: Path) -> Iterator[None]:
-    """Errors that can be expected, and those of the user's code, in one line."""
+    """Errors that can be expected, and those of the user's code, in one line; warnings, too."""
     try:
-        yield
+        with _plain_warnings():
+            yield
     except AbctreeError as error:
         raise click.ClickException(one_line(error)) from error
     except Exception as error:
@@ -111,6 +113,24 @@ def explained(place: Path) -> Iterator[None]:
         if isinstance(error, OSError):
             raise click.ClickException(f"{place} cannot be written: {error}") from error
         raise  # a fault of ours, or an exit
+
+
+@contextlib.contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Say each warning of ours once, without a line of code."""
+    said: set[str] = set()
+    others = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *more: Any, **kwargs: Any) -> None:
+        if not issubclass(category, AbctreeWarning):
+            others(message, category, *more, **kwargs)
+        elif str(message) not in said:
+            said.add(str(message))
+            to_stderr(f"Note: {message}")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def check_accepted(answer: Answer) -> None:

@@ -146,13 +146,15 @@ def simulate_some(
 
 
 def _limited(work: Work, theta: FloatArray, index: IntArray, timeout: float) -> Simulations:
+    began = time.time()
     try:
         with _alarm(timeout * len(index)):
             return work(theta, index)
     except OutOfTimeError:
         if len(index) == 1:
             trace = traceback.format_exc()
-            return failed(work, theta, index, f"TimeoutError: not done after {timeout:g} s", trace)
+            reason = f"TimeoutError: not done after {timeout:g} s"
+            return replace(failed(work, theta, index, reason, trace), began=began)
     rows = [slice(i, i + 1) for i in range(len(index))]
     return Simulations.join([_limited(work, theta[i], index[i], timeout) for i in rows])
 
@@ -164,7 +166,8 @@ def failed(
     # The shape of a summary is the only thing about the work that an executor has to know.
     shape = tuple(getattr(getattr(work, "problem", None), "shape", ()))
     failure = Failure(int(index[0]), tuple(theta[0].tolist()), reason, trace)
-    return Simulations(np.full(1, np.inf), np.full((1, *shape), np.nan), (failure,))
+    summary = np.full((1, *shape), np.nan)
+    return Simulations(np.full(1, np.inf), summary, (failure,), began=time.time())
 
 
 def joined(parts: list[Simulations]) -> Simulations:
