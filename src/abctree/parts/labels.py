@@ -192,10 +192,12 @@ def _order(then: Any, now: Any, source: str, *, strict: bool) -> list[int] | Non
     """
     if then is None or now is None or then is now or _are_equal(then, now):
         return None
+    is_default = _is_default(then) or _is_default(now)
+    if not is_default and (quick := _by_pandas(then, now)) is not None:
+        return quick
     wanted, found = list(then), list(now)
     where = {label: i for i, label in enumerate(found)}
     is_same = len(where) == len(found) == len(set(wanted)) and where.keys() == set(wanted)
-    is_default = _is_default(then) or _is_default(now)
     if is_same and not is_default:
         return [where[label] for label in wanted]
     if is_default and not is_same:
@@ -203,6 +205,16 @@ def _order(then: Any, now: Any, source: str, *, strict: bool) -> list[int] | Non
     if not strict:
         return None
     raise WrongLabelsError(_said(wanted, found, source, is_same=is_same))
+
+
+def _by_pandas(then: Any, now: Any) -> list[int] | None:
+    """The order of one index in another, where they have the same labels, each once."""
+    if not (hasattr(then, "get_indexer") and hasattr(now, "get_indexer")):
+        return None
+    if len(then) != len(now) or not (then.is_unique and now.is_unique):
+        return None
+    order = np.asarray(now.get_indexer(then))
+    return None if (order < 0).any() else order.tolist()
 
 
 def _are_equal(then: Any, now: Any) -> bool:
