@@ -28,6 +28,7 @@ DOCUMENTS = (
     ROOT / "docs" / "yardsticks.md",
     ROOT / "docs" / "reproduction.md",
     ROOT / "docs" / "explanation" / "defaults.md",
+    ROOT / "docs" / "explanation" / "errors.md",
     ROOT / "docs" / "explanation" / "map-tree.md",
     ROOT / "docs" / "explanation" / "digits-experiment.md",
 )
@@ -36,6 +37,7 @@ OTHERS = {
     "yardsticks": ("benchmarks.yardsticks", ROOT / "benchmarks" / "results" / "yardsticks.json"),
     "peers": ("benchmarks.peers", ROOT / "benchmarks" / "results" / "peers.json"),
     "defaults": ("benchmarks.defaults", command.RESULTS / "defaults.json"),
+    "errors": ("benchmarks.errors", command.RESULTS / "errors.json"),
     "map_modes": ("benchmarks.map_modes", command.RESULTS / "map_modes.json"),
     "bandit_cost": ("benchmarks.bandit_cost", command.RESULTS / "bandit_cost.json"),
     "digits_posterior": ("experiments.digits_pictures", command.RESULTS / "digits_posterior.json"),

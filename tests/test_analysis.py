@@ -15,7 +15,7 @@ from scipy import integrate, stats
 
 from abctree.analysis import diagnostics, metrics
 from abctree.analysis.adjustment import linear_adjustment
-from abctree.analysis.evidence import Evidence, evidence
+from abctree.analysis.evidence import Evidence, Gap, evidence, gap_between
 from abctree.analysis.histogram import StepFold, StepPosterior, mean_density, mean_over, ranges
 from abctree.analysis.histogram import draws as within_boxes
 from abctree.analysis.posterior import Posterior
@@ -157,13 +157,35 @@ def test_evidence_with_folds_has_their_means_and_their_inner_variance():
     assert e.standard_error == pytest.approx(np.sqrt(inner))
 
 
-def test_evidence_interval_is_symmetric_on_the_log_scale():
-    e = Evidence(1.0, 0.02, 0.004, 50, 1000)
+@pytest.mark.parametrize("n", [1, 4, 50])
+def test_evidence_interval_of_equal_weights_is_that_of_a_poisson_rate(n):
+    """Garwood's: the rates at which n or more, and n or fewer, have probability 2.5 %."""
+    e = evidence(np.where(np.arange(10**5) < n, 0.0, 9.0), np.ones(10**5), 1.0)
     low, high = e.interval(0.95)
-    assert low * high == pytest.approx(0.02**2)
-    assert np.log(high / 0.02) == pytest.approx(1.959964 * 0.2, rel=1e-6)
+    assert stats.poisson.sf(n - 1, 10**5 * low) == pytest.approx(0.025, rel=5e-3)
+    assert stats.poisson.cdf(n, 10**5 * high) == pytest.approx(0.025, rel=5e-3)
     assert e.interval(0.95, log=True) == pytest.approx((np.log(low), np.log(high)))
-    assert e.interval(0.5)[1] < high
+    assert low < e.interval(0.5)[0] < e.interval(0.5)[1] < high
+
+
+@pytest.mark.parametrize("unit", [1e-250, 1.0, 1e-5])
+def test_evidence_interval_of_many_draws_is_the_normal_one(unit):
+    e = Evidence(1.0, 0.02 * unit, 1e-6 * unit, 10**6, 10**9, nearby_weight=unit)
+    assert e.interval(0.95) == pytest.approx((0.02 * unit, 0.02 * unit), rel=1.1e-4)
+    low, high = e.interval(0.95)
+    assert (high - low) / 2 == pytest.approx(1.959964e-6 * unit, rel=1e-3)
+
+
+def test_evidence_interval_knows_the_weights_just_beyond_epsilon():
+    distance, weight = np.array([1.0, 2.0, 3.0, 4.0, 9.0]), np.array([1.0, 1.0, 1.0, 7.0, 50.0])
+    e = evidence(distance, weight, 2.5)
+    assert (e.nearby_weight, e.largest_weight) == (7.0, 50.0)
+    few = evidence(distance, np.ones(5), 2.5, n_simulations=1000)
+    same = evidence(distance, weight, 2.5, n_simulations=1000)
+    assert few.estimate == same.estimate
+    assert few.interval()[1] < 0.7 * same.interval()[1]
+    assert evidence(distance, weight, 9.5).nearby_weight == 50.0
+    assert evidence(np.full(3, np.inf), np.ones(3), 1.0).nearby_weight == 0.0
 
 
 def test_evidence_without_acceptances_has_the_rule_of_three():
@@ -428,7 +450,7 @@ def test_select_by_epsilon_is_strict_and_never_takes_failures():
     assert len(chosen([0.1, np.inf, np.nan], epsilon=np.inf)) == 1
 
 
-def test_select_by_ess_takes_the_smallest_epsilon():
+def test_select_by_ess_takes_the_smallest_epsilon_that_keeps_it():
     p = chosen([0.4, 0.1, 0.3, 0.2, np.inf], ess=2)
     assert sorted(p.theta[:, 0]) == [1.0, 3.0]
     assert p.epsilon == pytest.approx(0.25)  # midway
@@ -437,16 +459,20 @@ def test_select_by_ess_takes_the_smallest_epsilon():
     assert last.epsilon == np.nextafter(0.4, 1.0)
 
 
-def test_select_by_ess_is_the_smallest_by_brute_force():
-    rng = np.random.default_rng(7)
-    distance, weight = rng.integers(0, 40, 300) / 10.0, rng.gamma(0.5, size=300)
+def test_select_by_ess_is_the_smallest_that_keeps_it_by_brute_force():
+    rng = np.random.default_rng(0)
+    distance, weight = rng.integers(0, 40, 300) / 10.0, rng.gamma(0.3, size=300)
     p = chosen(distance, weight, ess=30)
     assert p.ess >= 30
     levels = np.unique(distance)
-    enough = [e for e in levels if metrics.ess(weight[distance <= e]) >= 30]
-    assert p.distance.max() == min(enough)
+    enough = [metrics.ess(weight[distance <= e]) >= 30 for e in levels]
+    kept = min(e for e, _ in zip(levels, enough, strict=True) if all(np.array(enough)[levels >= e]))
+    assert kept > levels[np.argmax(enough)], (
+        "it is reached, lost to a heavy draw, and reached again"
+    )
+    assert p.distance.max() == kept
     # Ties are together: the count is that of a strict comparison with epsilon.
-    assert len(p) == np.sum(distance <= min(enough)) == np.sum(distance < p.epsilon)
+    assert len(p) == np.sum(distance <= kept) == np.sum(distance < p.epsilon)
     assert evidence(distance, weight, p.epsilon).estimate == pytest.approx(
         np.exp(p.log_weight).sum() / 300
     )
@@ -463,6 +489,17 @@ def test_default_target_does_not_jump_over_a_tie_that_is_nearer():
     assert len(select(**{**rows, "distance": few}, names=["a"]).theta) == 2_750
     near = np.repeat([0.0, 1.0, 2.0], [320, 450, 19_230])  # 770 is nearer to 600 than 320 is
     assert len(select(**{**rows, "distance": near}, names=["a"]).theta) == 770
+
+
+def test_select_by_ess_that_is_lost_again_takes_where_it_was_reached_last():
+    weight = np.array([1.0, 1.0, 1.0, 30.0, *np.ones(40), 90.0])
+    p = chosen(np.arange(45.0), weight, ess=3.2)
+    assert p.ess >= 3.2
+    reached = [metrics.ess(weight[: n + 1]) for n in range(45)]
+    assert (reached[2], reached[-1]) < (3.2, 3.2)
+    assert len(p) == 1 + next(n for n in range(4, 45) if reached[n] >= 3.2)
+    three = chosen(np.arange(45.0), weight, ess=3.0)  # reached before the heavy draw, and after it
+    assert len(three) > 3
 
 
 def test_select_takes_equal_distances_together():
@@ -1315,21 +1352,39 @@ def test_mmd_of_too_few_draws_is_nan():
 # Verdicts ---------------------------------------------------------------------------------------
 
 
-def test_bias_alarm_needs_ten_per_cent_and_two_standard_errors():
-    rounds = Evidence(1.0, 0.100, 0.001, 100, 1000)
-    message = diagnostics.bias_alarm(Evidence(1.0, 0.080, 0.001, 100, 1000), rounds)
-    assert message is not None
-    assert "20% below" in message
-    assert "n_folds=5" in message
-    assert diagnostics.bias_alarm(Evidence(1.0, 0.095, 0.001, 100, 1000), rounds) is None  # 5 %
-    assert diagnostics.bias_alarm(Evidence(1.0, 0.080, 0.020, 100, 1000), rounds) is None  # 1 se
-    above = diagnostics.bias_alarm(Evidence(1.0, 0.120, 0.001, 100, 1000), rounds)
-    assert "20% above" in above
+def test_bias_alarm_needs_ten_per_cent_and_errors_of_the_difference_and_only_below():
+    def alarm(difference, error):
+        return diagnostics.bias_alarm(0.1, Gap(difference, error), "Do this.")
+
+    message = alarm(-0.020, 0.003)
+    assert "20% ± 3% below" in message
+    assert message.endswith("Do this.")
+    assert alarm(-0.005, 0.001) is None  # 5 %
+    assert alarm(-0.020, 0.010) is None  # two standard errors
+    assert alarm(0.020, 0.001) is None  # above: the round weights wait for heavy draws
+    assert alarm(0.0, 0.0) is None
 
 
-def test_bias_alarm_is_quiet_when_nothing_was_accepted():
-    none = evidence(np.full(9, 5.0), np.ones(9), 1.0)
-    assert diagnostics.bias_alarm(none, none) is None
+def test_gap_between_estimates_has_the_error_of_its_draws():
+    rng = np.random.default_rng(5)
+    distance, weight = importance_sample(2000, rng)
+    other = weight * rng.choice([0.9, 1.1], size=2000)
+    gap = gap_between(distance, weight, other, 0.1)
+    z = evidence(distance, weight, 0.1)
+    assert gap.difference == pytest.approx(z.estimate - evidence(distance, other, 0.1).estimate)
+    each = (weight - other) * (distance < 0.1)
+    assert gap.error == pytest.approx(each.std(ddof=1) / np.sqrt(2000))
+    assert gap.error < 0.2 * z.standard_error, "far from both errors in quadrature"
+
+
+def test_gap_of_one_heavy_draw_is_its_own_error():
+    distance, weight, other = np.zeros(50), np.ones(50), np.ones(50)
+    other[0] = 1000.0
+    gap = gap_between(distance, weight, other, 1.0)
+    assert gap.difference == pytest.approx(-gap.error, rel=0.05)
+    z = evidence(distance, other, 1.0).estimate
+    assert diagnostics.bias_alarm(z, gap, "") is None
+    assert "-95% ± 95%" in diagnostics.on_one_fold(z, gap, "")
 
 
 @pytest.mark.parametrize(

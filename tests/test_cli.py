@@ -28,7 +28,7 @@ from abctree.parts.policies import as_policy
 from abctree.parts.utilities import as_utility
 
 STORED = {"run.json", "run.sqlite", "run.lock"}
-FILES = {"summary.txt", "summary.json", "posterior.csv", "posterior.png", *STORED}
+FILES = {"summary.txt", "summary.csv", "summary.json", "posterior.csv", "posterior.png", *STORED}
 PNG = b"\x89PNG"
 
 MODEL = """

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
-    from abctree.analysis.evidence import Evidence
+    from abctree.analysis.evidence import Evidence, Gap
     from abctree.analysis.posterior import Posterior
 
 #: Below this effective sample size not even the means are useful.
@@ -22,45 +21,56 @@ LARGEST_WEIGHT = 0.05
 FAILURES = 0.05
 #: Relative difference of two evidence estimates, and of their own error, that is worth a word.
 EVIDENCE = 0.10
+#: Standard errors of the difference that raise the alarm.
+ALARM = 2.5
 
 
-def bias_alarm(z_mixture: Evidence, z_rounds: Evidence) -> str | None:
-    """What it means when two estimates of one evidence disagree, or None when they agree.
+def bias_alarm(z_rounds: float, gap: Gap, remedy: str) -> str | None:
+    """What it means that mixture weights give less evidence than each round's own, or None.
 
     Weights that use the mixture of all proposals have a smaller variance, but a proposal that was
     learned from a draw also stands in the denominator of that draw: the evidence comes out low.
-    Each round's own weights do not look ahead.  The alarm is raised by a difference above 10 % that
-    is also above two standard errors (added in quadrature; the estimates share their draws, so
-    this is cautious).
+    Each round's own weights do not look ahead.  The alarm is raised by mixture weights that are
+    more than 10 %, and 2.5 standard errors of the difference, below.  Above is no fault of theirs:
+    there the round weights, which are much less even, are waiting for a few heavy draws.
 
     Parameters
     ----------
-    z_mixture, z_rounds : Evidence
-        At the same epsilon: from mixture weights, and from each round's own weights.
+    z_rounds : float
+        The evidence from each round's own weights.
+    gap : Gap
+        That from mixture weights less it.
+    remedy : str
+        What to do.
 
     Returns
     -------
     str or None
-        A sentence with the difference, its meaning and a remedy.
+        A sentence with the difference and its meaning, and the remedy.
     """
-    if not z_rounds.estimate > 0.0:
+    if not gap.difference < -max(EVIDENCE * z_rounds, ALARM * gap.error):
         return None
-    difference = z_mixture.estimate - z_rounds.estimate
-    error = np.hypot(_known(z_mixture.standard_error), _known(z_rounds.standard_error))
-    relative = difference / z_rounds.estimate
-    if abs(relative) <= EVIDENCE or abs(difference) <= 2.0 * error:
-        return None
-    side = "below" if difference < 0.0 else "above"
     return (
-        f"The evidence from mixture weights is {abs(relative):.0%} {side} that from each round's "
-        f"own weights ({z_mixture.estimate:.3g} against {z_rounds.estimate:.3g} ± {error:.1g}): "
-        "the proposals have learned from the draws that they weight, and the posterior may be off "
-        'by as much. Use n_folds=5, or a partitioner with fewer leaves, or weights="round".'
+        f"The evidence from mixture weights is {-gap.difference / z_rounds:.0%} ± "
+        f"{gap.error / z_rounds:.0%} below that from each round's own weights: the proposals have "
+        "learned from the draws that they weight, and the posterior may be off by as much. "
+        f"{remedy}"
     )
 
 
-def _known(error: float) -> float:
-    return 0.0 if np.isnan(error) else error
+def on_one_fold(z_rounds: float, gap: Gap, remedy: str) -> str:
+    """What mixture weights of one fold are, whether or not a difference shows; see `bias_alarm`."""
+    seen = (
+        f" (here {gap.difference / z_rounds:+.0%} ± {gap.error / z_rounds:.0%}, against each "
+        "round's own weights)"
+        if z_rounds > 0.0
+        else ""
+    )
+    return (
+        "Mixture weights of one fold are biased, for its proposals have learned from the draws "
+        f"that they weight: the evidence comes out too low{seen} and the posterior too narrow. "
+        f"{remedy}"
+    )
 
 
 def verdicts(
@@ -109,7 +119,7 @@ def _on_ess(posterior: Posterior) -> str:
             "Use a larger epsilon, and check that the simulator can produce the observed summaries."
         )
     lead = f"Effective sample size {_count(n)}: "
-    mean = f"means are uncertain by about {1.0 / np.sqrt(n):.0%} of a standard deviation"
+    mean = f"means are uncertain by {_worst_mean(posterior)} of a standard deviation"
     if n < ESS_MEANS:
         return f"{lead}too few draws for any estimate but the rough place of the posterior."
     if n < ESS_TAILS:
@@ -119,8 +129,30 @@ def _on_ess(posterior: Posterior) -> str:
     return f"{lead}{mean}; enough for intervals and for a regression adjustment."
 
 
+def _worst_mean(posterior: Posterior) -> str:
+    """Error of a mean in units of the spread, of the parameter where it is largest."""
+    std, error = posterior.std(), posterior.mcse()
+    known = error[error > 0.0] / std[error > 0.0]
+    return f"{'up to' if len(known) > 1 else 'about'} {known.max(initial=0.0):.0%}"
+
+
 def _count(n: float) -> str:
     return f"{n:.1f}" if n < ESS_MEANS else f"{n:.0f}"
+
+
+def on_uninformed(posterior: Posterior, names: Sequence[str]) -> str | None:
+    """What it means that parameters have their prior as posterior; None if none does."""
+    if not names:
+        return None
+    whose, them = f"posterior of {names[0]} is its prior", "it"
+    if len(names) > 1:
+        whose = f"posteriors of {', '.join(names[:-1])} and {names[-1]} are their priors"
+        them = "them"
+    return (
+        f"The {whose}, as far as {posterior.ess:.0f} effective draws at epsilon "
+        f"{posterior.epsilon:.4g} can tell: the data do not inform {them}, or these summaries do "
+        "not."
+    )
 
 
 def _on_largest_weight(posterior: Posterior) -> str | None:
@@ -150,7 +182,8 @@ def on_failures(failures: int, n_simulations: int) -> str | None:
 def _on_evidence(evidence: Evidence | None) -> str | None:
     if evidence is None or not evidence.estimate > 0.0:
         return None
-    relative = evidence.standard_error / evidence.estimate
-    if not relative > EVIDENCE:
+    if not evidence.relative_error > EVIDENCE:
         return None
-    return f"The evidence is known to within {relative:.0%} only (one standard error)."
+    return (
+        f"The evidence is known to within {evidence.relative_error:.0%} only (one standard error)."
+    )

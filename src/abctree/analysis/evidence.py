@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import gammaincinv
 
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods
 from abctree.numbers import checked_number
 from abctree.types import FloatArray, IntArray
 
+#: The interval looks at this many times as many draws as were accepted for weights that may come.
+_NEARBY = 2
+#: Relative errors are not taken to be smaller: the gamma law would be a spike.
+_SMALLEST = 1e-7
+
 
 @checks_keywords_of_methods
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evidence:
     """Estimate of Z(ε), the prior probability of a distance below ε.
 
@@ -29,6 +35,20 @@ class Evidence:
     n_simulations: int  #: T
     largest_weight: float = 1.0  #: of all rows; 1 when all are prior draws
     by_fold: tuple[float, ...] = ()  #: the estimate of each fold, when folds were given
+    nearby_weight: float = 1.0  #: largest weight of the closest rows, twice as many as accepted
+
+    def __str__(self) -> str:
+        if self.estimate > 0.0:
+            return f"{self.estimate:.3g} ± {self.standard_error:.1g}"
+        if self.n_simulations == 0:
+            return "unknown, for nothing was simulated"
+        return f"below {self.interval(0.95)[1]:.2g} (95 %)"
+
+    def __repr__(self) -> str:
+        return (
+            f"Evidence({self}; epsilon {self.epsilon:.4g}, {self.n_accepted} of "
+            f"{self.n_simulations} simulations accepted)"
+        )
 
     @property
     def log_estimate(self) -> float:
@@ -43,11 +63,16 @@ class Evidence:
     def interval(self, level: float = 0.95, *, log: bool = False) -> tuple[float, float]:
         """An interval for Z, or for log Z.
 
-        Symmetric on the log scale, log Z ± z · se / Z: evidences are positive and compared by
-        ratios.  It does not reach above 1, or the estimate if that is larger.  When nothing was
-        accepted it is ``(0, -log(1 - level) · largest_weight / T)``, the rule of three (3 / T at
-        95 % for prior draws): a region where the proposals have at least 1 / largest_weight of the
-        prior's density cannot hold more.
+        That of Fay and Feuer (1997) for weighted counts: a gamma law that has the mean and variance
+        of the estimate below, and above it one that has seen one draw more, with the largest weight
+        among the closest `2 n_accepted` rows.  For equal weights it is the exact interval of a
+        Poisson rate.  Where weights are uneven a low estimate is one that heavy draws are missing
+        from, and so is its standard error: a symmetric interval misses the truth above it.
+
+        It does not reach above 1, or the estimate if that is larger.  When nothing was accepted it
+        is ``(0, -log(1 - level) · largest_weight / T)``, the rule of three (3 / T at 95 % for prior
+        draws): a region where the proposals have at least 1 / largest_weight of the prior's density
+        cannot hold more.
 
         Parameters
         ----------
@@ -67,18 +92,27 @@ class Evidence:
         """
         if not 0.0 < checked_number("level", level) < 1.0:
             raise ParameterError(f"`level` must be in (0, 1), but got {level}. Try 0.95.")
-        low, high = self._log_interval(level)
-        return (low, high) if log else (float(np.exp(low)), float(np.exp(high)))
+        low, high = self._interval(level)
+        if not log:
+            return low, high
+        return float(np.log(low)) if low > 0.0 else -np.inf, float(np.log(high))
 
-    def _log_interval(self, level: float) -> tuple[float, float]:
+    def _interval(self, level: float) -> tuple[float, float]:
         if self.estimate > 0.0:
-            half = float(ndtri(0.5 + level / 2.0)) * self.relative_error
-            largest = max(0.0, self.log_estimate)
-            return self.log_estimate - half, min(largest, self.log_estimate + half)
+            tail = (1.0 - level) / 2.0
+            more = self.nearby_weight / self.n_simulations / self.estimate
+            variance = max(self.relative_error, _SMALLEST) ** 2
+            low = self.estimate * _gamma(tail, 1.0, variance)
+            high = self.estimate * _gamma(1.0 - tail, 1.0 + more, variance + more**2)
+            return low, min(max(1.0, self.estimate), high)
         if self.n_simulations == 0:
-            return -np.inf, 0.0
-        bound = -np.log1p(-level) * self.largest_weight / self.n_simulations
-        return -np.inf, float(np.log(min(1.0, bound)))
+            return 0.0, 1.0
+        return 0.0, min(1.0, -np.log1p(-level) * self.largest_weight / self.n_simulations)
+
+
+def _gamma(level: float, mean: float, variance: float) -> float:
+    """Quantile of a gamma law."""
+    return float(gammaincinv(mean**2 / variance, level) * variance / mean)
 
 
 def evidence(
@@ -136,8 +170,36 @@ def evidence(
         n_accepted=int(accepted.sum()),
         n_simulations=n,
         largest_weight=float(weight.max(initial=0.0)),
+        nearby_weight=_nearby_weight(distance, weight, int(accepted.sum())),
         by_fold=() if fold is None else tuple(float(g.mean()) for g in groups),
     )
+
+
+class Gap(NamedTuple):
+    """How far an estimate of Z(ε) is above another by the same draws."""
+
+    difference: float
+    error: float  #: its standard error
+
+
+def gap_between(distance: FloatArray, weight: FloatArray, other: FloatArray, epsilon: float) -> Gap:
+    """The estimate by `weight` (T,) less that by `other` weights of the same rows.
+
+    They share their draws: the error is that of the mean of (w − w') · 1[d < ε], and not the two
+    errors in quadrature.  A few heavy draws that make a difference make its error as large.
+    """
+    gap = np.where(distance < epsilon, weight - other, 0.0)
+    n = max(1, len(gap))
+    return Gap(float(gap.sum()) / n, float(np.sqrt(_variance_of_sum(gap, 0))) / n)
+
+
+def _nearby_weight(distance: FloatArray, weight: FloatArray, n_accepted: int) -> float:
+    """Largest weight of the closest rows that have any."""
+    rows = np.flatnonzero(np.isfinite(distance) & (weight > 0.0))
+    n = _NEARBY * n_accepted
+    if n < len(rows):
+        rows = rows[np.argpartition(distance[rows], n)[:n]]
+    return float(weight[rows].max(initial=0.0))
 
 
 def _variance_of_sum(reward: FloatArray, rejected: int) -> float:

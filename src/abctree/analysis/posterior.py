@@ -11,11 +11,12 @@ from typing import Any, Literal
 import numpy as np
 
 from abctree.analysis.adjustment import linear_adjustment
+from abctree.analysis.mcse import error_of, levels_around, room
 from abctree.analysis.scores import Scores
 from abctree.data import effective_sample_size
 from abctree.errors import MissingDependencyError, ParameterError, warn
 from abctree.keywords import checks_keywords_of_methods
-from abctree.numbers import checked_rng
+from abctree.numbers import checked_number, checked_rng
 from abctree.problem.region import Region
 from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
 
@@ -118,11 +119,7 @@ class Posterior:
         For equal weights this is the usual m − 1 in the denominator.  nan with fewer than two
         draws that have weight.
         """
-        p = self.theta.shape[1]
-        room = 1.0 - float(self.weight @ self.weight)
-        if np.count_nonzero(self.weight) < 2 or room <= 0.0:
-            return np.full((p, p), np.nan)
-        return _scatter(self.theta, self.weight) / room
+        return _scatter(self.theta, self.weight) / room(self.weight)
 
     def std(self) -> FloatArray:
         """(p,) Posterior standard deviations, from `cov`."""
@@ -178,6 +175,67 @@ class Posterior:
             raise ParameterError(f"`mass` must be in (0, 1], but got {mass}. Try 0.9.")
         rows = [_shortest(*self._sorted(j), mass) for j in range(self.theta.shape[1])]
         return np.array(rows).reshape(-1, 2)
+
+    # Errors ---------------------------------------------------------------------------------
+
+    def mcse(
+        self, method: Literal["mean", "std", "quantile"] = "mean", prob: float | None = None
+    ) -> FloatArray:
+        """(p,) Monte Carlo standard errors: how far an estimate is off for want of draws.
+
+        By the delta method: √Σ w² (θ − mean)² for a mean, the same with the influence of a draw on
+        the standard deviation, and for a quantile the error of the weighted distribution function
+        there, carried over to the parameter.  It is larger than ``std() / √ess``, by a third as a
+        rule, for weights are largest in the tails.  It knows nothing of what ε > 0 does to the
+        posterior, nor of a region that no proposal has visited.  Of an `adjusted` posterior it is
+        the error of the moved draws, their slopes taken as known.
+
+        Parameters
+        ----------
+        method : {"mean", "std", "quantile"}
+            Of which estimate.
+        prob : float, optional
+            Level of the quantile, in (0, 1).
+
+        Returns
+        -------
+        (p,) array
+            nan with fewer than two draws that have weight; 0 for a parameter that never varies.
+
+        Raises
+        ------
+        ParameterError
+            If the method is unknown, or `prob` is missing, outside (0, 1) or not asked for.
+        """
+        if method not in ("mean", "std", "quantile"):
+            raise ParameterError(
+                f'`method` must be "mean", "std" or "quantile", but got {method!r}.'
+            )
+        if (prob is None) == (method == "quantile"):
+            raise ParameterError(
+                f'`prob` must be given for method="quantile", and for no other, but got {prob} '
+                f'with {method!r}. Say mcse("quantile", prob=0.95).'
+            )
+        if prob is not None and not 0.0 < checked_number("prob", prob) < 1.0:
+            raise ParameterError(f"`prob` must be in (0, 1), but got {prob}. Try 0.95.")
+        if np.isnan(room(self.weight)):
+            return np.full(self.theta.shape[1], np.nan)
+        if prob is not None:
+            return self._error_of_quantile(prob)
+        varies = np.ptp(self.theta, axis=0) > 0.0  # the mean of equal values is rounded
+        centred = np.where(varies, self.theta - self.mean(), 0.0)
+        if method == "mean":
+            return error_of(centred, self.weight)
+        std = self.std()
+        influence = (centred**2 - std**2) / np.where(std > 0.0, 2.0 * std, 1.0)
+        return error_of(influence, self.weight)
+
+    def _error_of_quantile(self, prob: float) -> FloatArray:
+        half = np.empty(self.theta.shape[1])
+        for j, value in enumerate(self.quantile(prob)):
+            level = levels_around(self.theta[:, j], value, self.weight, prob)
+            half[j] = np.ptp(_quantile(*self._sorted(j), level)) / 2.0
+        return half
 
     def _sorted(self, j: int) -> tuple[FloatArray, FloatArray]:
         """Values of the draws with weight, sorted, and their cumulative weights."""

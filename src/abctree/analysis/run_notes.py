@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from abctree.analysis.diagnostics import FAILURES, on_failures
-from abctree.problem.reach import out_of_reach
+from abctree.problem.reach import all_ties, out_of_reach
 
 if TYPE_CHECKING:
     from abctree.analysis.result import Result
@@ -26,6 +26,11 @@ def run_notes(result: Result) -> tuple[str, ...]:
     return (*result.code_changes, *(sentence for sentence in said if sentence))
 
 
+def only_ties(result: Result) -> bool:
+    """Whether all simulations have the same distance; not of the closest ones only."""
+    return result.n_made is None and all_ties(result.table.distance)
+
+
 def _on_failures(result: Result) -> str | None:
     """The sentence of the summary, if it is one to worry about."""
     count, n = result.failures.count, result.n_simulations
@@ -35,7 +40,14 @@ def _on_failures(result: Result) -> str | None:
 def _on_reach(result: Result) -> str | None:
     if result.n_made is not None:
         return None  # the closest simulations do not tell how distances differ
-    return out_of_reach(result.table.distance, result.problem.observed_summary.size)
+    distance = result.table.distance
+    if only_ties(result):
+        return (
+            f"All distances are equal ({distance.min():.4g}): nothing tells one parameter from "
+            "another, and the posterior is the prior. Check that summary and distance use what "
+            "the simulator returns, and that they are not too coarse."
+        )
+    return out_of_reach(distance, result.problem.observed_summary.size)
 
 
 def _on_early_end(result: Result) -> str | None:

@@ -12,7 +12,7 @@ from abctree.data import running_ess
 from abctree.errors import ParameterError, warn
 from abctree.numbers import checked_number
 from abctree.problem.region import Region
-from abctree.types import BoolArray, FloatArray
+from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Default target: this effective sample size, or this share of the simulations if that is less.
 TARGET_ESS = 1000.0
@@ -60,8 +60,10 @@ def select(
     epsilon : float, optional
         Accept distances strictly below it.  Rows without weight are no draws.
     ess : float, optional
-        Take the smallest ε at which the accepted draws reach this effective sample size.  Equal
-        distances are accepted together, and ε is put midway to the next larger distance.  Default
+        Take the smallest ε from which on the accepted draws keep this effective sample size, as ε
+        grows.  (Where they reach it first is where no heavy draw has come yet: errors that are
+        estimated there are too small.)  Equal distances are accepted together, and ε is put midway
+        to the next larger distance.  Default
         (with `epsilon` None, too): `default_ess`, or what is nearer to it where many distances are
         equal, as those of counts, and half of it is reached at the ε below.
     limit : float
@@ -123,7 +125,7 @@ def select(
 def _epsilon_for(
     distance: FloatArray, weight: FloatArray, target: float, limit: float, *, exact: bool
 ) -> float:
-    """The smallest ε with the target, or else that of the largest effective sample size."""
+    """The smallest ε that keeps the target, or else that of the largest effective sample size."""
     if not checked_number("ess", target) > 0.0:
         raise ParameterError(f"`ess` must be above 0, but got {target}. Try 1000.")
     check_epsilon(limit)
@@ -135,7 +137,7 @@ def _epsilon_for(
     last_of_tie = np.flatnonzero(np.append(d[1:] > d[:-1], [True]))
     reached = running_ess(weight[order])[last_of_tie]
     enough = np.flatnonzero(reached >= target * (1.0 - ROUNDING))
-    best = int(enough[0]) if len(enough) else int(np.argmax(reached))
+    best = _start_of_last_run(enough) if len(enough) else int(np.argmax(reached))
     if len(enough) and best > 0 and not exact and reached[best] > _JUMP * target:
         below = reached[best - 1]  # of the distance before, at a smaller ε
         if 2.0 * below >= target and below * reached[best] > target**2:
@@ -147,6 +149,11 @@ def _epsilon_for(
             "Use more simulations, or a smaller ess; epsilon= reads the run at any tolerance."
         )
     return _just_above(distance, float(d[last_of_tie[best]]), limit)
+
+
+def _start_of_last_run(index: IntArray) -> int:
+    """First of the consecutive numbers (n,) that the last one ends."""
+    return int(index[np.flatnonzero(np.diff(index, prepend=-2) > 1)[-1]])
 
 
 def _just_above(distance: FloatArray, last: float, limit: float) -> float:

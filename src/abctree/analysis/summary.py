@@ -6,14 +6,20 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from abctree.analysis.diagnostics import verdicts
 from abctree.analysis.evidence import Evidence
 from abctree.analysis.posterior import Posterior
 from abctree.errors import AbctreeWarning
+from abctree.types import FloatArray
 
 if TYPE_CHECKING:
     from abctree.analysis.result import Result
 
+#: Quantiles of the table, by their names in JSON.
+QUANTILES = {"5": 0.05, "50": 0.5, "95": 0.95}
+_WHAT_IT_IS = "±: one Monte Carlo standard error, how far a number is off because draws are few"
 #: Reasons of failures that are listed.
 _REASONS = 3
 
@@ -26,47 +32,62 @@ class Summary:
     evidence: Evidence
     run: tuple[str, ...]  #: what was done
     verdicts: tuple[str, ...]  #: what it is good for
+    n_prior_draws: float  #: see `Result.n_prior_draws`
 
     def __str__(self) -> str:
         return "\n".join([*self.run, "", *self._table(), "", *self.verdicts])
 
     def _table(self) -> list[str]:
+        names = self.posterior.names
+        width = max(9, *(len(name) for name in names))
+        heads = ("mean", "sd", *(f"{q} %" for q in QUANTILES))
+        rows = [" " * width + "".join(f"{head:>12}" for head in heads)]
+        for name, value, error in zip(names, self.estimates, self.errors, strict=True):
+            rows.append(f"{name:<{width}}" + "".join(f"{v:>12.4g}" for v in value))
+            rows.append(" " * width + "".join(f"{f'± {e:.1g}':>12}" for e in error))
+        return [*rows, _WHAT_IT_IS]
+
+    @property
+    def estimates(self) -> FloatArray:
+        """(p, 5) Mean, standard deviation, and the quantiles of 5, 50 and 95 %."""
         draws = self.posterior
-        columns = [draws.mean(), draws.std(), *draws.quantile([0.05, 0.5, 0.95])]
-        width = max(9, *(len(name) for name in draws.names))
-        head = f"{'':<{width}}" + "".join(f"{h:>12}" for h in ("mean", "sd", "5 %", "50 %", "95 %"))
-        rows = [
-            f"{name:<{width}}" + "".join(f"{column[j]:>12.4g}" for column in columns)
-            for j, name in enumerate(draws.names)
-        ]
-        return [head, *rows]
+        return np.column_stack(
+            [draws.mean(), draws.std(), draws.quantile(list(QUANTILES.values())).T]
+        )
+
+    @property
+    def errors(self) -> FloatArray:
+        """(p, 5) Their Monte Carlo standard errors, `Posterior.mcse`."""
+        draws = self.posterior
+        quantiles = [draws.mcse("quantile", prob) for prob in QUANTILES.values()]
+        return np.column_stack([draws.mcse(), draws.mcse("std"), *quantiles])
 
     def to_dict(self) -> dict[str, Any]:
         """The same numbers as plain Python objects, for JSON."""
-        draws = self.posterior
-        quantile = draws.quantile([0.05, 0.5, 0.95])
-        mean, std = draws.mean(), draws.std()
+        draws, z = self.posterior, self.evidence
+        rows = zip(draws.names, self.estimates.tolist(), self.errors.tolist(), strict=True)
         return {
             "parameters": {
-                name: {
-                    "mean": float(mean[j]),
-                    "sd": float(std[j]),
-                    "quantiles": {
-                        q: float(v) for q, v in zip(("5", "50", "95"), quantile[:, j], strict=True)
-                    },
-                }
-                for j, name in enumerate(draws.names)
+                name: {**_named(value), "mcse": _named(error)} for name, value, error in rows
             },
             "epsilon": draws.epsilon,
             "ess": draws.ess,
             "n_draws": len(draws),
             "largest_weight": draws.largest_weight,
-            "evidence": self.evidence.estimate,
-            "evidence_standard_error": self.evidence.standard_error,
+            "evidence": z.estimate,
+            "evidence_standard_error": z.standard_error,
+            "evidence_interval": list(z.interval(0.95)),
+            "n_prior_draws": self.n_prior_draws,
             "n_simulations": draws.n_simulations,
             "run": list(self.run),
             "verdicts": list(self.verdicts),
         }
+
+
+def _named(row: list[float]) -> dict[str, Any]:
+    """The columns of the table by name."""
+    mean, sd, *quantiles = row
+    return {"mean": mean, "sd": sd, "quantiles": dict(zip(QUANTILES, quantiles, strict=True))}
 
 
 def summarise(result: Result, epsilon: float | None, ess: float | None) -> Summary:
@@ -78,8 +99,9 @@ def summarise(result: Result, epsilon: float | None, ess: float | None) -> Summa
     z = result.evidence(draws.epsilon)
     alarm = result.bias_alarm(draws.epsilon)
     said = verdicts(draws, z, failures=result.failures.count, alarm=alarm)
-    notes += result.run_notes
-    return Summary(draws, z, tuple(_run(result, draws, z)), (*said, *_new(notes, said)))
+    notes += [*result.run_notes, *result.notes_on(draws)]
+    verdict = (*said, *_new(notes, said))
+    return Summary(draws, z, tuple(_run(result, draws, z)), verdict, result.n_prior_draws)
 
 
 def _run(result: Result, draws: Posterior, z: Evidence) -> list[str]:
@@ -89,7 +111,9 @@ def _run(result: Result, draws: Posterior, z: Evidence) -> list[str]:
         f"{result.seconds:.3g} s ({rate:.3g} a second); {result.stopped_because}",
         f"{len(draws)} draws at epsilon {draws.epsilon:.4g}, "
         f"effective sample size {draws.ess:.0f}; the last round was played at {result.epsilon:.4g}",
-        f"evidence {z.estimate:.3g} ± {z.standard_error:.1g} at this epsilon",
+        f"evidence {z} at this epsilon",
+        f"{result.n_prior_draws:.0f} prior draws: a mode that holds less than "
+        f"{3.0 / max(result.n_prior_draws, 3.0):.2g} of the prior can have been missed",
     ]
     for reason, count in result.failures.reasons.most_common(_REASONS):
         lines.append(f"{count} failed: {reason}")

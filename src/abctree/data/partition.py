@@ -34,3 +34,8 @@ class Partition:
         """
         share = q / self.feasible
         return np.asarray(share / share.sum())
+
+    def prior_draws(self, density: FloatArray) -> float:
+        """As how many prior draws points of this density over the cube (K,) count in every box."""
+        kept = density * self.boxes.volume * self.feasible
+        return float((kept / self.prior_mass).min())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from abctree.analysis.mode import Candidate, Mode
 from abctree.analysis.mode_result import ModeResult
 from abctree.analysis.posterior import Posterior
 from abctree.analysis.result import Result
+from abctree.analysis.summary import QUANTILES, Summary
 from abctree.errors import MissingDependencyError, ParameterError, warn
 from abctree.keywords import checks_keywords
 from abctree.types import FloatArray, RNGLike
@@ -23,22 +26,26 @@ _NPZ = 1
 
 
 @checks_keywords
-def to_csv(what: Result | Posterior | ModeResult | Mode, path: str | os.PathLike[str]) -> None:
+def to_csv(
+    what: Result | Posterior | Summary | ModeResult | Mode, path: str | os.PathLike[str]
+) -> None:
     """Write draws as CSV, one row each.
 
     A posterior has a column for each parameter, then ``weight``, which sums to one, and
     ``distance``.  A result has all its simulations: the parameters, ``weight``, the raw one, by
     which the evidence is a mean over accepted rows, ``distance`` (inf for a failure) and ``round``
-    (0 for the pilot).  A mode has its candidates, the best first: the parameters, ``density``
+    (0 for the pilot).  A summary has a row for each parameter: its name, ``mean``, ``sd``, the
+    quantiles ``q5``, ``q50`` and ``q95``, and the Monte Carlo standard error of each, ``mcse_mean``
+    and so on.  A mode has its candidates, the best first: the parameters, ``density``
     relative to the best, ``acceptance`` rate, ``n_accepted``, and the standard errors ``se_NAME``,
     nan where there is none.  A parameter of one of these names keeps it; the other column gets a
     trailing underscore.  Numbers are written so that they read back as they are.
 
     Parameters
     ----------
-    what : Posterior, Result, ModeResult or Mode
-        Draws at a tolerance, a run, or a run that seeks the mode; for all its simulations give its
-        field ``run``.
+    what : Posterior, Result, Summary, ModeResult or Mode
+        Draws at a tolerance, a run, ``result.summary()``, or a run that seeks the mode; for all
+        its simulations give its field ``run``.
     path : str or Path
         A file, replaced if it exists.
 
@@ -52,7 +59,7 @@ def to_csv(what: Result | Posterior | ModeResult | Mode, path: str | os.PathLike
     AbctreeWarning
         If the code changed while the run was made, which a table of numbers cannot tell.
     """
-    if not isinstance(what, Result | ModeResult | Mode):
+    if not isinstance(what, Result | Summary | ModeResult | Mode):
         what = _posterior_of(what)
     for sentence in _code_changes(what):
         warn(sentence)
@@ -60,6 +67,8 @@ def to_csv(what: Result | Posterior | ModeResult | Mode, path: str | os.PathLike
         table = what.table
         columns: dict[str, Any] = {"weight": what.weights(), "distance": table.distance}
         _write_csv(path, what.problem.names, table.theta, {**columns, "round": table.round})
+    elif isinstance(what, Summary):
+        _write_summary(what, path)
     elif isinstance(what, ModeResult | Mode):
         _write_candidates(what, path)
     else:
@@ -67,11 +76,21 @@ def to_csv(what: Result | Posterior | ModeResult | Mode, path: str | os.PathLike
         _write_csv(path, what.names, what.theta, columns)
 
 
-def _code_changes(what: Result | Posterior | ModeResult | Mode) -> tuple[str, ...]:
+def _code_changes(what: Result | Posterior | Summary | ModeResult | Mode) -> tuple[str, ...]:
+    if isinstance(what, Summary):
+        what = what.posterior
     if isinstance(what, Posterior):
         return what.notes
     run = what if isinstance(what, Result) else what.run
     return () if run is None else run.code_changes
+
+
+def _write_summary(what: Summary, path: str | os.PathLike[str]) -> None:
+    columns = ["mean", "sd", *(f"q{q}" for q in QUANTILES)]
+    names = ["parameter", *columns, *(f"mcse_{column}" for column in columns)]
+    numbers = np.hstack([what.estimates, what.errors]).tolist()
+    rows = ([n, *map(repr, r)] for n, r in zip(what.posterior.names, numbers, strict=True))
+    _write_rows(path, [names, *rows])
 
 
 def _write_candidates(what: ModeResult | Mode, path: str | os.PathLike[str]) -> None:
@@ -102,11 +121,14 @@ def _write_csv(
     path: str | os.PathLike[str], names: tuple[str, ...], theta: FloatArray, more: dict[str, Any]
 ) -> None:
     columns = [*theta.T, *more.values()]
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    head = [*names, *(_free(name, names) for name in more)]
+    _write_rows(path, itertools.chain([head], ([repr(value) for value in row] for row in rows)))
+
+
+def _write_rows(path: str | os.PathLike[str], rows: Iterable[Sequence[str]]) -> None:
     with Path(path).open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow([*names, *(_free(name, names) for name in more)])
-        for row in zip(*(column.tolist() for column in columns), strict=True):
-            writer.writerow([repr(value) for value in row])
+        csv.writer(file).writerows(rows)
 
 
 def _free(name: str, names: tuple[str, ...]) -> str:

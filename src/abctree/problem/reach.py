@@ -15,6 +15,12 @@ _LEAST = 10
 _FAR = 50.0
 
 
+def all_ties(distance: FloatArray) -> bool:
+    """Whether all distances (n,) of simulations that did not fail are equal, but for rounding."""
+    near = distance[np.isfinite(distance)]
+    return len(near) >= _LEAST and bool(np.ptp(near) <= 1e-12 * near.max())
+
+
 def out_of_reach(distance: FloatArray, n_summaries: int) -> str | None:
     """What it means that all distances (n,) are far from 0 and close to each other, or None.
 

@@ -100,6 +100,11 @@ class Region:
         """
         return self._integral[:2]
 
+    @property
+    def allowed(self) -> float:
+        """Share of the cube in which the constraint holds and the prior has density."""
+        return self._integral[2]
+
     @cached_property
     def _integral(self) -> tuple[float, float, float]:
         """The normaliser, its relative error, and the share of the cube that is allowed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,14 @@ class PosteriorAnswer(Answer):
             to_csv(self.run if whole else self.posterior, file)
         else:
             to_arviz(self.posterior).to_netcdf(str(file))
+
+    def write(self, directory: Path, say: Callable[[str], None]) -> list[str]:
+        """Also the table of the summary."""
+        from abctree.edges.export import to_csv
+
+        summary, *others = super().write(directory, say)
+        to_csv(self.summary, directory / "summary.csv")
+        return [summary, "summary.csv", *others]
 
     def table(self) -> str:
         """Of the draws."""
