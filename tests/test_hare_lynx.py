@@ -149,6 +149,8 @@ def test_paragraph_is_made_of_the_numbers(small):
         period = 2.0 * np.pi / np.sqrt(posterior.theta[:, 0] * posterior.theta[:, 3])
         assert f"cycles of {np.quantile(period, 0.5, method='inverted_cdf'):.1f} (" in said
         assert "worth 400 independent ones" in said
+        error = 100.0 * np.max(posterior.mcse() / posterior.std())
+        assert f"sampling error of a mean, up to {error:.0f} % of a standard deviation" in said
         assert "\n" not in said
 
 

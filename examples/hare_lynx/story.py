@@ -176,12 +176,12 @@ def _beside_prior(result: Result, posterior: Posterior) -> str:
 
 
 def _sampling(posterior: Posterior) -> str:
-    error = 1.0 / np.sqrt(posterior.ess)
+    error = float(np.max(posterior.mcse() / posterior.std()))
     grade = "of no concern" if error <= 0.05 else "small" if error <= 0.1 else "not small"
     return (
         f"How far to trust it: {len(posterior)} draws are worth {posterior.ess:.0f} independent "
-        f"ones, so the sampling error of a mean, {_percent(error)} of a standard deviation, is "
-        f"{grade}."
+        f"ones, so the sampling error of a mean, up to {_percent(error)} of a standard deviation, "
+        f"is {grade}."
     )
 
 
