@@ -92,7 +92,7 @@ def test_the_method_of_a_run_is_in_its_manifest(tmp_path):
     assert manifest["method"] == "map_tree"
     again = recipe_of(manifest, P0, {}, None)
     assert again.method == "map_tree"
-    assert again.settings.rules.policy == TopTwo(defensive=0.05)
+    assert again.settings.rules.policy == TopTwo(defensive=0.05, spread=0.3)
     assert again.settings.rules.partitioner == Peaks()
 
 

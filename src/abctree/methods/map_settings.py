@@ -27,6 +27,9 @@ PUBLISHED: dict[str, Any] = {
     "relabel": "last",
     "from_pilot": False,
 }
+#: Share of pulls over the whole peak of one or two parameters, of a policy that is given by name;
+#: of more, boxes are coarse, and it would leave the peak.
+_SPREAD = 0.3
 PRESETS: dict[str, Mapping[str, Any]] = {"published": PUBLISHED}
 
 
@@ -48,7 +51,7 @@ def resolve_map(
     n = checked_count("n_simulations", n_simulations, least=2)
     s = {**_defaults(n), **(PRESETS[preset] if preset else {}), **said}
     s["partitioner"] = as_partitioner(s["partitioner"])
-    s["policy"] = _defended(s["policy"], checked_number("defensive", s["defensive"]))
+    s["policy"] = _defended(d, s["policy"], checked_number("defensive", s["defensive"]))
     if "beliefs" not in s:
         # A grid is the paper's finite parameter space: flat arms with a prior of one each.
         s["beliefs"] = Counts(1.0, 1.0) if isinstance(s["partitioner"], Grid) else FairHearing()
@@ -69,9 +72,9 @@ def _defaults(n: int) -> dict[str, Any]:
     }
 
 
-def _defended(spec: Any, defensive: float) -> Any:
-    """The policy with a share of prior draws, if it was given by name."""
+def _defended(d: int, spec: Any, defensive: float) -> Any:
+    """The policy with shares of prior and posterior draws, if it was given by name."""
     policy = as_policy(spec)
     if isinstance(spec, str) and isinstance(policy, Thompson | TopTwo | T3C):
-        return replace(policy, defensive=defensive)
+        return replace(policy, defensive=defensive, spread=_SPREAD / max(1.0, 0.5 * d))
     return policy

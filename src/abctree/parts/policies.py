@@ -13,6 +13,7 @@ from abctree.errors import ParameterError
 from abctree.kernels import bandits, transport
 from abctree.keywords import checks_keywords
 from abctree.numbers import checked_number
+from abctree.parts.utilities import PosteriorMatch
 from abctree.protocols import Policy, Utility
 from abctree.types import FloatArray, IntArray
 
@@ -65,6 +66,9 @@ class Thompson:
         at least 1.
     defensive : float
         Share of prior draws among the pulls, in [0, 1).
+    spread : float
+        Share of pulls of arms in proportion to ``π_k η_k``, in [0, 1): rows over the whole peak,
+        without which a fit does not see its shape.
 
     Raises
     ------
@@ -79,9 +83,10 @@ class Thompson:
 
     n_draws: int = 256
     defensive: float = 0.0
+    spread: float = 0.0
 
     def __post_init__(self) -> None:
-        _check(self.n_draws, self.defensive)
+        _check(self.n_draws, self.defensive, self.spread)
 
     def pull(
         self, arms: Arms, partition: Partition, n: int, rng: np.random.Generator
@@ -90,7 +95,7 @@ class Thompson:
 
         None where points are refused: arms are then drawn from q, each again with its point.
         """
-        return _pulled(arms, partition, n, self.n_draws, self.defensive, 1.0, rng)
+        return _pulled(arms, partition, n, self.n_draws, self.defensive, self.spread, 1.0, rng)
 
 
 @checks_keywords
@@ -111,7 +116,7 @@ class TopTwo:
         In (0, 1].  "adaptive" is the share of the best arm in the allocation that would be optimal
         if the beliefs' means were the truth (Russo 2016, 2020), worked out once a block from the
         256 best arms.
-    n_draws, defensive
+    n_draws, defensive, spread
         As in `Thompson`.
 
     Raises
@@ -123,10 +128,11 @@ class TopTwo:
     b: float | Literal["adaptive"] = 0.5
     n_draws: int = 256
     defensive: float = 0.0
+    spread: float = 0.0
     _transport: ClassVar[bool] = False  #: whether the second arm is always that of `T3C`
 
     def __post_init__(self) -> None:
-        _check(self.n_draws, self.defensive)
+        _check(self.n_draws, self.defensive, self.spread)
         _check_share(self.b)
 
     def pull(
@@ -135,8 +141,9 @@ class TopTwo:
         """n arms to play (n,), or None, and the estimated probability q (K,), as `Thompson`."""
         share = _share(self.b, arms, partition)
         return _pulled(
-            arms, partition, n, self.n_draws, self.defensive, share, rng, transport=self._transport
-        )
+            arms, partition, n, self.n_draws, self.defensive, self.spread, share, rng,
+            transport=self._transport,
+        )  # fmt: skip
 
 
 @checks_keywords
@@ -149,7 +156,7 @@ class T3C(TopTwo):
 
     Parameters
     ----------
-    b, n_draws, defensive
+    b, n_draws, defensive, spread
         As in `TopTwo`.
 
     Raises
@@ -205,6 +212,7 @@ def _pulled(
     n: int,
     n_draws: int,
     defensive: float,
+    spread: float,
     share: float,
     rng: np.random.Generator,
     *,
@@ -215,16 +223,26 @@ def _pulled(
     played = bandits.pulls(arms.alpha, arms.beta, box_density(partition), m, share, transport, rng)
     # One pseudo-draw in all keeps every weight finite.
     q = (np.bincount(played, minlength=len(arms)) + prior) / (m + 1.0)
-    if (partition.feasible < 1.0).any():
-        # Arms from q, each drawn again with its point: then the density of what is kept is known,
-        # although the share that is refused is not, and no arm without allowed points is kept to.
-        return None, np.asarray((1.0 - defensive) * q + defensive * prior)
-    if defensive > 0.0:
-        from_prior = rng.random(n) < defensive
-        cumulative = np.cumsum(prior)
-        drawn = np.searchsorted(cumulative, rng.random(n) * cumulative[-1], side="right")
-        played[:n][from_prior] = np.minimum(drawn, len(arms) - 1)[from_prior]
-    return played[:n], np.asarray((1.0 - defensive) * q + defensive * prior)
+    played = played[:n]
+    # Arms from q, each drawn again with its point, where points are refused: then the density of
+    # what is kept is known, although the share that is refused is not, and no arm without allowed
+    # points is kept to.
+    kept_to = bool((partition.feasible == 1.0).all())
+    posterior = PosteriorMatch().optimal_proposal(arms.mean, prior)
+    for part, arm_share in ((spread, posterior), (defensive, prior)):
+        if part > 0.0:
+            q = (1.0 - part) * q + part * arm_share
+            if kept_to:
+                instead = rng.random(n) < part
+                played[instead] = _drawn(arm_share, n, rng)[instead]
+    return (played if kept_to else None), np.asarray(q)
+
+
+def _drawn(share: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
+    """n arms (n,) in proportion to shares (K,)."""
+    cumulative = np.cumsum(share)
+    drawn = np.searchsorted(cumulative, rng.random(n) * cumulative[-1], side="right")
+    return np.asarray(np.minimum(drawn, len(share) - 1))
 
 
 def _share(b: float | str, arms: Arms, partition: Partition) -> float:
@@ -234,11 +252,12 @@ def _share(b: float | str, arms: Arms, partition: Partition) -> float:
     return float(b)
 
 
-def _check(n_draws: int, defensive: float) -> None:
+def _check(n_draws: int, defensive: float, spread: float) -> None:
     if not n_draws >= 1:
         raise ParameterError(f"`n_draws` must be at least 1, but got {n_draws}.")
-    if not 0.0 <= checked_number("defensive", defensive) < 1.0:
-        raise ParameterError(f"`defensive` must be in [0, 1), but got {defensive}.")
+    for name, share in (("defensive", defensive), ("spread", spread)):
+        if not 0.0 <= checked_number(name, share) < 1.0:
+            raise ParameterError(f"`{name}` must be in [0, 1), but got {share}.")
 
 
 def _check_share(b: object) -> None:

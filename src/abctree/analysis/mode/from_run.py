@@ -23,6 +23,9 @@ from abctree.types import FloatArray
 if TYPE_CHECKING:
     from abctree.analysis.mode_result import ModeResult
 
+#: Prior draws for the covariance of the prior.
+_PRIOR_DRAWS = 4000
+
 
 @checks_keywords
 def posterior_mode(result: Result | ModeResult, epsilon: float | None = None) -> Mode:
@@ -67,6 +70,7 @@ def _mode_of(result: Result, epsilon: float | None) -> Mode:
         table.distance,
         names=result.problem.names,
         log_prior=log_prior,
+        prior_spread=_prior_spread(result.problem),
         bounds=_bounds(result.problem),
         # The kernel mode of a run that seeks the mode is of its draws as they came (Algorithm 4);
         # their weights vary too much for a density estimate.
@@ -83,6 +87,12 @@ def _bounds(problem: Problem) -> FloatArray | None:
     return None if bounds is None else np.asarray(bounds)
 
 
+def _prior_spread(problem: Problem) -> FloatArray:
+    """Covariance (p, p) of prior draws."""
+    cube = np.random.default_rng(0).random((_PRIOR_DRAWS, problem.d))
+    return np.atleast_2d(np.cov(problem.prior.from_cube(cube), rowvar=False))
+
+
 def _mode_of_the_closest(result: Result, epsilon: float | None) -> Mode:
     """The kernel mode: without rejected rows there is nothing to fit."""
     draws = result.posterior(epsilon=epsilon)
@@ -90,9 +100,8 @@ def _mode_of_the_closest(result: Result, epsilon: float | None) -> Mode:
         draws.theta,
         np.zeros(len(draws.theta)),
         draws.names,
-        None,
-        _bounds(result.problem),
-        draws.weight,
+        bounds=_bounds(result.problem),
+        weight=draws.weight,
     )
     return kernel_answer(land, draws.epsilon, result.n_simulations)
 

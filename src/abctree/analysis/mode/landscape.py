@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from abctree.analysis.mode.surface import Rows
+from abctree.analysis.mode.fit import Rows
 from abctree.errors import ParameterError
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -23,7 +23,8 @@ class Landscape:
     theta: FloatArray
     distance: FloatArray
     names: tuple[str, ...]
-    log_prior: FloatArray | None
+    log_prior: FloatArray  #: zero if it is flat
+    prior_spread: FloatArray  #: (p, p) covariance of the prior
     weight: FloatArray
     bounds: FloatArray  #: (p, 2) infinite where unknown
     free: IntArray  #: columns that are fitted
@@ -36,9 +37,11 @@ class Landscape:
         theta: FloatArray,
         distance: FloatArray,
         names: Sequence[str] | None,
-        log_prior: FloatArray | None,
-        bounds: FloatArray | None,
-        weight: FloatArray | None,
+        *,
+        log_prior: FloatArray | None = None,
+        bounds: FloatArray | None = None,
+        weight: FloatArray | None = None,
+        prior_spread: FloatArray | None = None,
     ) -> Landscape:
         """From arrays, as `find_mode` is given them."""
         theta = np.asarray(theta, dtype=np.float64)
@@ -60,7 +63,8 @@ class Landscape:
             theta=theta,
             distance=np.where(np.isnan(distance), np.inf, distance),
             names=tuple(names) if names is not None else tuple(f"theta{j + 1}" for j in range(p)),
-            log_prior=log_prior,
+            log_prior=np.zeros(len(theta)) if log_prior is None else log_prior,
+            prior_spread=_spread_of(theta, known) if prior_spread is None else prior_spread,
             weight=np.ones(len(theta)) if weight is None else weight,
             bounds=np.where(np.isnan(known), [-np.inf, np.inf], known),
             free=np.array(sorted(continuous + lattice), dtype=np.int64),
@@ -70,6 +74,13 @@ class Landscape:
 
     def __len__(self) -> int:
         return len(self.theta)
+
+
+def _spread_of(theta: FloatArray, bounds: FloatArray) -> FloatArray:
+    """Covariance of a flat prior between bounds; of the rows where there are none."""
+    width = bounds[:, 1] - bounds[:, 0]
+    rows = theta.var(axis=0) if len(theta) else np.ones(len(width))
+    return np.diag(np.where(np.isfinite(width), width**2 / 12.0, rows))
 
 
 def _kind(column: FloatArray, bounds: FloatArray) -> str:
@@ -126,8 +137,15 @@ class Frame:
     def rows(self, land: Landscape, group: IntArray) -> Rows:
         """Rows of the table in these coordinates."""
         low, high = (land.bounds[self.column] / self.scale[:, None]).T
-        prior = None if land.log_prior is None else land.log_prior[group]
-        return Rows(self.x(land.theta[group]), land.distance[group], prior, low, high)
+        spread = land.prior_spread[np.ix_(self.column, self.column)]
+        return Rows(
+            x=self.x(land.theta[group]),
+            distance=land.distance[group],
+            log_prior=land.log_prior[group],
+            lower=low,
+            upper=high,
+            prior_spread=spread / np.outer(self.scale, self.scale),
+        )
 
     def theta(self, x: FloatArray, like: FloatArray, land: Landscape) -> FloatArray:
         """A full row from coordinates; other columns, and their values, as in `like`."""

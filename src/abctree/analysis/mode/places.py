@@ -5,21 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.spatial import cKDTree
 
+from abctree.analysis.mode.bend import fit_peak
+from abctree.analysis.mode.fit import Fit, Rows, Window, reach, root_of, to_z
 from abctree.analysis.mode.landscape import Frame, Landscape, grouped
 from abctree.analysis.mode.peaks import local_rates
-from abctree.analysis.mode.quadratic import Fit, reach
-from abctree.analysis.mode.regression import n_coefficients
-from abctree.analysis.mode.scale import fit_in_scale
-from abctree.analysis.mode.surface import Rows
+from abctree.analysis.mode.scale import climb_in_scale
 from abctree.types import BoolArray, FloatArray, IntArray
 
-#: Local acceptance that places are compared at.
-_COMPARED_AT = 0.3
-#: Places that are tried, kept, and how much less dense than the best they may be.
+#: Places that are tried and kept, and how much less dense than the best they may be.
 _TRIES, _KEPT, FAINTEST = 8, 5, 1.0 / 50.0
 #: Standard errors by which a rate without a fit is taken to be lower.
 _DOUBT = 2.0
+#: A ridge is looked for up to so many times the reach of a fit, by rates among so many rows.
+_RING, _NEIGHBOURS = 2.0, 20
+#: Accepted rows for each term of a quadratic, at least.
+_LEAST = 4
 #: Combinations of values of discrete parameters that are looked at.
 _GROUPS = 12
 
@@ -33,91 +35,146 @@ class Place:
     row: int  #: of the table, where it was found
     start: FloatArray  #: (r,)
     spread: FloatArray  #: (r, r) a first guess
-    fit: Fit | None
-    log_density: float  #: at the tolerance of the comparison
-    acceptance: float
-    n_accepted: int
+    window: Window | None = None  #: the rows around the peak that it climbed to
+    fit: Fit | None = None
+    log_density: float = -np.inf  #: of the ε-posterior, up to a constant of the problem
+    acceptance: float = 0.0
+    n_accepted: int = 0
 
     @property
     def peak(self) -> FloatArray:
         """(r,) By the fit, or where the place was found."""
-        return self.start if self.fit is None else self.fit.peak
+        if self.fit is not None:
+            return self.fit.peak
+        return self.start if self.window is None else self.window.centre
 
     @property
     def width(self) -> FloatArray:
         """(r, r) The spread by the fit, or the first guess."""
-        return self.spread if self.fit is None else self.fit.spread
+        if self.fit is not None:
+            return self.fit.spread
+        return self.spread if self.window is None else self.window.spread
 
-    @property
-    def error(self) -> float:
-        """Of its fit; inf without one."""
-        return np.inf if self.fit is None else self.fit.error
+    def squares(self, x: FloatArray) -> FloatArray:
+        """Squared distances (n,) from the peak, in spreads."""
+        z = to_z(x, self.peak, root_of(self.width))
+        return np.asarray(np.einsum("ij,ij->i", z, z))
 
     def at(self, epsilon: float) -> Place:
-        """The same place at another tolerance."""
-        fit = fit_in_scale(self.rows, epsilon, self.peak, self.width)
-        if fit is not None:
-            return replace(
-                self, fit=fit, log_density=fit.log_density, acceptance=fit.acceptance,
-                n_accepted=fit.n_accepted,
-            )  # fmt: skip
-        return self._unfitted(epsilon, _DOUBT)
+        """The same place at another tolerance, climbed to its peak."""
+        window = climb_in_scale(self.rows, epsilon, self.peak, self.width)
+        if window is None:
+            return self._unfitted(epsilon)
+        return replace(self, window=window, fit=None, log_density=window.height)
 
-    def beside(self, best: Place, epsilon: float) -> Place:
-        """The same place at another tolerance, where it is, if a fit there climbs to the best."""
-        moved = self.at(epsilon)
-        if same(self, best) or not same(moved, best):
-            return moved
-        return replace(self, start=self.peak, spread=self.width)._unfitted(epsilon, 0.0)
+    def fitted(self) -> Place:
+        """The same place, with a fit of the rows that it climbed to."""
+        if self.window is None:
+            return self
+        fit = fit_peak(self.window)
+        if fit.has_error and self._is_ridge(fit):
+            fit = fit.without_error()
+        # The top of a polynomial that the rows do not bear out may be of any height.
+        return replace(
+            self, fit=fit, log_density=fit.log_density if fit.has_error else self.log_density,
+            acceptance=fit.acceptance,
+            n_accepted=fit.n_accepted,
+        )  # fmt: skip
 
-    def _unfitted(self, epsilon: float, doubt: float) -> Place:
-        """By the nearest rows alone: their rate, less so many of its standard errors."""
+    def _unfitted(self, epsilon: float) -> Place:
+        """By the nearest rows alone: their rate, less some of its standard errors."""
         away = ((self.rows.x - self.start) ** 2).sum(axis=1)
         k = min(len(away), int(np.clip(np.sqrt(len(away)), 20, 150)))
         near = np.argpartition(away, k - 1)[:k]
         hits = float((self.rows.distance[near] < epsilon).sum())
-        low = max(hits - doubt * np.sqrt(hits * (1.0 - hits / k)), 0.5)
-        prior = self.rows.log_prior
-        log_prior = 0.0 if prior is None else float(prior[int(np.argmin(away))])
+        low = max(hits - _DOUBT * np.sqrt(hits * (1.0 - hits / k)), 0.5)
+        log_prior = float(self.rows.log_prior[int(np.argmin(away))])
         return replace(
-            self, fit=None, log_density=float(np.log(low / k)) + log_prior, acceptance=hits / k,
-            n_accepted=int(hits),
+            self, window=None, fit=None, log_density=float(np.log(low / k)) + log_prior,
+            acceptance=hits / k, n_accepted=int(hits),
         )  # fmt: skip
 
+    def _is_ridge(self, fit: Fit) -> bool:
+        """Whether the density is high where the fit says low, without a valley between.
 
-def places(
-    land: Landscape, frame: Frame, look: float, epsilon: float | None
-) -> tuple[list[Place], float]:
-    """Candidates that differ, fitted at one tolerance, and that tolerance."""
+        High is above half of the top's, two standard errors allowed for, by the rates among the
+        nearest rows of accepted ones; low is below a tenth.  Along flat coordinates nobody looks.
+        """
+        known = ~fit.unknown
+        root = root_of(fit.spread[np.ix_(known, known)])
+        z = to_z(self.rows.x[:, known], fit.peak[known], root)
+        outer, square = (_RING * reach(self.rows.r)) ** 2, np.einsum("ij,ij->i", z, z)
+        use = square < 4.0 * outer
+        z, square, log_prior = z[use], square[use], self.rows.log_prior[use]
+        accepted = self.rows.distance[use] < fit.epsilon
+        outside = np.flatnonzero(accepted & (square > 2.0 * np.log(10.0)) & (square < outer))
+        if len(outside) == 0 or len(z) <= _NEIGHBOURS:
+            return False
+        tree = cKDTree(z)
+
+        def high(at: FloatArray, errors: float) -> BoolArray:
+            """Points (m,) of z at which a rate so many standard errors higher is high."""
+            near = np.asarray(tree.query(at, k=_NEIGHBOURS + 1)[1])[:, 1:]
+            rate = accepted[near].mean(axis=1)
+            rate = rate + errors * np.sqrt(rate * (1.0 - rate) / _NEIGHBOURS)
+            with np.errstate(divide="ignore"):
+                density = np.log(np.maximum(rate, 0.0)) + log_prior[near].mean(axis=1)
+            return np.asarray(density > fit.log_density - np.log(2.0))
+
+        at = z[outside[:: 1 + len(outside) // 300]]
+        at = at[high(at, -_DOUBT)]
+        return len(at) > 0 and bool(high(0.5 * at, _DOUBT).any())
+
+    def is_at(self, other: Place) -> bool:
+        """Whether two places are the same peak: within two spreads of either."""
+        if not np.array_equal(self.group, other.group):
+            return False
+        away = (self.squares(other.peak[None]), other.squares(self.peak[None]))
+        return bool(min(away) < 4.0)
+
+
+def places(land: Landscape, frame: Frame, look: float) -> list[Place]:
+    """Candidates that differ, fitted at one tolerance; the densest first."""
     found: list[Place] = []
-    first: Place | None = None
-    compared_at = epsilon
     used = np.zeros(len(land), dtype=bool)
-    tries = 0
+    tries, faintest = 0, -np.inf
     for row, log_density, radius, group in _starts(land, frame, look):
-        if used[row]:
+        if tries == 0:
+            faintest = log_density + np.log(FAINTEST) - 1.0
+        if used[row] or log_density < faintest:
             continue
         if tries == _TRIES or len(found) == _KEPT:
-            break
-        if found and log_density < found[0].log_density + np.log(FAINTEST) - 1.0:
             break
         tries += 1
         rows = frame.rows(land, group)
         start = frame.x(land.theta[row])
-        spread = _first_spread(rows, start, look)
-        place = Place(group, rows, row, start, spread, None, -np.inf, 0.0, 0)
-        if compared_at is None:
-            compared_at = look
-            if not np.isfinite(place.at(look).error):  # too few are that close
-                compared_at = max(look, local_epsilon(place, _COMPARED_AT, look))
-        place = place.at(compared_at)
-        used[group[_near(place, 1.5 * radius)]] = True
-        first = place if first is None else first
-        if _stayed(place) and not any(same(place, other) for other in found):
-            found.append(place)
-    if not found and first is not None:  # every fit climbed away; where the first went is a peak
-        found.append(first)
-    return found, look if compared_at is None else compared_at
+        place = Place(group, rows, row, start, _first_spread(rows, start, look)).at(look)
+        here = ((rows.x - start) ** 2).sum(axis=1) <= (1.5 * radius) ** 2
+        here |= (place.window is not None) & (place.squares(rows.x) < 9.0)
+        used[group[here]] = True
+        found.append(place)
+    return distinct(found)
+
+
+def distinct(moved: list[Place]) -> list[Place]:
+    """The densest first, without those that have climbed to a denser one."""
+    kept: list[Place] = []
+    for place in sorted(moved, key=lambda place: -place.log_density):
+        if not any(place.is_at(other) for other in kept):
+            kept.append(place)
+    return kept
+
+
+def borne_out(found: list[Place]) -> list[Place]:
+    """The same places, the best without an error where one that is no peak is about as dense.
+
+    Both are then on a ridge, and the best is where the run was lucky.
+    """
+    best, *others = found
+    rivals = [p for p in others if p.log_density > best.log_density - np.log(2.0)]
+    if best.fit is None or all(p.fit is not None and p.fit.has_error for p in rivals):
+        return found
+    return [replace(best, fit=best.fit.without_error()), *others]
 
 
 def _starts(land: Landscape, frame: Frame, look: float) -> list[tuple[int, float, float, IntArray]]:
@@ -132,8 +189,8 @@ def _starts(land: Landscape, frame: Frame, look: float) -> list[tuple[int, float
     starts = []
     for group in groups:
         accepted = np.flatnonzero(land.distance[group] < look)
-        prior = None if land.log_prior is None else land.log_prior[group]
-        rates = local_rates(frame.x(land.theta[group]), accepted, len(group), prior)
+        x = frame.x(land.theta[group])
+        rates = local_rates(x, accepted, len(group), land.log_prior[group])
         for i, density, radius in zip(rates.row, rates.log_density, rates.radius, strict=True):
             starts.append((int(group[i]), float(density), float(radius), group))
     return sorted(starts, key=lambda start: -start[1])
@@ -142,7 +199,8 @@ def _starts(land: Landscape, frame: Frame, look: float) -> list[tuple[int, float
 def _first_spread(rows: Rows, start: FloatArray, look: float) -> FloatArray:
     """Covariance (r, r) of the nearest accepted rows, as a first guess of the spread."""
     x = rows.x[rows.distance < look]
-    m = min(len(x), max(2 * rows.r + 5, min(5 * n_coefficients(rows.r), len(x) // 4)))
+    terms = (rows.r + 1) * (rows.r + 2) // 2
+    m = min(len(x), max(2 * rows.r + 5, min(5 * terms, len(x) // 4)))
     away = ((x - start) ** 2).sum(axis=1)
     near = x[np.argsort(away, kind="stable")[:m]] - start
     scatter = near.T @ near / max(1, m - 1)
@@ -151,42 +209,16 @@ def _first_spread(rows: Rows, start: FloatArray, look: float) -> FloatArray:
     return np.asarray(scatter + 1e-2 * size * np.eye(rows.r))
 
 
-def local_epsilon(place: Place, share: float, fallback: float) -> float:
-    """The tolerance that accepts a share of the rows near a place; of those that did not fail."""
-    away = squared(place.rows.x - place.peak, place.width)
-    near = place.rows.distance[away < reach(place.rows.r) ** 2]
-    near = np.sort(near[np.isfinite(near)])
-    if len(near) == 0:
-        return fallback
-    return float(np.nextafter(near[min(len(near) - 1, int(share * len(near)))], np.inf))
+def serving_epsilon(place: Place, most: int, top: float) -> float | None:
+    """The tolerance at which enough rows near a place are accepted, or about `top` at its peak.
 
-
-def _near(place: Place, radius: float) -> BoolArray:
-    """Rows of the group that belong to a place."""
-    x = place.rows.x
-    near = ((x - place.start) ** 2).sum(axis=1) <= radius**2
-    if place.fit is not None:
-        near |= squared(x - place.fit.peak, place.fit.spread) < 9.0
-    return np.asarray(near)
-
-
-def _stayed(place: Place) -> bool:
-    """Whether the peak is where the place was found; a fit may climb away to a higher one."""
-    if place.fit is None:
-        return True
-    away = place.start - place.fit.peak
-    return bool(squared(away[None], place.fit.spread)[0] < reach(place.rows.r) ** 2)
-
-
-def same(place: Place, other: Place) -> bool:
-    """Whether two places are the same peak: within two spreads of either."""
-    if place.group is not other.group and not np.array_equal(place.group, other.group):
-        return False
-    away = place.peak - other.peak
-    return any(squared(away[None], p.width)[0] < 4.0 for p in (place, other))
-
-
-def squared(away: FloatArray, spread: FloatArray) -> FloatArray:
-    """Squared distances (n,) in spreads."""
-    z = np.linalg.solve(np.linalg.cholesky(spread), away.T)
-    return np.asarray((z**2).sum(axis=0))
+    Rows are weighted by the shape of the peak: of them `top` times that sum are accepted where the
+    rate at the peak is `top`.
+    """
+    square = place.squares(place.rows.x)
+    near = square < reach(place.rows.r) ** 2
+    distance = np.sort(place.rows.distance[near])
+    n = int(min(most, top * np.exp(-0.5 * square[near]).sum()))
+    n = max(n, _LEAST * (place.rows.r + 1) * (place.rows.r + 2) // 2)
+    n = min(n, int(np.isfinite(distance).sum()))
+    return float(np.nextafter(distance[n - 1], np.inf)) if n > 0 else None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from abctree.analysis.mode.answer import Candidate, Mode
+from abctree.analysis.mode.fit import SATURATED, reach
 from abctree.analysis.mode.landscape import Frame, Landscape, grouped
 from abctree.analysis.mode.peaks import kernel_mode
-from abctree.analysis.mode.places import FAINTEST, Place, squared
-from abctree.analysis.mode.quadratic import Fit, reach
-from abctree.types import FloatArray
+from abctree.analysis.mode.places import FAINTEST, Place
+from abctree.types import BoolArray, FloatArray
 
 
 def answer(
@@ -98,18 +98,19 @@ def _candidate(
     land: Landscape, frame: Frame, place: Place, density: float, epsilon: float
 ) -> Candidate:
     fit, like = place.fit, land.theta[place.row]
-    if fit is None or fit.shape == "unclear":
-        x = _local_kernel(place, epsilon)
-        theta = frame.theta(x, like, land)
+    if fit is None:
+        theta = frame.theta(_local_kernel(place, epsilon), like, land)
         return Candidate(theta, density, place.acceptance, place.n_accepted)
-    known = fit.shape in ("peak", "border") and np.isfinite(fit.covariance).any()
+    known = not fit.unknown.all()
+    # The top of a polynomial that the rows do not bear out may be anywhere.
+    x = _local_kernel(place, epsilon) if fit.shape == "unclear" else fit.peak
     return Candidate(
-        theta=frame.theta(fit.peak, like, land),
+        theta=frame.theta(x, like, land),
         density=density,
         acceptance=place.acceptance,
         n_accepted=place.n_accepted,
         covariance=frame.covariance(fit.covariance) if known else None,
-        spread=frame.covariance(fit.spread) if known else None,
+        spread=frame.covariance(fit.spread),
         shape=fit.shape,
     )
 
@@ -117,9 +118,7 @@ def _candidate(
 def _local_kernel(place: Place, epsilon: float) -> FloatArray:
     """Kernel mode (r,) of the accepted rows around a place that no fit describes."""
     rows = place.rows
-    accepted = rows.distance < epsilon
-    near = squared(rows.x - place.start, place.spread) < reach(rows.r) ** 2
-    use = accepted & near
+    use = (rows.distance < epsilon) & (place.squares(rows.x) < reach(rows.r) ** 2)
     if not use.any():
         return place.start
     return kernel_mode(rows.x[use], np.ones(int(use.sum())))
@@ -145,39 +144,45 @@ def _notes(
             "all): too few for a fit. It is the densest place among them, without an error. Use "
             "more simulations, or a larger epsilon."
         )
-    elif fit.shape == "unclear":
-        said.append(
-            f"{fit.n_accepted} accepted simulations near the mode do not show its shape along "
-            f"{_spelled(land, frame, fit)}: no error is given. Use more simulations."
-        )
-    elif fit.shape == "flat":
-        said.append(
-            f"The posterior is flat along {_spelled(land, frame, fit)}: any point there is as good "
-            "a mode, and no error is given. Another summary may tell them apart."
-        )
-    elif fit.shape == "saturated":
+        return said + _values(land, first)
+    if fit.acceptance > SATURATED:
         said.append(
             f"Nearly all simulations near the mode are accepted ({fit.acceptance:.0%}): at this "
             "epsilon the top is flat, and no error is given. A smaller epsilon may show a peak."
         )
-    elif fit.shape == "border":
-        on = [land.names[j] for j in frame.column[fit.on_border]]
+    elif fit.shape in ("flat", "unclear"):
+        names = _spelled(land, frame, fit.unknown)
+        if fit.shape == "flat":
+            said.append(
+                f"The posterior is flat along {names}: any point there is as good a mode, and no "
+                "error is given. Another summary may tell them apart."
+            )
+        else:
+            said.append(
+                f"{fit.n_accepted} accepted simulations near the mode do not show a peak along "
+                f"{names}: no error is given. It may be a ridge; else use more simulations."
+            )
+    if fit.shape == "border":
         said.append(
-            f"The mode is at the end of the prior's support in {', '.join(on)}: the posterior may "
+            "The mode is at the end of the prior's support in "
+            f"{', '.join(_names(land, frame, fit.unknown))}: the posterior may "
             "still rise beyond it, and the error is that of the other parameters only."
         )
-    if len(land.values):
-        at = ", ".join(f"{land.names[j]}={first.theta[j]:g}" for j in land.values)
-        said.append(f"Of the discrete parameters the best values are {at}.")
-    return said
+    return said + _values(land, first)
 
 
-def _spelled(land: Landscape, frame: Frame, fit: Fit) -> str:
-    """A direction in words: the parameters that move along it."""
-    if fit.direction is None:
-        return "some direction"
-    moves = np.abs(frame.embed @ fit.direction) / np.maximum(
-        np.sqrt(np.diag(frame.covariance(fit.spread))), 1e-300
-    )
-    names = [land.names[j] for j in np.flatnonzero(moves > 0.3 * moves.max())]
+def _values(land: Landscape, first: Candidate) -> list[str]:
+    if not len(land.values):
+        return []
+    at = ", ".join(f"{land.names[j]}={first.theta[j]:g}" for j in land.values)
+    return [f"Of the discrete parameters the best values are {at}."]
+
+
+def _names(land: Landscape, frame: Frame, which: BoolArray) -> list[str]:
+    """Of the parameters that some coordinates (r,) move."""
+    return [land.names[j] for j in np.flatnonzero((frame.embed[:, which] != 0.0).any(axis=1))]
+
+
+def _spelled(land: Landscape, frame: Frame, which: BoolArray) -> str:
+    names = _names(land, frame, which)
     return names[0] if len(names) == 1 else "a combination of " + ", ".join(names)

@@ -2,8 +2,8 @@
 
 A run that looks for thin peaks leaves dense little clusters of rows, and where the run was lucky a
 fit to such a cluster finds a thin peak, with a small error.  So every peak that is thin beside the
-accepted rows is also fitted from broader starts, and stands only where its rows are far more likely
-under it than under the broader fit.
+accepted rows is also climbed to from broader starts, and stands only where its rows are far more
+likely under it than under the broader fit.
 """
 
 from __future__ import annotations
@@ -11,41 +11,36 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from abctree.analysis.mode.quadratic import Fit, fit_peak, reach
-from abctree.analysis.mode.regression import design_of, log_likelihood, n_coefficients
-from abctree.analysis.mode.surface import Rows
-from abctree.types import BoolArray, FloatArray
+from abctree.analysis.mode.fit import Rows, Window, climb, reach, root_of, to_z
+from abctree.analysis.mode.regression import log_likelihood, monomials
+from abctree.types import FloatArray
 
-#: Each start is so many times as broad as the one before.
+#: Each start is so many times as broad as the one before, and a fit is broad beside another if its
+#: spread is half as many times that of the other.
 _BROADER = 4.0
-#: A fit is broad where its spread is so many times that of the thin one, over all directions.
-_BROAD = 2.0
 #: A thin peak stands where a gain in likelihood as large as its own has a smaller chance than this.
 #: The chance is for a fixed place; thin peaks are looked for everywhere, by the run and by the fit.
 _CHANCE = 1e-6
 
 
-def fit_in_scale(rows: Rows, epsilon: float, start: FloatArray, spread: FloatArray) -> Fit | None:
-    """The peak near a start, as `fit_peak`; a broader one where a thin one is not borne out."""
-    fit = fit_peak(rows, epsilon, start, spread)
+def climb_in_scale(
+    rows: Rows, epsilon: float, start: FloatArray, spread: FloatArray
+) -> Window | None:
+    """Climb as `climb`; to a broader peak where a thin one is not borne out."""
+    best = climb(rows, epsilon, start, spread)
     size = np.ptp(rows.x[rows.distance < epsilon], axis=0)
-    wide = _BROADER**2 * (spread if fit is None else fit.spread)
+    wide = _BROADER**2 * (spread if best is None else best.spread)
     while (np.sqrt(np.diag(wide)) < 0.5 * size).all():
-        broad = fit_peak(rows, epsilon, start if fit is None else fit.peak, wide)
+        broad = climb(rows, epsilon, start if best is None else best.centre, wide)
         wide = _BROADER**2 * wide
-        if broad is None or (fit is not None and _size(broad.spread) < _BROAD * _size(fit.spread)):
+        if broad is None or (
+            best is not None and _size(broad.spread) < 0.5 * _BROADER * _size(best.spread)
+        ):
             continue
-        if _stands(fit, start, spread, broad):
+        if _gain(best, rows, start, spread, broad) > _needed(rows.r):
             break
-        fit, wide = broad, _BROADER**2 * broad.spread
-    return fit
-
-
-def _stands(fit: Fit | None, start: FloatArray, spread: FloatArray, broad: Fit) -> bool:
-    """Whether a broad fit does not replace a thin one, or a place that is too thin for a fit."""
-    if fit is not None:
-        return stands(fit, broad)
-    return broad.shape in ("saturated", "flat") or _stands_without_fit(start, spread, broad)
+        best, wide = broad, _BROADER**2 * broad.spread
+    return best
 
 
 def _size(spread: FloatArray) -> float:
@@ -53,28 +48,24 @@ def _size(spread: FloatArray) -> float:
     return float(np.exp(0.5 * np.linalg.slogdet(spread)[1] / len(spread)))
 
 
-def stands(thin: Fit, broad: Fit) -> bool:
-    """Whether the rows of a thin fit are far more likely under it than under a broad one."""
-    local = thin.local
-    own = log_likelihood(design_of(local.z), local.accepted, thin.surface.coefficients)
-    return _gains(local.centre + local.z @ local.root.T, local.accepted, own, broad)
+def _needed(r: int) -> float:
+    """Twice the gain in log-likelihood of a quadratic that chance exceeds with `_CHANCE`."""
+    return float(special.chdtri((r + 1) * (r + 2) // 2, _CHANCE))
 
 
-def _stands_without_fit(start: FloatArray, spread: FloatArray, broad: Fit) -> bool:
-    """The same of a place with too few rows for a fit, by the rate among them."""
-    rows = broad.local.rows
-    z = np.linalg.solve(np.linalg.cholesky(spread), (rows.x - start).T)
-    near = np.einsum("ij,ij->j", z, z) < reach(rows.r) ** 2
+def _gain(
+    thin: Window | None, rows: Rows, start: FloatArray, spread: FloatArray, broad: Window
+) -> float:
+    """Twice what the rows of a thin peak gain in log-likelihood over a broad one."""
+    if thin is not None and thin.quadratic is not None:
+        height = monomials(thin.z, thin.quadratic.powers) @ thin.quadratic.beta
+        own = log_likelihood(height, thin.accepted)
+        x = thin.centre + thin.z @ thin.root.T
+        return broad.surprise(x, thin.accepted, own)
+    # Too few rows for a fit: by the rate among them.
+    z = to_z(rows.x, start, root_of(spread))
+    near = np.einsum("ij,ij->i", z, z) < reach(rows.r) ** 2
     accepted = rows.distance[near] < broad.epsilon
     n, hits = len(accepted), int(accepted.sum())
     own = float(special.xlogy([hits, n - hits], [hits / n, 1.0 - hits / n]).sum()) if n else 0.0
-    return _gains(rows.x[near], accepted, own, broad)
-
-
-def _gains(x: FloatArray, accepted: BoolArray, own: float, broad: Fit) -> bool:
-    """Whether a log-likelihood of rows is far above that of a broad fit, or it has none of them."""
-    z = np.asarray(np.linalg.solve(broad.local.root, (x - broad.local.centre).T).T, np.float64)
-    if (np.einsum("ij,ij->i", z, z) > broad.local.radius**2).any():
-        return True
-    other = log_likelihood(design_of(z), accepted, broad.surface.coefficients)
-    return bool(2.0 * (own - other) > special.chdtri(n_coefficients(broad.local.r), _CHANCE))
+    return broad.surprise(rows.x[near], accepted, own)
