@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -628,6 +631,16 @@ def test_density_of_a_prior_that_is_only_a_map_is_by_its_slope(rng):
     value, unknown = from_run.log_prior_of(problem, theta, cube)
     assert value == pytest.approx(-cube[:, 0] - np.log(3.0), abs=1e-6)
     assert unknown == []
+
+
+def test_the_document_has_the_constants_of_the_code():
+    text = (Path(__file__).parents[1] / "docs" / "explanation" / "map-tree.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)\.(\w+)` \| ([^|]*) \|", text, flags=re.MULTILINE)
+    assert 10 < len(rows) <= 15
+    for module, name, said in rows:
+        value = getattr(importlib.import_module(f"abctree.analysis.mode.{module}"), name)
+        values = value if isinstance(value, tuple) else (value,)
+        assert [float(number) for number in said.split(", ")] == [float(v) for v in values], name
 
 
 # Kernel modes -------------------------------------------------------------------------------------
