@@ -25,6 +25,7 @@ from abctree.methods.settings import resolve
 from abctree.parts.stores import SqliteStore
 from abctree.parts.stores.packing import pack, unpack
 from tests.conftest import in_memory
+from tests.test_clock import Clock
 
 
 @pytest.fixture
@@ -404,19 +405,25 @@ def test_run_interrupted_by_the_user_goes_on(tmp_path):
 # Stopped and extended ---------------------------------------------------------------------------
 
 
-def test_run_stopped_by_the_clock_goes_on(tmp_path):
-    whole = run(simulator=slow)
-    first = run(tmp_path / "x", slow, stop={"seconds": 0.1})
-    assert "seconds" in first.stopped_because
-    assert 50 < len(first.table) < N
-    loaded = abctree.load(tmp_path / "x", problem(slow))
+def test_run_stopped_by_the_clock_goes_on(tmp_path, monkeypatch):
+    clock = Clock(monkeypatch)
+
+    def ticking(theta, rng):
+        clock.now += 1.0
+        return simulate(theta, rng)
+
+    whole = run(simulator=ticking)
+    first = run(tmp_path / "x", ticking, stop={"seconds": 150})
+    assert first.stopped_because == "150 seconds passed"
+    assert 150 <= len(first.table) <= 150 + 50  # a block
+    loaded = abctree.load(tmp_path / "x", problem(ticking))
     assert differences(loaded, first) == []
     # The clock begins anew, with the first new simulation: one block is made.
-    more = abctree.resume(tmp_path / "x", problem(slow), stop={"seconds": 1e-9})
+    more = abctree.resume(tmp_path / "x", problem(ticking), stop={"seconds": 1})
     assert len(first.table) < len(more.table) <= len(first.table) + 50
-    assert "seconds" in more.stopped_because
+    assert more.stopped_because == "1 seconds passed"
     assert more.seconds > first.seconds
-    assert differences(abctree.resume(tmp_path / "x", problem(slow), stop=()), whole) == []
+    assert differences(abctree.resume(tmp_path / "x", problem(ticking), stop=()), whole) == []
 
 
 def test_resumed_run_has_the_stopping_rules_of_its_beginning(tmp_path):
