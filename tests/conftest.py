@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import tempfile
-from contextlib import contextmanager
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,8 @@ settings.register_profile(
     "abctree", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("abctree")
+# A shell that starts the tests in the background has them ignore Ctrl-C, which some are about.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
@@ -38,21 +40,18 @@ def z_score(estimates, truth):
     return (estimates.mean() - truth) / (estimates.std(ddof=1) / np.sqrt(len(estimates)))
 
 
-@pytest.fixture
-def time_limit():
-    """A context in which a test fails after so many seconds, where it could hang for ever."""
+def until(holds, seconds=60.0):
+    """Wait until something holds, but not for ever."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():
+            return
+        time.sleep(0.01)
+    raise TimeoutError(f"not within {seconds} s")
 
-    @contextmanager
-    def limit(seconds):
-        def late(*_):
-            raise TimeoutError(f"not done after {seconds} s")
 
-        before = signal.signal(signal.SIGALRM, late)
-        signal.alarm(seconds)
-        try:
-            yield
-        finally:
-            signal.alarm(0)
-            signal.signal(signal.SIGALRM, before)
-
-    return limit
+def pytest_collection_modifyitems(items):
+    """Give tests that take minutes more of them than the others have."""
+    for item in items:
+        if item.get_closest_marker("heavy"):
+            item.add_marker(pytest.mark.timeout(3600))

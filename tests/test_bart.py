@@ -321,7 +321,7 @@ def test_bart_says_what_to_install_before_anything_is_simulated(monkeypatch):
 
 def test_partitioners_do_not_import_stochtree():
     code = "import sys, abctree; abctree.Cart(); assert 'stochtree' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
 
 
 # No bias -----------------------------------------------------------------------------------------

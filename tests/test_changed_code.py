@@ -257,7 +257,7 @@ def python(*arguments, cwd):
     path = str(Path(abctree.__file__).parent.parent)
     done = subprocess.run(
         [sys.executable, "-W", "error", *arguments], cwd=cwd, capture_output=True, text=True,
-        check=False, env={**os.environ, "PYTHONPATH": path},
+        check=False, timeout=100, env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 

@@ -119,7 +119,9 @@ def test_help_imports_nothing_heavy():
         "except SystemExit: pass\n"
         "print({'numpy', 'scipy', 'numba', 'sklearn', 'matplotlib'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
+    )
     assert done.stdout.splitlines()[-1] == "set()"
 
 
@@ -578,7 +580,7 @@ def test_run_finds_a_module_in_the_working_directory_of_a_process(here):
     package = Path(abctree.__file__).parent.parent
     done = subprocess.run(
         [sys.executable, "-P", "-c", code, "run", "cli_model:ready", "-n", "200", "--quiet"],
-        capture_output=True, text=True, check=False, cwd=here,
+        capture_output=True, text=True, check=False, timeout=100, cwd=here,
         env={**os.environ, "PYTHONPATH": str(package)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -614,7 +616,7 @@ def test_resume_after_a_kill_is_the_run_without_it(plain, monkeypatch):
     killed = subprocess.run(
         [sys.executable, "-P", "-c", "from abctree.edges.cli import main; main()",
          *asked, "a", "--rng", "7", "--quiet"],
-        capture_output=True, text=True, check=False, cwd=plain,
+        capture_output=True, text=True, check=False, timeout=100, cwd=plain,
         env={**os.environ, "PYTHONPATH": str(Path(abctree.__file__).parent.parent)},
     )  # fmt: skip
     assert killed.returncode == -9, killed.stderr

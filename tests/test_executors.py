@@ -35,7 +35,7 @@ from abctree.parts.executors import as_executor, parcel, running
 from abctree.parts.executors.chunks import Pace, split
 from abctree.parts.executors.workers import WorkerDiedError, Workers
 from abctree.problem import Discrepancy
-from tests.conftest import z_score
+from tests.conftest import until, z_score
 
 # Newer Pythons warn of forks beside threads; NumPy has some.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -315,7 +315,8 @@ def test_processes_lose_nothing_when_someone_kills_workers_at_random_moments():
     killed = []
 
     def kill(rng=np.random.default_rng(0)):  # noqa: B008
-        while len(killed) < 6:
+        end = time.monotonic() + 60.0
+        while len(killed) < 6 and time.monotonic() < end:
             time.sleep(rng.uniform(0.05, 0.2))
             children = multiprocessing.active_children()
             if children:
@@ -328,7 +329,8 @@ def test_processes_lose_nothing_when_someone_kills_workers_at_random_moments():
         executor.submit(Discrepancy(problem(), 1), np.zeros((4, 1)), np.arange(4), 1)()
         killer.start()
         result = play(executor, problem(naps), n=600, lookahead=1)
-        killer.join()
+        killer.join(60.0)
+    assert len(killed) == 6
     assert not result.failures
     same(result, play(None, lookahead=1))
 
@@ -503,10 +505,7 @@ def test_workers_do_not_outlive_a_killed_parent():
             assert all(is_running(pid) for pid in pids)
         finally:
             parent.kill()
-    until = time.monotonic() + 10.0
-    while any(is_running(pid) for pid in pids):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    until(lambda: not any(is_running(pid) for pid in pids))
 
 
 def is_running(pid):
@@ -904,10 +903,9 @@ def test_a_client_is_taken_by_its_executor_and_left_open(truth):
         play(client)
 
 
-def test_a_client_of_dask_is_taken_and_left_open(truth, time_limit):
+def test_a_client_of_dask_is_taken_and_left_open(truth):
     distributed = pytest.importorskip("distributed")
     with (
-        time_limit(60),
         distributed.LocalCluster(
             n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
         ) as cluster,
@@ -931,14 +929,13 @@ def test_a_pool_that_cannot_cancel_is_shut_down_all_the_same(truth):
     assert [pool.is_shut for pool in made] == [True]
 
 
-def test_the_pool_of_joblib_is_taken(time_limit):
+def test_the_pool_of_joblib_is_taken():
     from joblib.externals.loky import get_reusable_executor
 
-    with time_limit(60):
-        pool = get_reusable_executor(max_workers=2)
-        same(play(pool, n=100), play(None, n=100))
-        assert pool.submit(divmod, 7, 2).result() == (3, 1)
-        get_reusable_executor(max_workers=2).shutdown(kill_workers=True)
+    pool = get_reusable_executor(max_workers=2)
+    same(play(pool, n=100), play(None, n=100))
+    assert pool.submit(divmod, 7, 2).result(60) == (3, 1)
+    get_reusable_executor(max_workers=2).shutdown(kill_workers=True)
 
 
 def of(module, **methods):
@@ -1072,27 +1069,25 @@ class Counted:
         return naps(theta, rng)
 
 
-def test_ctrl_c_ends_with_a_partial_result_and_no_workers(tmp_path, time_limit):
+def test_ctrl_c_ends_with_a_partial_result_and_no_workers(tmp_path):
     children = set(multiprocessing.active_children())
     count = tmp_path / "count"
 
     def interrupt():
-        while not count.exists() or count.stat().st_size < 60:
-            time.sleep(0.01)
+        until(lambda: count.exists() and count.stat().st_size >= 60)
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt, daemon=True)
     thread.start()
-    with time_limit(60):
-        result = play(forked(), problem(Counted(str(count))), n=100_000, n_pilot=20, block=50)
+    result = play(forked(), problem(Counted(str(count))), n=100_000, n_pilot=20, block=50)
     assert result.stopped_because == "interrupted"
     assert 0 < result.n_simulations < 1000
     assert set(multiprocessing.active_children()) == children
-    thread.join()
+    thread.join(60.0)
 
 
 @pytest.fixture
-def interrupted_start(monkeypatch, time_limit):
+def interrupted_start(monkeypatch):
     """Workers that never have started, and Ctrl-C soon after they were begun; a list of when."""
     at = []
 
@@ -1106,8 +1101,7 @@ def interrupted_start(monkeypatch, time_limit):
 
     monkeypatch.setattr("abctree.parts.executors.workers._serve", lambda *_: time.sleep(1000.0))
     monkeypatch.setattr("abctree.parts.executors.pool.Workers", begin)
-    with time_limit(60):
-        yield at
+    return at
 
 
 def test_ctrl_c_does_not_wait_for_workers_that_start(interrupted_start):

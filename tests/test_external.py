@@ -17,6 +17,7 @@ import pytest
 import abctree
 from abctree.parts.executors import Threads
 from abctree.parts.external import ProgramError
+from tests.conftest import until
 
 PYTHON = sys.executable
 PRIOR = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
@@ -270,10 +271,7 @@ def test_a_program_that_hangs_is_killed_with_its_children(tmp_path, monkeypatch,
         call(model)
     assert time.monotonic() - began < 20
     child = int((tmp_path / "pid").read_text())
-    deadline = time.monotonic() + 10
-    while alive(child) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not alive(child)
+    until(lambda: not alive(child))
 
 
 @pytest.mark.parametrize("pidfd", [True, False])

@@ -142,5 +142,6 @@ def test_in_another_thread_there_is_nothing_to_hold_back():
 
     thread = threading.Thread(target=run)
     thread.start()
-    thread.join()
+    thread.join(60.0)
+    assert not thread.is_alive()
     assert found[0].n_simulations == 500

@@ -389,6 +389,8 @@ def test_no_library_is_imported_for_its_labels():
         "abctree.rejection(p, n_simulations=200, rng=1)\n"
         "print({'pandas', 'xarray'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
+    )
     assert done.stdout.strip() == "set()"
     assert importlib.util.find_spec("abctree") is not None

@@ -24,12 +24,6 @@ KEPT = np.random.default_rng(0)
 KEPT_TWISTER = np.random.RandomState(0)
 
 
-@pytest.fixture(autouse=True)
-def _limited(time_limit):
-    with time_limit(90):
-        yield
-
-
 def given(theta, rng):
     return theta + rng.normal(size=1)
 

@@ -47,7 +47,9 @@ def test_public_names_are_what_the_stub_says_to_type_checkers():
 def loaded_by(code):
     """The modules that a fresh interpreter has loaded after some code, and not before."""
     code = f"import sys; before = set(sys.modules); {code}; print(*set(sys.modules) - before)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
+    )
     return set(done.stdout.split())
 
 

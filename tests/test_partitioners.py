@@ -505,7 +505,7 @@ def test_cart_refuses_settings_out_of_range(bad):
 
 def test_cart_module_does_not_import_scikit_learn():
     code = "import abctree.parts.partitioners, sys; sys.exit('sklearn' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=100).returncode == 0
 
 
 # --------------------------------------------------------------------------------------- pruning

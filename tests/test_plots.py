@@ -542,7 +542,11 @@ def test_plots_import_matplotlib_when_asked_to_draw_and_never_pyplot():
         "assert 'matplotlib.figure' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, "/dev/null"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, "/dev/null"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
     )
     assert done.returncode == 0, done.stderr
 

@@ -456,7 +456,7 @@ def test_second_process_is_refused_and_told_who_is_first(copy):
         assert str(copy) in str(caught.value)
     with SqliteStore.read(copy) as store:
         assert store.n_simulations == N_BLOCKS * SIZE
-    other.communicate()
+    other.communicate(timeout=60)
     with SqliteStore.open(copy):
         pass
 
@@ -487,7 +487,7 @@ def test_lock_ends_with_its_process_though_a_worker_lives_on(copy):
     command = [sys.executable, "-c", textwrap.dedent(script), str(copy)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
         worker = int(other.stdout.readline())
-        other.wait()
+        other.wait(60)
         try:
             os.kill(worker, 0)  # it lives
             with SqliteStore.open(copy) as store:

@@ -25,7 +25,7 @@ from abctree.parts.stores import SqliteStore, notebook
 from abctree.parts.stores.notebook import Notebook, Page
 from abctree.parts.stores.packing import pack, spans, unpack
 from abctree.problem import Discrepancy, core
-from tests.conftest import in_memory
+from tests.conftest import in_memory, until
 from tests.test_resume import differences, in_child, posix
 
 pytestmark = [posix, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
@@ -259,8 +259,7 @@ def test_ctrl_c_keeps_what_came_back_from_workers(tmp_path, hasty, kind, executo
 
     def press():
         """Once some of a block that is not of the pilot is on the disk."""
-        while not (kept(tmp_path / "x")[0] >= 40 and kept(tmp_path / "x")[1] > 5):
-            time.sleep(0.01)
+        until(lambda: kept(tmp_path / "x")[0] >= 40 and kept(tmp_path / "x")[1] > 5)
         os.kill(os.getpid(), signal.SIGINT)
 
     finger = threading.Thread(target=press, daemon=True)
@@ -268,7 +267,7 @@ def test_ctrl_c_keeps_what_came_back_from_workers(tmp_path, hasty, kind, executo
     first = ALL["abc_tree"](
         p, n_simulations=N, rng=1, store=tmp_path / "x", executor=EXECUTORS[executor]()
     )
-    finger.join()
+    finger.join(60.0)
     n, noted = kept(tmp_path / "x")
     assert first.n_simulations == n
     assert noted > 0
@@ -309,15 +308,20 @@ def test_executor_that_tells_of_whole_blocks_only_loses_the_others(tmp_path):
 def killed_half_way(folder, work):
     """Do `work` in another process, and kill that once a part of a block is on the disk."""
     child = in_child(work)
-    while True:
+
+    def is_half_way():
         os.kill(child, signal.SIGSTOP)  # while it is looked at
         n, noted = kept(folder)
         if n >= 20 and noted > 0:
-            break
+            return True
         os.kill(child, signal.SIGCONT)
-        time.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+        return False
+
+    try:
+        until(is_half_way)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
     return kept(folder)
 
 
@@ -386,8 +390,7 @@ def test_block_after_a_straggler_is_kept_although_nobody_waits_for_it(tmp_path, 
     method = partial(abctree.abc_tree, p, n_simulations=N, rng=1, n_pilot=40, block=60)
 
     def press():
-        while kept(tmp_path / "x") < (40, 59 + 60):
-            time.sleep(0.01)
+        until(lambda: kept(tmp_path / "x") >= (40, 59 + 60))
         ready.set()
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -449,6 +452,7 @@ def test_fast_simulator_has_nothing_noted_and_the_file_is_that_of_version_1(tmp_
         raise AssertionError
 
     monkeypatch.setattr(SqliteStore, "note", never)
+    monkeypatch.setattr(notebook, "_SECONDS", 100.0)  # fast on a busy machine, too
     for name, executor in EXECUTORS.items():
         folder = tmp_path / name
         ALL["abc_tree"](
@@ -459,7 +463,8 @@ def test_fast_simulator_has_nothing_noted_and_the_file_is_that_of_version_1(tmp_
             assert db.execute("PRAGMA user_version").fetchone() == (1,)
         db.close()
         assert "parts" not in tables
-    STATE["nap"] = 0.03  # the twin: a slow one has
+    monkeypatch.setattr(notebook, "_SECONDS", 0.04)
+    STATE["nap"] = 0.002  # the twin: a slow one has
     with pytest.raises(AssertionError):
         abctree.abc_tree(
             problem(), n_simulations=N, n_pilot=60, rng=1, store=tmp_path / "slow", block=100
@@ -584,7 +589,7 @@ def test_failures_that_came_with_ctrl_c_are_made_again(tmp_path, unit):
             theirs = Simulations(np.ones(8), np.ones((8, 2)), (failed,))
             worker = threading.Thread(target=page.add, args=(8, theirs))
             worker.start()
-            worker.join()
+            worker.join(60.0)
             ours = replace(answers(0, 4), failures=(replace(failed, index=1),))
             page.add(0, ours)  # Ctrl-C would have come here as such
             if interrupted:
@@ -667,14 +672,13 @@ def test_worker_lost_half_way_loses_nothing_that_was_noted(tmp_path, hasty):
     executor = abctree.Processes(2, "fork")
 
     def shoot():
-        while kept(tmp_path / "x")[0] < 40:
-            time.sleep(0.01)
+        until(lambda: kept(tmp_path / "x")[0] >= 40)
         for worker in list(executor._pool._all):
             worker.kill()
 
     gun = threading.Thread(target=shoot, daemon=True)
     gun.start()
     again = ALL["abc_tree"](p, n_simulations=N, rng=1, store=tmp_path / "x", executor=executor)
-    gun.join()
+    gun.join(60.0)
     assert different(again, whole) <= {"tracebacks"}
     assert kept(tmp_path / "x") == (N, 0)
