@@ -6,6 +6,8 @@ from __future__ import annotations
 import multiprocessing
 import random
 import time
+import weakref
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 
@@ -206,6 +208,16 @@ class KeepsWhatItIsGiven:
 def test_equal_answers_are_no_alarm(simulator):
     assert is_silent(forked(simulator))
     assert is_silent(play(simulator))
+
+
+def test_the_search_for_generators_passes_by_proxies_of_what_is_gone(monkeypatch):
+    monkeypatch.setattr(other_streams, "_searches", Counter())
+    monkeypatch.setattr(other_streams, "_generators", [])
+    held = [weakref.proxy(Counter()), np.random.PCG64(2)]
+    with pytest.raises(ReferenceError):
+        isinstance(held[0], np.random.PCG64)
+    other_streams.search(12345)
+    assert any(x is held[1] for x in other_streams._generators)
 
 
 def test_in_this_process_the_stream_is_named_and_its_state_is_left_alone():
