@@ -40,7 +40,8 @@ Estimates = dict[str, np.ndarray]
 
 
 def map_tree(n: int, seed: int, label: str = "map_tree", **settings: Any) -> Estimates:
-    mode = abctree.map_tree(problems.gaussian_mixture(2), n_simulations=n, rng=seed, **settings)
+    run = abctree.map_tree(problems.gaussian_mixture(2), n_simulations=n, rng=seed, **settings)
+    mode = run.mode()
     return {f"{label}, {how}": value for how, value in mode.estimates.items()} | {label: mode.theta}
 
 
@@ -65,7 +66,7 @@ def rejection(n: int, seed: int) -> Estimates:
         )
         for share in (0.01, 0.02, 0.05, 0.1)
     }
-    return {**found, "rejection + local-quadratic": abctree.posterior_mode(result).theta}
+    return {**found, "rejection + local-quadratic": result.mode().theta}
 
 
 def smc(n: int, seed: int) -> Estimates:
@@ -171,7 +172,7 @@ def coverage(problem: str, n: int, seed: int) -> dict[str, Any]:
     ε is that of the answer, ``mode.epsilon``: under an informative prior the mode moves with it.
     """
     make, exact = KNOWN[problem]
-    mode = abctree.map_tree(make(), n_simulations=n, rng=seed)
+    mode = abctree.map_tree(make(), n_simulations=n, rng=seed).mode()
     truth = exact(mode.epsilon)
     wrong = bool(np.linalg.norm(mode.theta - truth) > 1.5)
     known = np.isfinite(mode.std).all()
@@ -199,7 +200,7 @@ def _spiky(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def spike(n: int, seed: int) -> bool:
     """Whether the mode is in the thin interval that always accepts."""
     problem = abctree.Problem({"t": (0.0, 1.0)}, _spiky, observed=np.zeros(1), vectorized=True)
-    mode = abctree.map_tree(problem, n_simulations=n, rng=seed, schedule=[0.5])
+    mode = abctree.map_tree(problem, n_simulations=n, rng=seed, schedule=[0.5]).mode()
     return bool(SPIKE[0] - 1e-3 < mode.theta[0] < SPIKE[1] + 1e-3)
 
 

@@ -179,8 +179,8 @@ def smc_modes(problem: Any, n: int, seed: int) -> dict[str, np.ndarray]:
 
 
 def tree_modes(problem: Any, n: int, seed: int) -> dict[str, np.ndarray]:
-    run = abctree.map_tree(problem, n_simulations=n, rng=seed)
-    return {"MAP-Tree": run.theta, "MAP-Tree, kernel mode": run.estimates["kernel"]}
+    mode = abctree.map_tree(problem, n_simulations=n, rng=seed).mode()
+    return {"MAP-Tree": mode.theta, "MAP-Tree, kernel mode": mode.estimates["kernel"]}
 
 
 def published_modes(problem: Any, n: int, seed: int) -> dict[str, np.ndarray]:
@@ -197,7 +197,7 @@ def published_modes(problem: Any, n: int, seed: int) -> dict[str, np.ndarray]:
             quota=max(50, n // 100),
             block=max(10, n // 1000),
         )
-        found[f"MAP-Tree, published, {name}, kernel mode"] = run.estimates["kernel"]
+        found[f"MAP-Tree, published, {name}, kernel mode"] = run.mode().estimates["kernel"]
     return found
 
 
@@ -220,7 +220,7 @@ def modes_task(kind: str, seed: int, n: int) -> dict[str, Any]:
 def progression_task(n: int, seed: int) -> list[dict[str, Any]]:
     with command.quiet():
         found = abctree.map_tree(digits(MODE_DIGIT, d=D), n_simulations=n, rng=seed)
-    return snapshots(found.run, 6)
+    return snapshots(found, 6)
 
 
 def repeated(args: command.Options) -> command.Options:

@@ -73,9 +73,10 @@ def test_everything_that_reads_a_run_of_two_codes_says_so(tmp_path, method):
             assert notes_of(result) == sentences
             assert sentences[0] in str(result.summary())
             assert sentences[0] in json.dumps(result.summary().to_dict())
+    for epsilon in (None, loaded.epsilon):
+        assert loaded.mode(epsilon).notes.count(sentences[0]) == 1
     if method == "map_tree":
-        assert sentences[0] in loaded.at(1.0).notes
-        assert sentences[0] in abctree.posterior_mode(loaded.run).notes
+        assert sentences[0] in loaded.summary(ess=50).verdicts
     with pytest.warns(abctree.AbctreeWarning, match="after 400"):
         abctree.export.to_csv(loaded, tmp_path / "a.csv")
     abctree.export.to_npz(loaded, tmp_path / "a.npz")

@@ -1068,14 +1068,15 @@ def test_map_tree_prints_and_exports_its_mode(plain):
     common = ("run", "gauss", "-n", 3000, "--rng", 1, "--method", "map-tree", "--out", "a")
     done = call(*common)
     assert done.exit_code == 0, done.output
-    mode = abctree.load("a", abctree.problems.gauss())
+    result = abctree.load("a", abctree.problems.gauss())
+    mode = result.mode()
     assert done.stdout == (plain / "a/summary.txt").read_text()
-    head, rest = str(mode.summary()).split("\n", 1)
+    head, rest = str(result.summary()).split("\n", 1)
     assert rest.rstrip() == done.stdout.split("\n", 1)[1].rstrip()
     assert "3000 simulations" in head
     said = json.loads(call("summary", "a", "--json").stdout)
     assert list(said["theta"].values()) == mode.theta.tolist()
-    assert said["n_accepted"] == mode.mode.n_accepted
+    assert said["n_accepted"] == mode.n_accepted
     with (plain / "a/mode.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(mode.candidates)
@@ -1088,7 +1089,7 @@ def test_map_tree_prints_and_exports_its_mode(plain):
         np.testing.assert_array_equal(found["mode_covariance"], mode.covariance)
         np.testing.assert_array_equal(found["mode_kernel"], mode.estimates["kernel"])
         assert found["candidate"].shape == (len(mode.candidates), 2)
-        np.testing.assert_array_equal(found["theta"], mode.table.theta)
+        np.testing.assert_array_equal(found["theta"], result.table.theta)
     assert len(written("a").splitlines()) == 3001
     at = json.loads(call("summary", "a", "--json", "--epsilon", 1.5).stdout)
     assert (at["epsilon"], said["epsilon"] != 1.5) == (1.5, True)
@@ -1109,24 +1110,24 @@ def test_map_tree_where_nothing_is_accepted_exits_with_one(here):
 
 def test_mode_picture_has_its_ellipse_where_an_error_is_known():
     pytest.importorskip("matplotlib.figure")
-    result = abctree.map_tree(abctree.problems.gauss(), n_simulations=3000, rng=1)
+    mode = abctree.map_tree(abctree.problems.gauss(), n_simulations=3000, rng=1).mode()
     for level, expected in ((0.5, 1.386), (0.9, 4.605)):  # quantiles of chi-squared, 2 degrees
-        figure = plots.mode(result, level)
+        figure = plots.mode(mode, level)
         lines = {line.get_label(): line.get_xydata() for line in figure.axes[2].lines}
-        np.testing.assert_array_equal(lines["mode"], [result.theta])
-        away = lines[f"mode, {level:.0%}"] - result.theta
-        square = np.sum(away * np.linalg.solve(result.covariance, away.T).T, axis=1)
+        np.testing.assert_array_equal(lines["mode"], [mode.theta])
+        away = lines[f"mode, {level:.0%}"] - mode.theta
+        square = np.sum(away * np.linalg.solve(mode.covariance, away.T).T, axis=1)
         np.testing.assert_allclose(square, expected, rtol=1e-3)
-        inside = result.theta + 0.99 * away, result.theta + 1.01 * away
-        assert [result.contains(points[7], level) for points in inside] == [True, False]
-    assert f"± {result.std[0]:.2g}" in figure.axes[0].get_title()
-    unknown = dataclasses.replace(result, mode=dataclasses.replace(result.mode, covariance=None))
+        inside = mode.theta + 0.99 * away, mode.theta + 1.01 * away
+        assert [mode.contains(points[7], level) for points in inside] == [True, False]
+    assert f"± {mode.std[0]:.2g}" in figure.axes[0].get_title()
+    unknown = dataclasses.replace(mode, covariance=None)
     assert [line.get_label() for line in plots.mode(unknown).axes[2].lines] == ["mode"]
-    far = dataclasses.replace(result.mode, theta=np.array([90.0, 0.0]))
-    low, high = plots.mode(dataclasses.replace(result, mode=far)).axes[2].get_xlim()
+    far = dataclasses.replace(mode, theta=np.array([90.0, 0.0]))
+    low, high = plots.mode(far).axes[2].get_xlim()
     assert low < -1.0 < 90.0 < high, "the mode is shown wherever it is"
     with pytest.raises(abctree.ParameterError, match="`level` must"):
-        plots.mode(result, 90)
+        plots.mode(mode, 90)
 
 
 # Memory -----------------------------------------------------------------------------------------
@@ -1262,7 +1263,7 @@ def test_config_names_the_method_and_options_win(plain):
     said = json.loads(done.stdout)
     assert said["method"] == "map_tree"
     assert said["settings"] == {"n_pilot": 150, "n_simulations": 400, "policy": "t3c"}
-    plan = abctree.load("ready-map-tree-output", sys.modules["cli_model"].ready).run.plan
+    plan = abctree.load("ready-map-tree-output", sys.modules["cli_model"].ready).plan
     assert plan.n_pilot == 150
     other = call("run", "--config", "run.toml", "--method", "smc")
     assert other.exit_code == 2

@@ -144,9 +144,7 @@ def test_arviz_takes_a_run_for_its_posterior(arviz, result):
 
 def test_arviz_takes_a_run_that_seeks_the_mode(arviz, sought):
     found = to_arviz(sought)
-    np.testing.assert_array_equal(
-        found["weighted_posterior"]["mu"], sought.run.posterior().theta.T[:1]
-    )
+    np.testing.assert_array_equal(found["weighted_posterior"]["mu"], sought.posterior().theta.T[:1])
 
 
 @pytest.mark.parametrize("wrong", [None, "a", np.zeros(3), {"mu": [1.0]}], ids=repr)
@@ -163,8 +161,26 @@ def test_what_is_no_answer_is_refused_in_one_sentence(wrong, tmp_path):
         to_npz(wrong, tmp_path / "a.npz")
 
 
-def test_csv_of_a_mode_is_that_of_the_run_that_found_it(sought, tmp_path):
-    mode = abctree.posterior_mode(sought)
-    to_csv(mode, tmp_path / "mode.csv")
+def test_csv_of_a_run_that_seeks_the_mode_has_its_rows_and_of_the_mode_its_candidates(
+    sought, tmp_path
+):
     to_csv(sought, tmp_path / "run.csv")
-    assert (tmp_path / "mode.csv").read_bytes() == (tmp_path / "run.csv").read_bytes()
+    assert len(read(tmp_path / "run.csv")[1]) == 1000
+    to_csv(sought.mode(), tmp_path / "mode.csv")
+    header, rows = read(tmp_path / "mode.csv")
+    assert header == ["mu", "density", "acceptance", "n_accepted", "se_mu"]
+    assert rows[0, [0, 4]].tolist() == [*sought.mode().theta, *sought.mode().std]
+    to_csv(sought.summary(), tmp_path / "summary.csv")
+    assert (tmp_path / "mode.csv").read_bytes() == (tmp_path / "summary.csv").read_bytes()
+
+
+def test_npz_of_a_mode_is_that_of_its_run_with_the_mode(result, sought, tmp_path):
+    for mode in (sought.mode(), sought.mode(1.5), result.mode()):
+        to_npz(mode, tmp_path / "mode.npz")
+        to_npz(mode.run, tmp_path / "run.npz")
+        found, run = (np.load(tmp_path / f"{name}.npz") for name in ("mode", "run"))
+        np.testing.assert_array_equal(found["theta"], run["theta"])
+        np.testing.assert_array_equal(found["mode"], mode.theta)
+        assert found["mode_epsilon"] == mode.epsilon
+        assert ("mode" in run) == (mode.run is not result)
+    np.testing.assert_array_equal(np.load(tmp_path / "mode.npz")["candidate"][0], mode.theta)

@@ -786,12 +786,13 @@ def test_warnings_say_that_a_run_ended_early_through_failures(tmp_path, n, said)
 
 
 def test_notes_of_a_mode_name_failures_and_an_early_end():
-    mode = abctree.map_tree(problem(failing_after(1500)), n_simulations=4000, rng=0)
-    assert any("simulations failed" in note for note in mode.notes)
-    assert any("run ended after" in note for note in mode.notes)
-    assert all(note in str(mode.summary()) for note in mode.notes)
+    result = abctree.map_tree(problem(failing_after(1500)), n_simulations=4000, rng=0)
+    assert any("simulations failed" in note for note in result.warnings)
+    assert any("run ended after" in note for note in result.warnings)
+    assert all(note in str(result.summary()) for note in result.warnings)
+    assert result.mode().notes == result.warnings
     sane = abctree.map_tree(problem(), n_simulations=2000, rng=0)
-    assert not any("failed" in note for note in sane.notes)
+    assert not any("failed" in note for note in sane.warnings)
 
 
 def test_reasons_that_are_all_different_take_bounded_room():

@@ -11,7 +11,7 @@ import pytest
 
 import abctree
 from abctree.algorithms import inner_loop, outer_loop, smc
-from abctree.analysis.mode_result import ModeResult
+from abctree.analysis.mode import from_run
 from abctree.methods.interrupts import Interrupts
 from abctree.problems import gaussian_mixture
 
@@ -45,12 +45,11 @@ def disturb(monkeypatch, module, name, at=3):
 
 def is_sound(result):
     """Whether the rows are those of the rounds, and the mixture of boxes has a mass of one."""
-    run = result.run if isinstance(result, ModeResult) else result
-    is_whole = len(run.table) == run.rounds[-1].last and np.isfinite(run.weights()).all()
-    if run.method == "smc":  # its points are refused at random, so that its mass is about one
+    is_whole = len(result.table) == result.rounds[-1].last and np.isfinite(result.weights()).all()
+    if result.method == "smc":  # its points are refused at random, so that its mass is about one
         return is_whole
     cube = np.random.default_rng(0).random((4000, 2))
-    density = run.mixture_ratio(run.problem.prior.from_cube(cube))
+    density = result.mixture_ratio(result.problem.prior.from_cube(cube))
     return is_whole and abs(density.mean() - 1.0) < 6.0 * density.std() / np.sqrt(len(cube))
 
 
@@ -78,15 +77,11 @@ def test_without_holding_it_back_the_run_is_lost(monkeypatch, method, module, na
 
 
 def test_ctrl_c_in_the_search_for_the_mode_does_not_lose_the_run(monkeypatch):
-    own = ModeResult.of
-
-    def disturbed(run):
-        signal.raise_signal(signal.SIGINT)
-        return own(run)
-
-    monkeypatch.setattr(ModeResult, "of", disturbed)
+    calls = disturb(monkeypatch, from_run, "find_mode", at=1)
     result = abctree.map_tree(gaussian_mixture(2), n_simulations=2000, rng=1)
     assert result.n_simulations == 2000
+    assert np.isfinite(result.mode().theta).all()
+    assert len(calls) == 1, "it is found once"
 
 
 def test_the_second_ctrl_c_does_not_wait(monkeypatch):

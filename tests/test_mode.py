@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
+import pickle
 import re
 from pathlib import Path
 
@@ -75,7 +77,7 @@ def test_mode_of_a_run_is_the_posteriors():
         {"a": stats.norm(0, 1)}, lambda theta, rng: theta + rng.normal(size=theta.shape),
         observed=np.array([2.0]), vectorized=True,
     )  # fmt: skip
-    mode = abctree.map_tree(problem, n_simulations=8_000, rng=3)
+    mode = abctree.map_tree(problem, n_simulations=8_000, rng=3).mode()
     assert abs(mode.theta[0] - exact_mode(mode.epsilon)) < 3.5 * mode.std[0]
     assert mode.std[0] < 0.15
 
@@ -369,7 +371,7 @@ def test_a_run_of_which_the_only_fit_climbs_away_has_a_mode():
     problem = abctree.Problem(
         {"m": stats.cauchy()}, lambda theta, rng: theta[0] + rng.normal(), 3.0
     )
-    mode = abctree.map_tree(problem, n_simulations=3_000, rng=9_024)
+    mode = abctree.map_tree(problem, n_simulations=3_000, rng=9_024).mode()
     assert len(mode.candidates) == 1
     assert 0.0 < mode.theta[0] < 3.0
 
@@ -379,10 +381,11 @@ def test_runs_that_were_lucky_in_a_thin_box_do_not_report_it(seed, monkeypatch):
     """Seeds of which the twin is at the thin box."""
     problem = abctree.Problem({"m": (-6.0, 6.0)}, lambda theta, rng: theta[0] + rng.normal(), 1.5)
     policy = abctree.TopTwo(defensive=0.05)
-    run = abctree.map_tree(problem, n_simulations=3_000, rng=seed, policy=policy)
-    assert abs(run.theta[0] - 1.5) < 3.5 * run.std[0]
+    result = abctree.map_tree(problem, n_simulations=3_000, rng=seed, policy=policy)
+    mode = result.mode()
+    assert abs(mode.theta[0] - 1.5) < 3.5 * mode.std[0]
     monkeypatch.setattr(places, "climb_in_scale", climb)
-    twin = abctree.posterior_mode(run.run)
+    twin = dataclasses.replace(result).mode()  # found anew
     assert abs(twin.theta[0] - 1.5) > 0.4
 
 
@@ -447,7 +450,7 @@ RIDGES = {
 @pytest.mark.parametrize("name", RIDGES)
 def test_a_ridge_is_said_to_be_none_of_a_peak(name, seed):
     result = abctree.abc_tree(RIDGES[name], n_simulations=10_000, rng=seed)
-    mode = abctree.posterior_mode(result)
+    mode = result.mode()
     assert mode.covariance is None
     assert mode.notes
 
@@ -459,7 +462,7 @@ def test_a_parameter_that_the_data_do_not_inform_is_named_and_its_spread_the_pri
     named = 0
     for seed in range(3):
         result = abctree.rejection(problem, n_simulations=6_000, rng=seed)
-        mode = abctree.posterior_mode(result)
+        mode = result.mode()
         assert np.isnan(mode.std[1:]).all()
         assert (
             np.sqrt(np.diag(mode.spread)) <= np.array([12.0, *[1.0] * n_flat]) / 12**0.5 + 0.01
@@ -508,7 +511,7 @@ def test_few_accepted_draws_give_a_place_or_say_that_there_is_none(n_accepted, r
 
 
 def test_ten_dimensions_are_no_obstacle():
-    mode = abctree.map_tree(problems.gauss(10), n_simulations=8_000, rng=1)
+    mode = abctree.map_tree(problems.gauss(10), n_simulations=8_000, rng=1).mode()
     assert np.sqrt(np.mean(mode.theta**2)) < 0.7  # of a prior draw: 5.8
 
 
@@ -550,7 +553,7 @@ def test_map_tree_over_few_integers_ends_when_every_simulation_is_accepted(n):
     problem = abctree.Problem(
         {"k": abctree.Integers(0, 3)}, lambda theta, rng: np.zeros(1), observed=[0.0]
     )
-    assert abctree.map_tree(problem, n_simulations=n, rng=1).theta[0] in range(4)
+    assert abctree.map_tree(problem, n_simulations=n, rng=1).mode().theta[0] in range(4)
 
 
 def test_integers_beside_a_continuous_parameter(rng):
@@ -573,7 +576,7 @@ def test_categorical_and_fixed_parameters_of_a_problem():
         return theta[:, 1] + noise * rng.normal(size=len(theta))
 
     problem = abctree.Problem(prior, simulate, observed=np.array(1.0), vectorized=True)
-    mode = abctree.map_tree(problem, n_simulations=6_000, rng=4)
+    mode = abctree.map_tree(problem, n_simulations=6_000, rng=4).mode()
     assert mode.theta[0] == 1.0
     assert mode.theta[2] == 3.0
     assert mode.theta[1] == pytest.approx(1.0, abs=0.25)
@@ -583,20 +586,23 @@ def test_categorical_and_fixed_parameters_of_a_problem():
 
 
 @pytest.mark.parametrize("method", ["abc_tree", "rejection", "smc"])
-def test_posterior_mode_reads_any_run(method):
+def test_any_run_has_a_mode(method):
     problem = problems.gaussian_mixture(2)
     result = getattr(abctree, method)(problem, n_simulations=20_000, rng=6)
-    mode = abctree.posterior_mode(result)
+    mode = result.mode()
     assert np.abs(mode.theta + 1.0).max() < 0.25
     for name in ("quadratic", "kernel", "box"):
         assert np.abs(mode.estimates[name] + 1.0).max() < 0.8
     assert (mode.box[0] < mode.box[1]).all()
-    assert abctree.posterior_mode(result, epsilon=1.0).epsilon == 1.0
+    assert result.mode(epsilon=1.0).epsilon == 1.0
+    assert result.mode().run is result
+    sent = pickle.loads(pickle.dumps(result))
+    assert sent.mode().run is sent, "a pickle of the mode alone has none"
 
 
 def test_a_table_without_rejected_rows_has_a_kernel_mode_only():
     result = abctree.rejection(problems.gaussian_mixture(2), n_simulations=40_000, rng=1, keep=600)
-    mode = abctree.posterior_mode(result)
+    mode = result.mode()
     assert np.abs(mode.theta + 1.0).max() < 0.6
     assert mode.covariance is None
     assert mode.theta.tolist() == mode.estimates["kernel"].tolist()
@@ -614,7 +620,7 @@ def test_a_constraint_that_excludes_the_peak_leaves_an_allowed_mode():
         constraint=lambda p: p["a"] + p["b"] < 0.0,
     )
     result = abctree.rejection(problem, n_simulations=8_000, rng=1)
-    mode = abctree.posterior_mode(result)
+    mode = result.mode()
     assert mode.theta.sum() < 0.0
     assert np.abs(mode.theta).max() < 1.0
 

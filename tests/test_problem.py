@@ -232,11 +232,11 @@ def test_an_observation_out_of_reach_is_said_by_the_dry_run_and_by_the_result(na
     report = made.check(rng=0)
     assert any("anywhere near" in w for w in report.warnings)
     assert report.n_calls > 500
-    for method in (abctree.abc_tree, abctree.smc):
+    for method in (abctree.abc_tree, abctree.smc, abctree.map_tree):
         result = method(made, n_simulations=1000, rng=0)
         assert any("anywhere near" in w for w in result.warnings)
         assert "anywhere near" in str(result.summary())
-    assert any("anywhere near" in w for w in abctree.map_tree(made, n_simulations=500, rng=0).notes)
+        assert any("anywhere near" in w for w in result.mode().notes)
 
 
 def test_the_dry_run_looks_again_only_where_draws_are_cheap(monkeypatch):

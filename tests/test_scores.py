@@ -278,7 +278,7 @@ def test_a_posterior_whose_prior_cannot_be_pickled_is_sent_without_and_says_so()
 
 def test_a_pickled_mode_is_without_its_run():
     result = abctree.rejection(abctree.problems.gauss(1), n_simulations=500, rng=1)
-    mode = abctree.posterior_mode(result)
+    mode = result.mode()
     sent = pickle.loads(pickle.dumps(mode))
     assert sent.run is None
     assert np.array_equal(sent.theta, mode.theta)

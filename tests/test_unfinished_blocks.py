@@ -112,12 +112,8 @@ def problem(kind="one by one", **kwargs):
     return abctree.Problem(prior, observed=[1.0, -1.0], **SIMULATORS[kind], **kwargs)
 
 
-def run_of(result):
-    return getattr(result, "run", result)
-
-
 def different(first, second):
-    return set(differences(run_of(first), run_of(second)))
+    return set(differences(first, second))
 
 
 def kept(folder):

@@ -9,8 +9,6 @@ from abctree import problems as problems
 from abctree import testing as testing
 from abctree.analysis import metrics as metrics
 from abctree.analysis.mode import Mode as Mode
-from abctree.analysis.mode import posterior_mode as posterior_mode
-from abctree.analysis.mode_result import ModeResult as ModeResult
 from abctree.analysis.result import Result as Result
 from abctree.data import Progress as Progress
 from abctree.edges import export as export

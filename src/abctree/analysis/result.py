@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from abctree.analysis.histogram import (
 from abctree.analysis.posterior import Posterior
 from abctree.analysis.run_notes import only_ties, run_notes
 from abctree.analysis.selection import select
-from abctree.analysis.summary import Summary, summarise
+from abctree.analysis.summary import Summary, summarise, summarise_mode
 from abctree.analysis.uninformed import uninformed
 from abctree.data import OtherStream, Partition, Plan, Round, Table, mixture_weights
 from abctree.errors import AbctreeWarning, ParameterError
@@ -32,6 +32,9 @@ from abctree.keywords import checks_keywords_of_methods
 from abctree.numbers import checked_number
 from abctree.problem import Problem
 from abctree.types import FloatArray
+
+if TYPE_CHECKING:
+    from abctree.analysis.mode import Mode, ModeSummary  # which import this module
 
 Weights = Literal["mixture", "round", "draw", "population"]
 
@@ -318,6 +321,40 @@ class Result:
         density = None if problem.is_plain else PriorDensity(problem)
         return StepPosterior.from_folds(folds, problem.prior, epsilon=last.epsilon, density=density)
 
+    def mode(self, epsilon: float | None = None) -> Mode:
+        """Where the posterior is highest, how well that is known, and what else came close.
+
+        It is read from the table of any run, however its parameters were proposed.  Of a rejection
+        run that kept the closest rows only it is that of a kernel density estimate, without an
+        error: a fit needs the rejected rows, too.
+
+        Parameters
+        ----------
+        epsilon : float, optional
+            The tolerance.  Default: chosen by the fit, see `abctree.analysis.mode.find_mode`; the
+            fit is made once.
+
+        Returns
+        -------
+        Mode
+            In θ, with respect to volumes in the units of the parameters.
+
+        Raises
+        ------
+        ParameterError
+            If `epsilon` is not above 0, or the run did not keep all draws below it.
+        """
+        return replace(self._mode if epsilon is None else self._mode_at(epsilon), run=self)
+
+    @cached_property
+    def _mode(self) -> Mode:
+        return self._mode_at(None)
+
+    def _mode_at(self, epsilon: float | None) -> Mode:
+        from abctree.analysis.mode.from_run import mode_of
+
+        return mode_of(self, epsilon)
+
     @property
     def n_prior_draws(self) -> float:
         """Prior draws: those of the pilot, and the share of the prior in the proposals.
@@ -342,7 +379,12 @@ class Result:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What to know before using the result; the first sentences of `summary`."""
+        """What to know before using the result; the first sentences of `summary`.
+
+        Of `abctree.map_tree` they are the notes of its mode.
+        """
+        if self.method == "map_tree":
+            return self.mode().notes
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", AbctreeWarning)
             draws = self.posterior()
@@ -366,14 +408,21 @@ class Result:
         """Those of `warnings` that hold at every tolerance, such as of failures."""
         return run_notes(self)
 
-    def summary(self, epsilon: float | None = None, ess: float | None = None) -> Summary:
+    def summary(
+        self, epsilon: float | None = None, ess: float | None = None
+    ) -> Summary | ModeSummary:
         """Means, standard deviations, quantiles and verdicts; print it.
+
+        Of `abctree.map_tree` it is the mode, its error, its rivals and what to know, unless `ess`
+        asks for the posterior.
 
         Parameters
         ----------
         epsilon, ess : float, optional
-            As in `posterior`.
+            As in `posterior`, or in `mode`.
         """
+        if self.method == "map_tree" and ess is None:
+            return summarise_mode(self, epsilon)
         return summarise(self, epsilon, ess)
 
     def bias_alarm(self, epsilon: float | None = None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from abctree.errors import AbctreeWarning
 from abctree.types import FloatArray
 
 if TYPE_CHECKING:
+    from abctree.analysis.mode import ModeSummary
     from abctree.analysis.result import Result
 
 #: Quantiles of the table, by their names in JSON.
@@ -104,20 +105,34 @@ def summarise(result: Result, epsilon: float | None, ess: float | None) -> Summa
     return Summary(draws, z, tuple(_run(result, draws, z)), verdict, result.n_prior_draws)
 
 
+def summarise_mode(result: Result, epsilon: float | None) -> ModeSummary:
+    """The summary of a run by its mode."""
+    return replace(result.mode(epsilon).summary(), run=(_played(result), *_failed(result)))
+
+
 def _run(result: Result, draws: Posterior, z: Evidence) -> list[str]:
-    rate = result.n_simulations / max(result.seconds, 1e-9)
-    lines = [
-        f"{result.n_simulations} simulations in {len(result.rounds) - 1} rounds and "
-        f"{result.seconds:.3g} s ({rate:.3g} a second); {result.stopped_because}",
+    return [
+        _played(result),
         f"{len(draws)} draws at epsilon {draws.epsilon:.4g}, "
         f"effective sample size {draws.ess:.0f}; the last round was played at {result.epsilon:.4g}",
         f"evidence {z} at this epsilon",
         f"{result.n_prior_draws:.0f} prior draws: a mode that holds less than "
         f"{3.0 / max(result.n_prior_draws, 3.0):.2g} of the prior can have been missed",
+        *_failed(result),
     ]
-    for reason, count in result.failures.reasons.most_common(_REASONS):
-        lines.append(f"{count} failed: {reason}")
-    return [*lines, *result.failures.text()]
+
+
+def _played(result: Result) -> str:
+    rate = result.n_simulations / max(result.seconds, 1e-9)
+    return (
+        f"{result.n_simulations} simulations in {len(result.rounds) - 1} rounds and "
+        f"{result.seconds:.3g} s ({rate:.3g} a second); {result.stopped_because}"
+    )
+
+
+def _failed(result: Result) -> list[str]:
+    reasons = result.failures.reasons.most_common(_REASONS)
+    return [*(f"{count} failed: {reason}" for reason, count in reasons), *result.failures.text()]
 
 
 def _new(notes: list[str], said: list[str]) -> list[str]:

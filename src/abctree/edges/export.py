@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from abctree.analysis.mode import Candidate, Mode
-from abctree.analysis.mode_result import ModeResult
+from abctree.analysis.mode import Candidate, Mode, ModeSummary
 from abctree.analysis.posterior import Posterior
 from abctree.analysis.result import Result
 from abctree.analysis.summary import QUANTILES, Summary
@@ -27,7 +26,7 @@ _NPZ = 1
 
 @checks_keywords
 def to_csv(
-    what: Result | Posterior | Summary | ModeResult | Mode, path: str | os.PathLike[str]
+    what: Result | Posterior | Summary | Mode | ModeSummary, path: str | os.PathLike[str]
 ) -> None:
     """Write draws as CSV, one row each.
 
@@ -43,9 +42,8 @@ def to_csv(
 
     Parameters
     ----------
-    what : Posterior, Result, Summary, ModeResult or Mode
-        Draws at a tolerance, a run, ``result.summary()``, or a run that seeks the mode; for all
-        its simulations give its field ``run``.
+    what : Posterior, Result, Summary, Mode or ModeSummary
+        Draws at a tolerance, a run, ``result.summary()``, or ``result.mode()``.
     path : str or Path
         A file, replaced if it exists.
 
@@ -59,7 +57,9 @@ def to_csv(
     AbctreeWarning
         If the code changed while the run was made, which a table of numbers cannot tell.
     """
-    if not isinstance(what, Result | Summary | ModeResult | Mode):
+    if isinstance(what, ModeSummary):
+        what = what.mode
+    if not isinstance(what, Result | Summary | Mode):
         what = _posterior_of(what)
     for sentence in _code_changes(what):
         warn(sentence)
@@ -69,14 +69,14 @@ def to_csv(
         _write_csv(path, what.problem.names, table.theta, {**columns, "round": table.round})
     elif isinstance(what, Summary):
         _write_summary(what, path)
-    elif isinstance(what, ModeResult | Mode):
+    elif isinstance(what, Mode):
         _write_candidates(what, path)
     else:
         columns = {"weight": what.weight, "distance": what.distance}
         _write_csv(path, what.names, what.theta, columns)
 
 
-def _code_changes(what: Result | Posterior | Summary | ModeResult | Mode) -> tuple[str, ...]:
+def _code_changes(what: Result | Posterior | Summary | Mode) -> tuple[str, ...]:
     if isinstance(what, Summary):
         what = what.posterior
     if isinstance(what, Posterior):
@@ -93,7 +93,7 @@ def _write_summary(what: Summary, path: str | os.PathLike[str]) -> None:
     _write_rows(path, [names, *rows])
 
 
-def _write_candidates(what: ModeResult | Mode, path: str | os.PathLike[str]) -> None:
+def _write_candidates(what: Mode, path: str | os.PathLike[str]) -> None:
     shown, names = what.candidates, what.names
     columns: dict[str, Any] = {
         "density": np.array([c.density for c in shown]),
@@ -105,7 +105,7 @@ def _write_candidates(what: ModeResult | Mode, path: str | os.PathLike[str]) -> 
     _write_csv(path, names, _stacked(what), columns)
 
 
-def _stacked(what: ModeResult | Mode) -> FloatArray:
+def _stacked(what: Mode) -> FloatArray:
     """(c, p) The candidates."""
     return np.reshape([c.theta for c in what.candidates], (len(what.candidates), len(what.names)))
 
@@ -139,7 +139,7 @@ def _free(name: str, names: tuple[str, ...]) -> str:
 
 
 @checks_keywords
-def to_npz(result: Result | ModeResult, path: str | os.PathLike[str]) -> None:
+def to_npz(result: Result | Mode, path: str | os.PathLike[str]) -> None:
     """Write a run as a compressed npz file of arrays, which reads without pickle.
 
     Its arrays, T simulations, p parameters in d dimensions of the cube, S rounds with the pilot:
@@ -151,15 +151,15 @@ def to_npz(result: Result | ModeResult, path: str | os.PathLike[str]) -> None:
     - ``about``: a JSON string with the method, the number of simulations, why the run stopped, its
       seconds, its number of failures, and ``notes``, what to know of it.
 
-    A run that seeks the mode also has ``mode`` (p,); ``mode_covariance`` (p, p) of its error,
+    A mode, or a run that seeks it, also has ``mode`` (p,); ``mode_covariance`` (p, p) of its error,
     and ``mode_spread`` (p, p) of the posterior around it, nan where there is none; ``mode_epsilon``
     (); ``candidate`` (c, p) and ``candidate_density`` (c,); ``mode_quadratic``, ``mode_kernel`` and
     ``mode_box`` (p,), the other estimates.
 
     Parameters
     ----------
-    result : Result or ModeResult
-        A run.
+    result : Result or Mode
+        A run, or ``result.mode()`` of one, which is written with its run.
     path : str or Path
         A file, replaced if it exists; no suffix is added.
 
@@ -168,48 +168,49 @@ def to_npz(result: Result | ModeResult, path: str | os.PathLike[str]) -> None:
     OSError
         If it cannot be written.
     """
-    found = _mode_arrays(result) if isinstance(result, ModeResult) else {}
-    result = result.run if isinstance(result, ModeResult) else result
-    if not isinstance(result, Result):
+    mode, run = (result, result.run) if isinstance(result, Mode) else (None, result)
+    if not isinstance(run, Result):
         raise ParameterError(
             f"`result` must be a run, but got a {type(result).__name__}. Give the result of "
             "abctree.abc_tree, or write draws with to_csv."
         )
-    table, rounds = result.table, result.rounds
+    if run.method == "map_tree":
+        mode = mode or run.mode()
+    table, rounds = run.table, run.rounds
     arrays: dict[str, Any] = {
-        "names": np.array(result.problem.names, dtype=np.str_),
+        "names": np.array(run.problem.names, dtype=np.str_),
         "theta": table.theta,
         "cube": table.cube,
         "distance": table.distance,
-        "weight": result.weights(),
+        "weight": run.weights(),
         "round": table.round,
         "fold": table.fold,
         "round_epsilon": np.array([played.epsilon for played in rounds], dtype=np.float64),
         "round_simulations": np.array([played.n_simulations for played in rounds], dtype=np.int64),
         "round_acceptance_rate": np.array([p.acceptance_rate for p in rounds], dtype=np.float64),
         "round_ess": np.array([played.ess for played in rounds], dtype=np.float64),
-        "about": np.array(json.dumps(_about(result))),
+        "about": np.array(json.dumps(_about(run))),
     }
     if table.summary.shape[1] > 0:
         arrays["summary"] = table.summary
     with Path(path).open("wb") as file:
-        np.savez_compressed(file, **arrays, **found)
+        np.savez_compressed(file, **arrays, **({} if mode is None else _mode_arrays(mode)))
 
 
-def _mode_arrays(result: ModeResult) -> dict[str, Any]:
-    p = len(result.names)
+def _mode_arrays(mode: Mode) -> dict[str, Any]:
+    p = len(mode.names)
 
     def known(matrix: FloatArray | None) -> FloatArray:
         return np.full((p, p), np.nan) if matrix is None else matrix
 
     return {
-        "mode": result.theta,
-        "mode_covariance": known(result.covariance),
-        "mode_spread": known(result.spread),
-        "mode_epsilon": np.float64(result.epsilon),
-        "candidate": _stacked(result),
-        "candidate_density": np.array([c.density for c in result.candidates]),
-        **{f"mode_{name}": value for name, value in result.estimates.items()},
+        "mode": mode.theta,
+        "mode_covariance": known(mode.covariance),
+        "mode_spread": known(mode.spread),
+        "mode_epsilon": np.float64(mode.epsilon),
+        "candidate": _stacked(mode),
+        "candidate_density": np.array([c.density for c in mode.candidates]),
+        **{f"mode_{name}": value for name, value in mode.estimates.items()},
     }
 
 
@@ -228,8 +229,7 @@ def _about(result: Result) -> dict[str, Any]:
 
 def _posterior_of(what: object) -> Posterior:
     """Draws at a tolerance: as they are, or those of a run."""
-    run = what.run if isinstance(what, ModeResult) else what
-    found = run.posterior() if isinstance(run, Result) else run
+    found = what.posterior() if isinstance(what, Result) else what
     if not isinstance(found, Posterior):
         raise ParameterError(
             f"`posterior` must be a Posterior or a Result, but got a {type(found).__name__}. "
@@ -239,9 +239,7 @@ def _posterior_of(what: object) -> Posterior:
 
 
 @checks_keywords
-def to_arviz(
-    posterior: Posterior | Result | ModeResult, n: int | None = None, rng: RNGLike = 0
-) -> Any:
+def to_arviz(posterior: Posterior | Result, n: int | None = None, rng: RNGLike = 0) -> Any:
     """The posterior for ArviZ: `arviz.InferenceData`, or `xarray.DataTree` from ArviZ 1.0 on.
 
     ArviZ knows no weights.  Its group ``posterior`` has one chain of draws that all weigh the same,
@@ -252,7 +250,7 @@ def to_arviz(
 
     Parameters
     ----------
-    posterior : Posterior, Result or ModeResult
+    posterior : Posterior or Result
         Draws at a tolerance; of a run they are those of its `posterior()`.
     n : int, optional
         Draws without weights.  Default: the effective sample size, rounded.

@@ -12,12 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from abctree.analysis.mode_result import ModeResult
 from abctree.analysis.result import Result
 from abctree.data import Plan, Progress, Table
 from abctree.errors import ParameterError, SimulatorError, StoreError, warn
 from abctree.keywords import checks_keywords
-from abctree.methods.interrupts import Interrupts
 from abctree.methods.manifest import check_version, manifest_of, recipe_of, unknown_code
 from abctree.methods.method import METHODS
 from abctree.methods.recipe import Recipe, StopLike, check_problem_given
@@ -48,7 +46,7 @@ def resume(
     on_failure: Literal["reject", "raise"] | FailurePolicy | None = None,
     progress: Callable[[Progress], None] | None = None,
     **parts: Any,
-) -> Result | Any:  # callers know which
+) -> Result:
     """Go on with a run that was killed, stopped or interrupted, or with a larger budget.
 
     The result is that of a run which was never interrupted, bit for bit, whatever the executor.
@@ -79,7 +77,7 @@ def resume(
 
     Returns
     -------
-    Result or ModeResult
+    Result
         As from the method of the run; its `seconds` are those of all processes that worked on it.
 
     Raises
@@ -120,14 +118,13 @@ def resume(
         recipe = replace(recipe, settings=replace(recipe.settings, plan=plan))
         store.begin(_continued(manifest, manifest_of(recipe, problem)))
         with running(as_executor(executor)) as ready:
-            result = _played(problem, recipe, store, ready, progress)
-        return _answer(recipe, result)
+            return _played(problem, recipe, store, ready, progress)
     finally:
         store.close()
 
 
 @checks_keywords
-def load(path: StoreLike, problem: Problem, **parts: Any) -> Result | Any:  # callers know which
+def load(path: StoreLike, problem: Problem, **parts: Any) -> Result:
     """A run as far as it is in its folder, with all its methods; the simulator is never called.
 
     The folder is only read, and may be one that another process is writing to.
@@ -143,7 +140,7 @@ def load(path: StoreLike, problem: Problem, **parts: Any) -> Result | Any:  # ca
 
     Returns
     -------
-    Result or ModeResult
+    Result
         As from the method of the run.  `stopped_because` begins with "unfinished" if it has not
         ended.
 
@@ -178,7 +175,7 @@ def load(path: StoreLike, problem: Problem, **parts: Any) -> Result | Any:  # ca
             reason = str(store.ending.get("stopped_because"))
         elif n < budget:
             reason = f"unfinished: {n} of {budget} simulations made{_more(store)}"
-        return _answer(recipe, replace(result, stopped_because=reason, seconds=store.seconds))
+        return replace(result, stopped_because=reason, seconds=store.seconds)
     finally:
         store.close()
 
@@ -263,17 +260,6 @@ def _say(*sentences: str) -> None:
     """Warn the caller of `resume` or `load`."""
     for sentence in sentences:
         warn(sentence)
-
-
-def _answer(recipe: Recipe, result: Result) -> Result | ModeResult:
-    """What the method of the run returns."""
-    return mode_of(result) if recipe.method == "map_tree" else result
-
-
-def mode_of(result: Result) -> ModeResult:
-    """The mode of a run that is over: Ctrl-C must not lose it now."""
-    with Interrupts():
-        return ModeResult.of(result)
 
 
 def _play(

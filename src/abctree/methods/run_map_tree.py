@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from abctree.analysis.mode_result import ModeResult
+from abctree.analysis.result import Result
 from abctree.data import Progress
 from abctree.keywords import checks_keywords
+from abctree.methods.interrupts import Interrupts
 from abctree.methods.map_settings import resolve_map
 from abctree.methods.recipe import Recipe, StopLike, check_problem_given
-from abctree.methods.run_folder import StoreLike, mode_of, play
+from abctree.methods.run_folder import StoreLike, play
 from abctree.methods.settings import PartitionerLike, ScheduleLike
 from abctree.parts.executors import ExecutorLike
 from abctree.parts.executors.policy import FailurePolicy
@@ -45,7 +46,7 @@ def map_tree(
     keep_summaries: bool | None = None,
     store: StoreLike | None = None,
     progress: Callable[[Progress], None] | None = None,
-) -> ModeResult:
+) -> Result:
     r"""Find the mode of the ABC posterior without a likelihood (Algorithm 4, MAP-Tree).
 
     The outer loop of `abctree.abc_tree` with bandits that seek the best box (Algorithm 3), and a
@@ -90,9 +91,9 @@ def map_tree(
 
     Returns
     -------
-    ModeResult
-        The mode with its error ellipse, rivals with their relative densities, the kernel and the
-        box estimate, the lookup table, and the rounds.
+    Result
+        The lookup table and the rounds.  Its `mode()` has the error ellipse, rivals with their
+        relative densities, and the kernel and the box estimate.
 
     Raises
     ------
@@ -116,7 +117,7 @@ def map_tree(
     >>> def simulate(theta, rng):
     ...     return theta[0] + rng.normal()
     >>> problem = abctree.Problem({"mu": (-5.0, 5.0)}, simulate, observed=1.0)
-    >>> mode = abctree.map_tree(problem, n_simulations=2000, rng=1)
+    >>> mode = abctree.map_tree(problem, n_simulations=2000, rng=1).mode()
     >>> bool(abs(mode.theta[0] - 1.0) < 0.2)
     True
     """
@@ -136,4 +137,7 @@ def map_tree(
         on_failure=on_failure,
         keep_summaries=keep_summaries,
     )
-    return mode_of(play(problem, recipe, executor, progress, store))
+    result = play(problem, recipe, executor, progress, store)
+    with Interrupts():  # Ctrl-C must not lose the run now that it is over
+        result.mode()
+    return result

@@ -1,7 +1,6 @@
 """The posterior mode: how it is found in a lookup table, and how well it is known."""
 
 from abctree.analysis.mode.answer import Candidate, Mode, ModeSummary
-from abctree.analysis.mode.from_run import posterior_mode
 from abctree.analysis.mode.search import find_mode
 
-__all__ = ["Candidate", "Mode", "ModeSummary", "find_mode", "posterior_mode"]
+__all__ = ["Candidate", "Mode", "ModeSummary", "find_mode"]

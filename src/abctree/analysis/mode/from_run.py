@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,49 +13,18 @@ from abctree.analysis.mode.report import kernel_answer
 from abctree.analysis.mode.search import find_mode, look_epsilon
 from abctree.analysis.result import Result
 from abctree.data import Arms, Partition
-from abctree.errors import ParameterError
-from abctree.keywords import checks_keywords
 from abctree.parts.partitioners import SoftTree
 from abctree.problem import Problem
 from abctree.types import FloatArray
-
-if TYPE_CHECKING:
-    from abctree.analysis.mode_result import ModeResult
 
 #: Prior draws for the covariance of the prior.
 _PRIOR_DRAWS = 4000
 
 
-@checks_keywords
-def posterior_mode(result: Result | ModeResult, epsilon: float | None = None) -> Mode:
-    """The posterior mode from the lookup table of any run.
-
-    Parameters
-    ----------
-    result : Result or ModeResult
-        Of `abctree.map_tree`, `abctree.abc_tree`, `abctree.rejection` or `abctree.smc`.  Of a
-        rejection run that kept the closest rows only, the mode is that of a kernel density
-        estimate: a fit needs the rejected rows, too.
-    epsilon : float, optional
-        The tolerance.  Default: chosen by the fit, see `find_mode`.
-
-    Returns
-    -------
-    Mode
-        It is the mode in θ, with respect to volumes in the units of the parameters.
-
-    Raises
-    ------
-    ParameterError
-        If `result` is no run, `epsilon` is not above 0, or the run did not keep all draws below it.
-    """
-    run: Any = getattr(result, "run", result)
-    if not isinstance(run, Result):
-        raise ParameterError(
-            f"`result` must be a run, but got a {type(run).__name__}. Give the result of "
-            "abctree.map_tree or abctree.abc_tree."
-        )
-    return replace(_mode_of(run, epsilon), run=run)
+def mode_of(result: Result, epsilon: float | None) -> Mode:
+    """See `Result.mode`; without its run."""
+    mode = _mode_of(result, epsilon)
+    return replace(mode, notes=(*mode.notes, *result.run_notes))
 
 
 def _mode_of(result: Result, epsilon: float | None) -> Mode:
@@ -78,7 +46,7 @@ def _mode_of(result: Result, epsilon: float | None) -> Mode:
         epsilon=epsilon,
         kernel_epsilon=result.epsilon if seeking and epsilon is None else None,
     )
-    mode = replace(mode, notes=(*mode.notes, *unknown, *result.code_changes))
+    mode = replace(mode, notes=(*mode.notes, *unknown))
     return _within_constraint(result, _with_box(result, mode), log_prior)
 
 
@@ -133,7 +101,7 @@ def _within_constraint(result: Result, mode: Mode, log_prior: FloatArray | None)
         theta=densest,
         covariance=None,
         candidates=(Candidate(densest, 1.0, np.nan, len(near)),),
-        notes=(*mode.notes, note, *result.code_changes),
+        notes=(*mode.notes, note),
     )
 
 

@@ -13,7 +13,9 @@ from abctree.edges.cli.methods import METHODS, Face, method_of
 from abctree.errors import MissingDependencyError
 
 if TYPE_CHECKING:
+    from abctree.analysis.mode import ModeSummary
     from abctree.analysis.result import Result
+    from abctree.analysis.summary import Summary
     from abctree.edges.cli.folder import Note
 
 
@@ -27,6 +29,7 @@ class Answer(ABC):
 
     note: Note  #: the problem as it was named, the seed, and what was asked for
     run: Result
+    summary: Summary | ModeSummary
 
     # What depends on the kind of the answer -----------------------------------------------------
 
@@ -39,14 +42,6 @@ class Answer(ABC):
     @abstractmethod
     def epsilon(self) -> float:
         """The tolerance at which the run is read."""
-
-    @abstractmethod
-    def text(self) -> str:
-        """The summary."""
-
-    @abstractmethod
-    def found(self) -> dict[str, Any]:
-        """What was found, for JSON."""
 
     @abstractmethod
     def export(self, kind: str, file: Path, *, whole: bool) -> None:
@@ -66,6 +61,10 @@ class Answer(ABC):
     def face(self) -> Face:
         """Of the method."""
         return METHODS[method_of(self.run.method)]
+
+    def text(self) -> str:
+        """The summary."""
+        return str(self.summary)
 
     def json(self) -> str:
         """Everything as JSON; null for numbers that JSON does not have."""
@@ -89,7 +88,7 @@ class Answer(ABC):
                     }
                     for played in self.run.rounds[1:]
                 ],
-                **self.found(),
+                **self.summary.to_dict(),
             }
         )
 

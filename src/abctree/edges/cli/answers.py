@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
 
-from abctree.analysis.mode_result import ModeResult
+from abctree.analysis.mode import ModeSummary
+from abctree.analysis.summary import Summary, summarise, summarise_mode
 from abctree.edges.cli.answer import NO_ESS, Answer
+from abctree.edges.cli.methods import METHODS, method_of
 
 if TYPE_CHECKING:
     from abctree.analysis.posterior import Posterior
     from abctree.analysis.result import Result
-    from abctree.analysis.summary import Summary
     from abctree.edges.cli.folder import Note
 
 
-def answer_of(note: Note, result: Result | ModeResult) -> Answer:
+def answer_of(note: Note, result: Result) -> Answer:
     """Read a run at the tolerance, or the effective sample size, that was asked for."""
-    if isinstance(result, ModeResult):
-        return ModeAnswer.of(note, result)
-    return PosteriorAnswer.of(note, result)
+    epsilon, ess = note.asked.get("epsilon"), note.asked.get("ess")
+    if not METHODS[method_of(result.method)].seeks_mode:
+        return PosteriorAnswer(note, result, summarise(result, epsilon, ess))
+    if ess is not None:
+        raise click.UsageError(NO_ESS)
+    return ModeAnswer(note, result, summarise_mode(result, epsilon))
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,13 +36,6 @@ class PosteriorAnswer(Answer):
     """Draws, and what they say."""
 
     summary: Summary
-
-    @classmethod
-    def of(cls, note: Note, result: Result) -> PosteriorAnswer:
-        """See `answer_of`."""
-        asked = note.asked
-        summary = result.summary(epsilon=asked.get("epsilon"), ess=asked.get("ess"))
-        return cls(note, result, summary)
 
     @property
     def posterior(self) -> Posterior:
@@ -54,14 +51,6 @@ class PosteriorAnswer(Answer):
     def epsilon(self) -> float:
         """The tolerance at which the run is read."""
         return self.posterior.epsilon
-
-    def text(self) -> str:
-        """The summary."""
-        return str(self.summary)
-
-    def found(self) -> dict[str, Any]:
-        """The summary."""
-        return self.summary.to_dict()
 
     def export(self, kind: str, file: Path, *, whole: bool) -> None:
         """The draws, or the whole run."""
@@ -98,34 +87,17 @@ class PosteriorAnswer(Answer):
 class ModeAnswer(Answer):
     """A mode, and how well it is known."""
 
-    result: ModeResult
-
-    @classmethod
-    def of(cls, note: Note, result: ModeResult) -> ModeAnswer:
-        """See `answer_of`."""
-        if "ess" in note.asked:
-            raise click.UsageError(NO_ESS)
-        if "epsilon" in note.asked:
-            result = replace(result, mode=result.at(note.asked["epsilon"]))
-        return cls(note, result.run, result)
+    summary: ModeSummary
 
     @property
     def is_empty(self) -> bool:
         """Whether there is no mode."""
-        return not np.isfinite(self.result.theta).all()
+        return not np.isfinite(self.summary.mode.theta).all()
 
     @property
     def epsilon(self) -> float:
         """The tolerance at which the run is read."""
-        return self.result.epsilon
-
-    def text(self) -> str:
-        """The summary."""
-        return str(self.result.summary())
-
-    def found(self) -> dict[str, Any]:
-        """The summary."""
-        return self.result.summary().to_dict()
+        return self.summary.mode.epsilon
 
     def export(self, kind: str, file: Path, *, whole: bool) -> None:
         """The candidates, or all simulations; as npz both."""
@@ -136,9 +108,9 @@ class ModeAnswer(Answer):
                 "--format arviz writes a posterior, and this is a run of map-tree. Use csv or npz."
             )
         if kind == "npz":
-            to_npz(self.result, file)
+            to_npz(self.summary.mode, file)
         else:
-            to_csv(self.run if whole else self.result, file)
+            to_csv(self.run if whole else self.summary.mode, file)
 
     def table(self) -> str:
         """Of the candidates."""
@@ -148,5 +120,5 @@ class ModeAnswer(Answer):
         """The mode over the draws."""
         from abctree.edges import plots
 
-        plots.mode(self.result).savefig(directory / "mode.png", dpi=130)
+        plots.mode(self.summary.mode).savefig(directory / "mode.png", dpi=130)
         return "mode.png"

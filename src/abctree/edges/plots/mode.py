@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 
 from abctree.analysis.mode import Mode
-from abctree.analysis.mode_result import ModeResult
+from abctree.analysis.result import Result
 from abctree.edges.plots.canvas import FAINT, INK, TRUTH, figure_of, grid_of_axes, number
 from abctree.edges.plots.pair import pair
 from abctree.errors import AbctreeWarning, ParameterError
@@ -28,7 +28,7 @@ _DOTS = 3000
 
 
 @checks_keywords
-def mode(result: ModeResult | Mode, level: float = 0.9, axes: Any = None) -> Figure:
+def mode(result: Result | Mode, level: float = 0.9, axes: Any = None) -> Figure:
     """The mode and its error ellipse over the draws that the run accepted.
 
     The pair plot of the posterior at the tolerance of the answer, with all accepted draws as grey
@@ -40,8 +40,8 @@ def mode(result: ModeResult | Mode, level: float = 0.9, axes: Any = None) -> Fig
 
     Parameters
     ----------
-    result : ModeResult or Mode
-        Of `abctree.map_tree`, or of `abctree.posterior_mode`.
+    result : Result or Mode
+        A run, or ``result.mode(epsilon)`` of one.
     level : float
         In (0, 1).
     axes : (p, p) array of matplotlib Axes, optional
@@ -60,58 +60,58 @@ def mode(result: ModeResult | Mode, level: float = 0.9, axes: Any = None) -> Fig
     """
     if not 0.0 < level < 1.0:
         raise ParameterError(f"`level` must be in (0, 1), but got {level}. Try 0.9.")
-    run = getattr(result, "run", None)
-    if not isinstance(result, ModeResult | Mode) or run is None:
+    found = result.mode() if isinstance(result, Result) else result
+    if not isinstance(found, Mode) or found.run is None:
         raise ParameterError(
-            f"`result` must be of abctree.map_tree or abctree.posterior_mode, but got {result!r}. "
-            "Give posterior_mode(result) of a run."
+            f"`result` must be a run, or a mode that has its run, but got {result!r}. Give "
+            "result.mode() of a run."
         )
-    p = len(result.names)
+    p = len(found.names)
     side = max(3.2, min(14.0, 1.0 + 1.75 * p))
     grid = grid_of_axes(axes, (p, p), (side, side))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AbctreeWarning)  # that nothing was accepted: it is seen
-        epsilon = result.epsilon if np.isfinite(result.epsilon) else None
-        draws = run.posterior(epsilon=epsilon)
+        epsilon = found.epsilon if np.isfinite(found.epsilon) else None
+        draws = found.run.posterior(epsilon=epsilon)
     pair(draws, axes=grid)
     dots = draws.theta[-_DOTS:]
     for row in range(p):
-        _draw_error(grid[row, row], result, row, level)
-        _widen(grid[row, row].get_xlim, grid[row, row].set_xlim, result.theta[row])
+        _draw_error(grid[row, row], found, row, level)
+        _widen(grid[row, row].get_xlim, grid[row, row].set_xlim, found.theta[row])
         for column in range(row):
             ax = grid[row, column]
             ax.scatter(dots[:, column], dots[:, row], s=3.0, c=FAINT, linewidths=0, zorder=0)
-            _draw_pair(ax, result, [column, row], level)
-            _widen(ax.get_xlim, ax.set_xlim, result.theta[column])
-            _widen(ax.get_ylim, ax.set_ylim, result.theta[row])
+            _draw_pair(ax, found, [column, row], level)
+            _widen(ax.get_xlim, ax.set_xlim, found.theta[column])
+            _widen(ax.get_ylim, ax.set_ylim, found.theta[row])
     return figure_of(grid[0, 0])
 
 
-def _draw_error(ax: Axes, result: ModeResult | Mode, j: int, level: float) -> None:
+def _draw_error(ax: Axes, found: Mode, j: int, level: float) -> None:
     """The mode with its error as a title, and an interval."""
-    value, error = float(result.theta[j]), float(result.std[j])
+    value, error = float(found.theta[j]), float(found.std[j])
     ax.axvline(value, color=TRUTH, linewidth=1.2)
-    title = f"{result.names[j]} = {number(value, error)}"
+    title = f"{found.names[j]} = {number(value, error)}"
     if error > 0.0:
         half = float(special.ndtri(0.5 + 0.5 * level)) * error
         ax.axvspan(value - half, value + half, color=TRUTH, alpha=0.3, linewidth=0)
         title += f" ± {error:.2g}"
-    ax.set_title(title if np.isfinite(value) else result.names[j], fontsize="small", color=INK)
+    ax.set_title(title if np.isfinite(value) else found.names[j], fontsize="small", color=INK)
 
 
-def _draw_pair(ax: Axes, result: ModeResult | Mode, columns: list[int], level: float) -> None:
-    x, y = result.theta[columns]
+def _draw_pair(ax: Axes, found: Mode, columns: list[int], level: float) -> None:
+    x, y = found.theta[columns]
     ax.plot(x, y, color=TRUTH, marker="+", markersize=9.0, linestyle="none", label="mode", zorder=6)
-    rivals = result.candidates[1:]
+    rivals = found.candidates[1:]
     if rivals:
         x, y = np.array([other.theta[columns] for other in rivals]).T
         size = [30.0 * other.density for other in rivals]
         ax.scatter(x, y, s=size, facecolors="none", edgecolors=TRUTH, linewidths=1.0, zorder=4)
-    if result.covariance is not None:
-        x, y = _ellipse(result.theta[columns], result.covariance[np.ix_(columns, columns)], level)
+    if found.covariance is not None:
+        x, y = _ellipse(found.theta[columns], found.covariance[np.ix_(columns, columns)], level)
         ax.plot(x, y, color=TRUTH, linewidth=1.4, label=f"mode, {level:.0%}", zorder=5)
-    if result.spread is not None and result.covariance is not None:
-        x, y = _ellipse(result.theta[columns], result.spread[np.ix_(columns, columns)], level)
+    if found.spread is not None and found.covariance is not None:
+        x, y = _ellipse(found.theta[columns], found.spread[np.ix_(columns, columns)], level)
         label = f"posterior, {level:.0%}"
         ax.plot(x, y, color=TRUTH, linewidth=0.9, linestyle="--", label=label, zorder=4)
 
