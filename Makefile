@@ -5,8 +5,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+WORKERS := -n auto --dist loadgroup  # tests that share their runs have one worker
 
-.PHONY: demo test heavy lint clean help
+.PHONY: demo test slow full heavy lint clean help
 
 help:  ## What there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -23,12 +24,17 @@ demo: $(STAMP)  ## Infer the rates of a predator-prey model from a century-old f
 	$(BIN)/abctree run examples.hare_lynx:problem -n 150000 --rng 1 --out demo-output --force
 	$(BIN)/python -m examples.hare_lynx demo-output
 
-test: $(STAMP)  ## Run the tests
+test: $(STAMP)  ## Run the tests, but for those that take long
 	@echo "Running the tests"
-	$(BIN)/python -m pytest -n auto -m "not heavy" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(WORKERS) -m "not slow and not heavy" $(PYTEST_ARGS)
+
+slow: $(STAMP)  ## Run the tests that take seconds
+	$(BIN)/python -m pytest $(WORKERS) -m "slow and not heavy" $(PYTEST_ARGS)
+
+full: test slow  ## Run all tests but the heavy ones
 
 heavy: $(STAMP)  ## Run the statistical checks that take minutes
-	$(BIN)/python -m pytest -n auto -m heavy $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(WORKERS) -m heavy $(PYTEST_ARGS)
 
 lint: $(STAMP)  ## Style, types, import contracts
 	$(BIN)/ruff check

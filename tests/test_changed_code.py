@@ -274,6 +274,7 @@ def folder(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "module"),
     [
@@ -294,6 +295,7 @@ def test_file_that_is_run_is_the_code_that_is_imported(folder, arguments, module
     assert len(sentences) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default::abctree.AbctreeWarning")
 def test_command_line_says_so(folder, monkeypatch):
     def call(*arguments):

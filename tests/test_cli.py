@@ -180,6 +180,7 @@ def test_run_has_no_picture_of_a_partition_beside_two_dimensions(here):
     assert {path.name for path in (here / "problem-output").iterdir()} == FILES
 
 
+@pytest.mark.slow
 def test_run_is_the_same_as_calling_the_library(plain):
     call("run", "cli_model:ready", "-n", 1200, "--rng", 7, "--ess", 90, "--partitioner", "cart",
          "--utility", "omega2", "--preset", "published", "--out", "a")  # fmt: skip
@@ -575,6 +576,7 @@ def test_run_exits_with_two_on_wrong_usage(plain, arguments):
     assert "Error: " in done.stderr
 
 
+@pytest.mark.slow
 def test_run_finds_a_module_in_the_working_directory_of_a_process(here):
     code = "from abctree.edges.cli import main; main()"
     package = Path(abctree.__file__).parent.parent
@@ -609,6 +611,7 @@ problem = abctree.Problem({"mu": (-5.0, 5.0)}, simulate, [1.0], vectorized=True)
 """
 
 
+@pytest.mark.slow
 def test_resume_after_a_kill_is_the_run_without_it(plain, monkeypatch):
     (plain / "cli_fragile.py").write_text(FRAGILE)
     (plain / "fragile").touch()
@@ -684,6 +687,7 @@ def test_run_does_not_replace_one_with_less_than_its_budget(plain, monkeypatch, 
     assert simulations("a") == 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("other", "differing"),
     [
@@ -765,6 +769,7 @@ def test_resume_with_a_larger_budget_keeps_what_was_simulated(plain):
     assert json.loads((plain / "a/summary.json").read_text()) == summary
 
 
+@pytest.mark.slow
 def test_resume_and_run_are_the_same_with_workers(plain):
     call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a")
     call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "b", "--workers", 2)
@@ -844,6 +849,7 @@ def test_summary_of_a_folder_of_the_library_needs_the_problem(plain):
     assert json.loads(call("resume", "a", "--json").stdout)["n_simulations"] == 400
 
 
+@pytest.mark.slow
 def test_plot_draws_into_the_folder_named(here):
     pytest.importorskip("matplotlib.figure")
     call("run", "gauss", "-n", 600, "--rng", 1, "--out", "a")
@@ -866,6 +872,7 @@ problem = abctree.Problem({"a": (-5.0, 5.0), "b": (-5.0, 5.0)}, simulate, [1.0, 
 """
 
 
+@pytest.mark.slow
 def test_plot_draws_failures_if_there_are_any(here):
     pytest.importorskip("matplotlib.figure")
     (here / "failing_model.py").write_text(FAILING)
@@ -878,6 +885,7 @@ def test_plot_draws_failures_if_there_are_any(here):
     assert not (here / "a/failures.png").exists()
 
 
+@pytest.mark.slow
 def test_folders_of_other_methods_are_read_and_go_on(plain):
     pytest.importorskip("matplotlib.figure")
     ready = model(plain).ready
@@ -897,6 +905,7 @@ def test_folders_of_other_methods_are_read_and_go_on(plain):
     assert call("export", "mode", "--format", "arviz", "--to", "x.nc").exit_code == 2
 
 
+@pytest.mark.slow
 def test_plot_of_a_run_that_ended_in_its_pilot(here):
     pytest.importorskip("matplotlib.figure")
     done = call("run", "gauss", "-n", 2_000_000, "--rng", 1, "--seconds", 1e-6, "--out", "a")
@@ -1038,6 +1047,7 @@ def test_run_of_a_method_does_not_replace_that_of_another(plain):
     assert (back.exit_code, "of a smc run of gauss" in back.stderr) == (2, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["abc-tree", "map-tree", "smc", "rejection"])
 def test_pictures_of_a_method_are_those_that_make_sense(here, method):
     pytest.importorskip("matplotlib.figure")
@@ -1053,6 +1063,7 @@ def test_pictures_of_a_method_are_those_that_make_sense(here, method):
     assert {path.name for path in (here / "b").iterdir()} == expected[method]
 
 
+@pytest.mark.slow
 def test_failures_are_drawn_unless_only_the_closest_are_kept(plain):
     pytest.importorskip("matplotlib.figure")
     (plain / "failing_model.py").write_text(FAILING)
@@ -1064,6 +1075,7 @@ def test_failures_are_drawn_unless_only_the_closest_are_kept(plain):
         assert ("failures.png" in done.stderr) == drawn
 
 
+@pytest.mark.slow
 def test_map_tree_prints_and_exports_its_mode(plain):
     common = ("run", "gauss", "-n", 3000, "--rng", 1, "--method", "map-tree", "--out", "a")
     done = call(*common)
@@ -1108,6 +1120,7 @@ def test_map_tree_where_nothing_is_accepted_exits_with_one(here):
         assert (here / "a" / name).read_bytes().startswith(PNG)
 
 
+@pytest.mark.slow
 def test_mode_picture_has_its_ellipse_where_an_error_is_known():
     pytest.importorskip("matplotlib.figure")
     mode = abctree.map_tree(abctree.problems.gauss(), n_simulations=3000, rng=1).mode()
@@ -1156,6 +1169,7 @@ def test_memory_is_that_of_the_worker_processes(plain, monkeypatch):
     assert not list(plain.glob("*-output"))
 
 
+@pytest.mark.slow
 def test_run_with_little_memory_gives_the_same_draws(plain):
     if sys.platform != "linux":
         pytest.skip("a limit of memory needs Linux")

@@ -84,6 +84,7 @@ def test_clock_of_a_resumed_run_begins_with_its_first_new_simulation(method, mon
     assert LIMIT / ONE <= more.n_simulations - before < LIMIT / ONE + 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["spawn", "fork"])
 def test_workers_that_start_are_not_counted(kind):
     said = []

@@ -50,6 +50,7 @@ def run_blocks(text, source):
     return namespace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", [p for p in DOCUMENTS if blocks(p.read_text("utf-8"))], ids=name_of
 )
@@ -66,6 +67,7 @@ def examples_of(module):
     return found.attempted
 
 
+@pytest.mark.slow
 def test_examples_of_docstrings_run():
     modules = [
         module.name

@@ -184,11 +184,13 @@ def test_executors_give_the_table_of_serial(executor, truth):
     same(play(executor), truth)
 
 
+@pytest.mark.slow
 def test_executors_give_the_table_of_serial_when_spawned(spawned, truth):
     same(play(spawned), truth)
     same(play(spawned, lookahead=2), play(None, lookahead=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 4])
 def test_executors_give_the_table_of_serial_with_other_numbers_of_spawned_workers(n, truth):
     same(play(abctree.Processes(n, "spawn", chunk=64)), truth)
@@ -293,6 +295,7 @@ def test_pace_makes_tasks_of_one_row_when_a_simulation_is_long():
 # Workers that die ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [1, 64])
 def test_processes_lose_nothing_when_a_worker_is_killed_on_the_way(chunk, tmp_path):
     result = play(forked(chunk=chunk), problem(DiesAtFirst(str(tmp_path), 1)), n=200)
@@ -301,6 +304,7 @@ def test_processes_lose_nothing_when_a_worker_is_killed_on_the_way(chunk, tmp_pa
     same(result, play(None, n=200))
 
 
+@pytest.mark.slow
 def test_processes_lose_nothing_when_spawned_workers_are_killed(tmp_path, spawned):
     work = Discrepancy(problem(DiesAtFirst(str(tmp_path), 1)), 1)
     theta, index = np.array([[0.0], [4.9], [1.0], [2.0]]), np.arange(4)
@@ -310,6 +314,7 @@ def test_processes_lose_nothing_when_spawned_workers_are_killed(tmp_path, spawne
     np.testing.assert_array_equal(result.distance, Discrepancy(problem(), 1)(theta, index).distance)
 
 
+@pytest.mark.slow
 def test_processes_lose_nothing_when_someone_kills_workers_at_random_moments():
     executor = forked(timeout=10.0)
     killed = []
@@ -335,6 +340,7 @@ def test_processes_lose_nothing_when_someone_kills_workers_at_random_moments():
     same(result, play(None, lookahead=1))
 
 
+@pytest.mark.slow
 def test_processes_give_a_simulation_three_lives(tmp_path):
     for times, failed in ((2, False), (3, True)):
         folder = tmp_path / str(times)
@@ -345,6 +351,7 @@ def test_processes_give_a_simulation_three_lives(tmp_path):
         assert result.failures.count == failed * len(deaths)
 
 
+@pytest.mark.slow
 def test_os_exit_fails_the_simulations_that_call_it_and_no_other():
     dead, raised = play(forked(), problem(exits), n=300), play(None, problem(raises), n=300)
     same(dead, raised)
@@ -354,6 +361,7 @@ def test_os_exit_fails_the_simulations_that_call_it_and_no_other():
     )
 
 
+@pytest.mark.slow
 def test_os_exit_in_a_vectorised_simulator_is_as_if_it_had_raised():
     dead = play(forked(), vectorized(exits), n=300)
     raised = play(None, vectorized(raises), n=300)
@@ -361,6 +369,7 @@ def test_os_exit_in_a_vectorised_simulator_is_as_if_it_had_raised():
     same_failures(dead, raised)
 
 
+@pytest.mark.slow
 def test_a_simulator_that_always_exits_ends_the_run_with_the_reason():
     with pytest.raises(SimulatorError, match="exited with code 3"):
         play(forked(), problem(exits, prior={"a": (BAD, 5.0)}), n=40, n_pilot=10)
@@ -446,6 +455,7 @@ UNGUARDED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("is_hidden", "begun"), [(False, 1), (True, 3)])
 def test_a_script_without_a_guard_ends_in_one_sentence(is_hidden, begun, tmp_path):
     script = tmp_path / "fit.py"
@@ -480,6 +490,7 @@ def test_workers_lose_one_task_with_one_process():
         workers.submit(os.getpid)
 
 
+@pytest.mark.slow
 def test_workers_do_not_outlive_a_killed_parent():
     script = """
         import os, signal, time
@@ -518,6 +529,7 @@ def is_running(pid):
 # Simulations that take too long --------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_timeout_fails_the_simulations_that_hang_and_no_other():
     raised = play(None, problem(raises), n=300)
     for executor in (abctree.Serial(timeout=0.1), forked(timeout=0.1)):
@@ -529,6 +541,7 @@ def test_a_timeout_fails_the_simulations_that_hang_and_no_other():
         assert "time.sleep(1000.0)" in first.traceback
 
 
+@pytest.mark.slow
 def test_a_timeout_ends_code_that_does_not_return_to_the_interpreter():
     p, q = (problem(s, prior={"a": (3.0, 5.0)}) for s in (never_returns, raises))
     index = np.arange(6)
@@ -541,16 +554,19 @@ def test_a_timeout_ends_code_that_does_not_return_to_the_interpreter():
     assert all(f.reason.startswith("TimeoutError: ") for f in result.failures)
 
 
+@pytest.mark.slow
 def test_a_timeout_is_kept_by_pools_of_the_standard_library():
     executor = abctree.Pool(lambda: ProcessPoolExecutor(2, FORK), timeout=0.1)
     same(play(executor, problem(hangs), n=200), play(None, problem(raises), n=200))
 
 
+@pytest.mark.slow
 def test_a_timeout_of_a_vectorised_call_is_one_for_each_row():
     slow = play(abctree.Serial(timeout=0.02), vectorized(hangs), n=300)
     same(slow, play(None, vectorized(raises), n=300))
 
 
+@pytest.mark.slow
 def test_a_timeout_limits_the_distance_too():
     def distance(simulated, observed):
         time.sleep(1000.0 if simulated[0] > 4.0 else 0.0)
@@ -616,6 +632,7 @@ def gorges(theta, rng):
 linux = pytest.mark.skipif(sys.platform != "linux", reason="what a process takes is not said")
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("chunk", [None, 1, 64])
 def test_a_simulator_that_leaks_gets_new_workers_and_loses_nothing(chunk):
@@ -638,6 +655,7 @@ def test_a_simulator_that_leaks_gets_new_workers_and_loses_nothing(chunk):
     assert workers[1] <= 2
 
 
+@pytest.mark.slow
 @linux
 def test_a_simulation_that_takes_too_much_memory_fails_and_no_other():
     greedy = play(forked(memory=5 * LARGE), problem(gorges), n=300)
@@ -735,6 +753,7 @@ def test_what_workers_cannot_import_is_an_error_that_says_so(spawned):
         del sys.modules["made_up_module"]
 
 
+@pytest.mark.slow
 def test_the_problem_is_sent_to_each_worker_once(tmp_path):
     log = tmp_path / "log"
     play(forked(2, chunk=5), problem(Logs(str(log))), n=400)
@@ -748,6 +767,7 @@ def test_threads_need_no_pickling():
         same(play(pool, p), play(None, p))
 
 
+@pytest.mark.slow
 def test_failures_come_back_with_their_tracebacks(spawned):
     expected = play(None, problem(raises)).failures.first
     for executor in (abctree.Threads(2, chunk=7), forked(chunk=1), spawned):
@@ -781,6 +801,7 @@ def threads_of_libraries(theta, rng):
     return np.array([max(numbers, default=1), int(os.environ["OMP_NUM_THREADS"])])
 
 
+@pytest.mark.slow
 def test_processes_limit_the_threads_of_linear_algebra(spawned):
     before = dict(os.environ)
     p = abctree.Problem({"a": (0.0, 1.0)}, threads_of_libraries, [0.0, 0.0])
@@ -795,6 +816,7 @@ def test_processes_limit_the_threads_of_linear_algebra(spawned):
 # Other people's pools ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_pool_rebuilds_what_a_function_makes(tmp_path):
     executor = abctree.Pool(lambda: ProcessPoolExecutor(2, FORK))
     dead, raised = play(executor, problem(exits), n=300), play(None, problem(raises), n=300)
@@ -805,6 +827,7 @@ def test_pool_rebuilds_what_a_function_makes(tmp_path):
     same(result, play(None, n=300, lookahead=2))
 
 
+@pytest.mark.slow
 def test_pool_cannot_rebuild_what_it_was_given_and_says_what_to_do():
     with ProcessPoolExecutor(2, FORK) as pool:
         same(play(pool, n=100), play(None, n=100))
@@ -812,6 +835,7 @@ def test_pool_cannot_rebuild_what_it_was_given_and_says_what_to_do():
             play(pool, problem(exits, prior={"a": (BAD, 5.0)}), n=100)
 
 
+@pytest.mark.slow
 def test_pool_of_loky_survives_a_killed_worker(tmp_path):
     loky = pytest.importorskip("loky")
     executor = loky.get_reusable_executor(2)
@@ -903,6 +927,7 @@ def test_a_client_is_taken_by_its_executor_and_left_open(truth):
         play(client)
 
 
+@pytest.mark.slow
 def test_a_client_of_dask_is_taken_and_left_open(truth):
     distributed = pytest.importorskip("distributed")
     with (
@@ -929,6 +954,7 @@ def test_a_pool_that_cannot_cancel_is_shut_down_all_the_same(truth):
     assert [pool.is_shut for pool in made] == [True]
 
 
+@pytest.mark.slow
 def test_the_pool_of_joblib_is_taken():
     from joblib.externals.loky import get_reusable_executor
 
@@ -1002,6 +1028,7 @@ def test_the_pool_that_is_told_for_ray_works(truth):
 # Beginning and end ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_shuts_down_what_it_opened_and_leaves_what_it_was_lent():
     children = set(multiprocessing.active_children())
     executor = forked()
@@ -1016,6 +1043,7 @@ def test_a_run_shuts_down_what_it_opened_and_leaves_what_it_was_lent():
     assert set(multiprocessing.active_children()) == children
 
 
+@pytest.mark.slow
 def test_a_pool_that_is_forgotten_ends_its_workers():
     children = set(multiprocessing.active_children())
     executor = forked()
@@ -1119,6 +1147,7 @@ def test_ctrl_c_while_workers_start_leaves_a_resumed_run_what_it_has(tmp_path, i
     assert result.n_simulations == 100
 
 
+@pytest.mark.slow
 def test_ctrl_c_does_not_reach_the_workers(truth):
     with forked() as executor:
         executor.submit(Discrepancy(problem(), 1), np.zeros((4, 1)), np.arange(4), 1)()

@@ -252,6 +252,7 @@ def alive(pid):
     return state not in "ZX"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks processes up in /proc")
 @pytest.mark.parametrize("pidfd", [True, False])
 def test_a_program_that_hangs_is_killed_with_its_children(tmp_path, monkeypatch, pidfd):
@@ -315,6 +316,7 @@ echo "$1 $2"
 """
 
 
+@pytest.mark.slow
 def test_a_run_learns_the_names_and_counts_the_failures(tmp_path):
     path = script(tmp_path, SHELL)
     model = abctree.External(f"{path} {{a}} {{b}} {{seed}}", "stdout-csv", timeout=60)

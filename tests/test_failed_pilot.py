@@ -37,6 +37,7 @@ def failed(folder, method, simulator, distance="euclidean"):
     return problem, str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("simulator", [raises, is_nan])
 @pytest.mark.parametrize("distance", ["euclidean", "mad"])
 @pytest.mark.parametrize("method", [abctree.abc_tree, abctree.map_tree, abctree.smc])

@@ -217,6 +217,7 @@ def check_outputs(outputs, n=200, first=3, every=3):
         assert text.encode("utf-8")  # a store can write it
 
 
+@pytest.mark.slow
 @LONG_REPR
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(st.lists(outputs, min_size=50, max_size=50))
@@ -411,6 +412,7 @@ def test_a_negative_distance_ends_the_run_and_names_its_simulation(method, execu
         )
 
 
+@pytest.mark.slow
 def test_what_a_negative_distance_would_cost_if_it_were_a_rejection(monkeypatch):
     """The twin: without the refusal the posterior has a hole where the observation is."""
     prior = {"a": (-5.0, 5.0)}
@@ -785,6 +787,7 @@ def test_warnings_say_that_a_run_ended_early_through_failures(tmp_path, n, said)
         assert abctree.load(tmp_path, made).warnings == run.warnings
 
 
+@pytest.mark.slow
 def test_notes_of_a_mode_name_failures_and_an_early_end():
     result = abctree.map_tree(problem(failing_after(1500)), n_simulations=4000, rng=0)
     assert any("simulations failed" in note for note in result.warnings)
@@ -866,6 +869,7 @@ def test_ninety_seven_per_cent_of_failures_is_no_reason_to_end():
     assert "budget" in run.stopped_because
 
 
+@pytest.mark.slow
 def test_a_small_region_that_works_is_found_before_the_run_gives_up():
     # 0.3 % of the prior works: a pilot alone would look hopeless.
     def simulate(theta, rng):
@@ -963,6 +967,7 @@ class Hoarder:
         return wait
 
 
+@pytest.mark.slow
 def test_memory_grows_by_a_constant_for_each_simulation():
     small, large = growth(50_000), growth(200_000)
     assert large < BYTES

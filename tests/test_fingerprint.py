@@ -460,6 +460,7 @@ def from_another_process(folder, seed):
     ).stdout.split()  # fmt: skip
 
 
+@pytest.mark.slow
 def test_fingerprint_is_the_same_in_every_process(tmp_path):
     (tmp_path / "everything.py").write_text(EVERYTHING)
     first = from_another_process(tmp_path, 1)

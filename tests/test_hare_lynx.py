@@ -117,6 +117,7 @@ def observed_series():
     return np.stack([data["hare"], data["lynx"]], axis=1)
 
 
+@pytest.mark.slow
 def test_demo_runs_the_example_and_tells_what_it_says(tmp_path, monkeypatch, capsys):
     """The lines of the Makefile, with fewer simulations and in another folder."""
     lines = re.findall(
@@ -138,6 +139,7 @@ def test_demo_runs_the_example_and_tells_what_it_says(tmp_path, monkeypatch, cap
     assert (tmp_path / "hare-lynx.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_paragraph_is_made_of_the_numbers(small):
     rng = np.random.default_rng(4)
     low = posterior_of(np.exp(rng.normal(np.log([0.5, 0.03, 0.02, 0.8]), 0.1, size=(400, 4))))

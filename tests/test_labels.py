@@ -138,6 +138,7 @@ class Sure:
         return np.zeros(size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TABLES)
 def test_rows_and_columns_are_put_into_the_order_of_the_observation(kind):
     make, back = TABLES[kind], YEARS[::-1]
@@ -379,6 +380,7 @@ def test_tables_of_simulations_are_told_to_a_vectorised_problem():
     assert abs(session.result().posterior().mean()[0] - 1.0) < 0.2
 
 
+@pytest.mark.slow
 def test_no_library_is_imported_for_its_labels():
     import subprocess
     import sys

@@ -123,6 +123,7 @@ def is_silent(result):
     return not any("draws random numbers" in w for w in result.warnings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("simulator", "name"), [(legacy, "np.random"), (standard, "random")])
 def test_no_noise_is_repeated_by_a_pool_that_forks_and_the_stream_is_named(simulator, name):
     result = forked(simulator)
@@ -131,6 +132,7 @@ def test_no_noise_is_repeated_by_a_pool_that_forks_and_the_stream_is_named(simul
     assert f"gave {name} a seed for each task" in note(result)
 
 
+@pytest.mark.slow
 def test_without_a_seed_for_each_task_forks_repeat_noise(monkeypatch):
     monkeypatch.setattr(other_streams, "_seed", lambda _: None)  # forks inherit this
     assert n_noises(forked(legacy)) < 200
@@ -138,6 +140,7 @@ def test_without_a_seed_for_each_task_forks_repeat_noise(monkeypatch):
     assert "repeat each other's noise" in note(forked(legacy))
 
 
+@pytest.mark.slow
 def test_a_task_that_is_made_again_is_no_alarm():
     work = Discrepancy(problem(legacy), 1)
     theta, index = np.linspace(-4.0, 4.0, 3)[:, None], np.arange(3)
@@ -149,6 +152,7 @@ def test_a_task_that_is_made_again_is_no_alarm():
     assert len({(stream.name, stream.state) for stream in drawn}) == 2
 
 
+@pytest.mark.slow
 def test_a_pool_behind_an_executor_of_the_user_repeats_no_noise():
     with FORK.Pool(3) as pool:
         result = play(legacy, PoolOfTheUser(pool))
@@ -157,10 +161,12 @@ def test_a_pool_behind_an_executor_of_the_user_repeats_no_noise():
     assert "np.random" in note(result)
 
 
+@pytest.mark.slow
 def test_tasks_of_a_vectorised_simulator_repeat_no_noise():
     assert n_noises(forked(problem(many, vectorized=True, batch_size=3))) == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("simulator", [kept, kept_twister, Keeps(), MakesLate()])
 def test_noise_from_a_generator_that_the_simulator_keeps_is_told_to_be_repeated(simulator):
     result = forked(simulator)
@@ -171,6 +177,7 @@ def test_noise_from_a_generator_that_the_simulator_keeps_is_told_to_be_repeated(
     assert "posterior cannot be trusted" in note(result)
 
 
+@pytest.mark.slow
 def test_spawned_workers_that_import_a_seed_are_told_to_repeat_noise():
     result = play(kept, abctree.Processes(2, chunk=3))
     assert n_noises(result) < 200
@@ -201,6 +208,7 @@ class KeepsWhatItIsGiven:
         return theta + rng.normal(size=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "simulator",
     [given, counts, is_deterministic, is_rounded, logs_of_counts, KeepsWhatItIsGiven()],
@@ -241,11 +249,13 @@ def compiled(theta, rng):
     return theta + compiled_noise()
 
 
+@pytest.mark.slow
 def test_the_stream_of_compiled_code_is_named_and_has_no_seed():
     assert "from np.random in numba: the same seed" in note(play(compiled))
     assert "a seed for each task" not in note(forked(compiled))
 
 
+@pytest.mark.slow
 def test_what_was_drawn_elsewhere_is_remembered_in_the_folder(tmp_path):
     p, folder = problem(kept), tmp_path / "run"
     with ProcessPoolExecutor(2, FORK) as pool:
@@ -257,6 +267,7 @@ def test_what_was_drawn_elsewhere_is_remembered_in_the_folder(tmp_path):
     assert note(abctree.resume(folder, p, n_simulations=150)) == note(first)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_whose_workers_begin_again_is_told_to_repeat_noise(tmp_path):
     p, folder = problem(kept), tmp_path / "run"
     for n in (100, 200):
@@ -270,6 +281,7 @@ def test_a_resumed_run_whose_workers_begin_again_is_told_to_repeat_noise(tmp_pat
     assert "repeat each other's noise" in note(abctree.load(folder, p))
 
 
+@pytest.mark.slow
 def test_other_methods_say_it_too():
     with ProcessPoolExecutor(2, FORK) as pool:
         executor = abctree.Pool(pool, chunk=3)

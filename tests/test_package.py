@@ -53,6 +53,7 @@ def loaded_by(code):
     return set(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_import_of_the_package_loads_little():
     own = {name for name in loaded_by("import abctree") if name.partition(".")[0] == "abctree"}
     assert own == {"abctree"}

@@ -104,6 +104,7 @@ def test_pair_histogram_is_weighted(cloud):
     assert np.abs(mass - plain).sum() > 0.3
 
 
+@pytest.mark.slow
 def test_pair_marks_the_weighted_mean_and_the_shortest_interval(cloud):
     ax = plots.pair(cloud).axes[0]
     line = {line.get_label(): line for line in ax.lines}
@@ -210,6 +211,7 @@ def test_pair_contours_hold_their_share_of_the_weight():
     assert max(area) == pytest.approx(expected, rel=0.12)
 
 
+@pytest.mark.slow
 def test_pair_draws_into_given_axes(cloud):
     figure = figure_module.Figure()
     axes = figure.subplots(3, 3)
@@ -536,6 +538,7 @@ def test_plots_say_how_to_install_matplotlib(cloud, monkeypatch):
         plots.pair(cloud)
 
 
+@pytest.mark.slow
 def test_plots_import_matplotlib_when_asked_to_draw_and_never_pyplot():
     code = (
         "import sys; from abctree.edges import plots; assert 'matplotlib' not in sys.modules\n"

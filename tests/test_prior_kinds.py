@@ -33,6 +33,7 @@ from scipy.special import ndtr
 import abctree
 from abctree.analysis.histogram import StepFold, StepPosterior
 
+pytestmark = pytest.mark.xdist_group("prior kinds")  # they share the runs of each kind
 N_SEEDS, N_SIMULATIONS = 12, 4000
 Z_LIMIT, LARGEST_BIAS, LARGEST_ERROR = 5.0, 0.05, 0.02
 

@@ -201,6 +201,7 @@ def killed_and_resumed(folder, n_times, seed, kwargs):
     return [n for n in moments if 0 < n < N]
 
 
+@pytest.mark.slow
 @posix
 @SETTINGS
 def test_killed_run_is_resumed_to_the_same_numbers(tmp_path_factory, kwargs):
@@ -327,6 +328,7 @@ class Cut:
         return wait
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_submit", [False, True])
 @pytest.mark.parametrize(
     "kwargs",
@@ -644,6 +646,7 @@ def test_part_of_a_pilot_under_a_constraint_is_weighted_by_its_share_of_the_poin
 # Other methods ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @METHODS
 def test_method_interrupted_at_every_block_is_resumed_to_the_same_numbers(tmp_path, method):
     p = problem(distance="mad")
@@ -667,6 +670,7 @@ def test_method_interrupted_at_every_block_is_resumed_to_the_same_numbers(tmp_pa
     assert n > 22
 
 
+@pytest.mark.slow
 @posix
 @METHODS
 def test_method_killed_is_resumed_to_the_same_numbers(tmp_path, method):

@@ -264,6 +264,7 @@ def test_session_ends_early_when_nearly_everything_fails():
 # Results on the way -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_result_on_the_way_is_valid_and_changes_nothing():
     run = abctree.abc_tree(problem(), n_simulations=800, rng=2)
     session = abctree.Session(problem(), n_simulations=800, rng=2)
@@ -383,6 +384,7 @@ def test_a_header_that_cannot_be_parsed_is_a_damaged_file(tmp_path, header):
         abctree.Session.load(path, problem())
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(data=st.data())
 def test_a_damaged_file_is_an_error_of_ours_and_stays_as_it_is(tmp_path_factory, data):

@@ -309,6 +309,7 @@ def test_fuzz_would_see_a_file_that_is_whole(copy):
     assert "abctree.resume" in new
 
 
+@pytest.mark.slow
 def test_truncated_store_is_refused_and_not_changed(copy):
     whole = (copy / FILE).read_bytes()
     for size in [*range(1, len(whole), 509), *range(0, len(whole), 4096), len(whole) - 1]:
@@ -316,6 +317,7 @@ def test_truncated_store_is_refused_and_not_changed(copy):
         assert refused(copy), size
 
 
+@pytest.mark.slow
 def test_store_with_a_flipped_bit_is_refused_or_read_as_it_was(copy, original, rng):
     with SqliteStore.read(original) as store:
         truth = contents(store)

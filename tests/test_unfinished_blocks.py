@@ -246,6 +246,7 @@ def test_run_that_is_interrupted_again_and_again_makes_no_simulation_twice(tmp_p
     assert different(result, whole) == set()
 
 
+@pytest.mark.slow
 @KINDS
 @pytest.mark.parametrize("executor", ["threads", "processes", "long tasks"])
 def test_ctrl_c_keeps_what_came_back_from_workers(tmp_path, hasty, kind, executor):
@@ -321,6 +322,7 @@ def killed_half_way(folder, work):
     return kept(folder)
 
 
+@pytest.mark.slow
 @METHODS
 def test_killed_method_makes_no_simulation_twice(tmp_path, hasty, method):
     p = problem()
@@ -339,6 +341,7 @@ def test_killed_method_makes_no_simulation_twice(tmp_path, hasty, method):
     assert kept(tmp_path / "x") == (N, 0)
 
 
+@pytest.mark.slow
 @KINDS
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_killed_run_makes_no_simulation_twice(tmp_path, hasty, kind, executor):
@@ -660,6 +663,7 @@ def test_a_long_task_sends_what_it_has(hasty):
         assert notes.added == [(0, 70)]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_worker_lost_half_way_loses_nothing_that_was_noted(tmp_path, hasty):
     p = problem()
