@@ -24,7 +24,7 @@ from scipy import optimize, stats
 import abctree
 from abctree import bandits, problems
 from abctree.analysis.mode.peaks import kernel_mode
-from benchmarks import skewed
+from benchmarks import flat, skewed
 from experiments import command
 from experiments.map_example2 import FIRST_SEED, squared_errors
 
@@ -210,6 +210,11 @@ def spike(n: int, seed: int) -> bool:
 def work(what: str, name: str, n: int, seed: int) -> Any:
     if what == "errors":
         return errors(name, n, seed)
+    if what == "ridges":
+        return flat.claims_an_error(name, n, seed)
+    if what == "flat":
+        informed, n_flat = name.rsplit(", ", 1)
+        return flat.spreads(informed, int(n_flat), n, seed)
     return coverage(name, n, seed) if what == "coverage" else spike(n, seed)
 
 
@@ -221,22 +226,29 @@ def measure(args: command.Options) -> dict[str, Any]:
     # Long ones first, so that no process is left alone at the end.
     tasks = [("errors", m, n, s) for n in budgets[::-1] for m in METHODS for s in seeds]
     tasks += [
-        ("coverage", p, n, s) for n in budgets[:0:-1] or budgets for p in KNOWN for s in twice
+        ("coverage", p, n, s) for s in twice for n in budgets[:0:-1] or budgets for p in KNOWN
     ]
     tasks += [("spike", "", largest, s) for s in seeds]
+    half, few = seeds[: len(seeds) // 2], seeds[: len(seeds) // 10]
+    tasks += [("ridges", r, largest, s) for r in flat.RIDGES for s in half or seeds]
+    tasks += [("flat", f"{a}, {k}", 10_000, s) for a in flat.INFORMED for k in (1, 2, 4)
+              for s in few or seeds[:1]]  # fmt: skip
     tasks = [task for task in tasks if args.only in (None, *task[:2])]
     estimates: dict[str, dict[str, list[list[float]]]] = {}
     inside: dict[str, dict[str, list[Any]]] = {}
     spikes = []
+    others: dict[str, dict[str, list[Any]]] = {"ridges": {}, "flat": {}}
     for (what, name, n, _), answer in command.each(work, tasks, args):
         if what == "errors":
             for label, at in answer.items():
                 estimates.setdefault(str(n), {}).setdefault(label, []).append(at)
         elif what == "coverage":
             inside.setdefault(name, {}).setdefault(str(n), []).append(answer)
-        else:
+        elif what == "spike":
             spikes.append(answer)
-    parts = {"estimates": estimates, "coverage": inside, "spike": spikes}
+        else:
+            others[what].setdefault(name, []).append(answer)
+    parts = {"estimates": estimates, "coverage": inside, "spike": spikes, **others}
     return {**{name: part for name, part in parts.items() if part}, "T": largest}
 
 
@@ -248,6 +260,8 @@ def tables(numbers: dict[str, Any]) -> dict[str, str]:
     return {
         "errors": error_table(numbers["estimates"]),
         "coverage": coverage_table(numbers["coverage"]) + f"\n\n{seeds}",
+        "ridges": ridge_table(numbers["ridges"]),
+        "flat": flat_table(numbers["flat"]),
         "spike": f"The spike is found in {sum(numbers['spike'])} of {len(numbers['spike'])} runs.",
     }
 
@@ -288,6 +302,27 @@ def coverage_table(coverages: dict[str, Any]) -> str:
         rows.append(row)
     for n in budgets:
         head += [f"T = {int(n):,}: ellipses".replace(",", " "), "% hold the mode", "error²/promise"]
+    return command.markdown(head, rows)
+
+
+def ridge_table(ridges: dict[str, Any]) -> str:
+    rows = [[name, f"{sum(runs)} of {len(runs)}"] for name, runs in ridges.items()]
+    return command.markdown(["what is seen, with noise", "runs that claim an error"], rows)
+
+
+def flat_table(found: dict[str, Any]) -> str:
+    rows = []
+    for name, runs in found.items():
+        informed, n_flat = name.rsplit(", ", 1)
+        largest = max((run["largest"] for run in runs if run["largest"] is not None), default=0.0)
+        shares = [
+            f"{sum(run[what] for run in runs)} of {len(runs)}"
+            for what in ("error of flat", "named", "error of the other")
+        ]
+        rows.append([informed, n_flat, f"{largest:.2f}", *shares])
+    head = ["prior of the other", "flat ones", "largest spread over the prior's",
+            "runs that give a flat one an error", "that name them flat",
+            "that give the other an error"]  # fmt: skip
     return command.markdown(head, rows)
 
 
