@@ -425,6 +425,9 @@ def fit_window(window: Window, *, skewed: bool = False) -> Fit:
     if average.contradicted(z) or (shape == "flat" and average.bends(z, unknown)):
         shape, unknown = "unclear", np.ones(r, dtype=bool)
     peak = np.clip(window.centre + window.root @ z, rows.lower, rows.upper)
+    if shape == "flat":  # one point is as good as another: the middle
+        middle = np.median(window.z[window.accepted] @ window.root.T, axis=0)
+        peak = np.where(unknown, window.centre + middle, peak)
     each = [fit.polynomial.value(top) for fit, top in zip(average.fits, tops, strict=True)]
     acceptance = float(np.exp(log_rate(average.weight @ each)))
     each = [density.value(top) for density, top in zip(average.densities, tops, strict=True)]
