@@ -69,6 +69,23 @@ def test_boxes_count_alike_when_no_volume_is_known():
 # Pulls --------------------------------------------------------------------------------------------
 
 
+def test_a_spread_is_of_the_posterior_masses_and_in_the_weights(rng):
+    """The twin: without it all pulls go to the best box."""
+    partition = measured({"a": (0.0, 1.0)}, 0.1, 0.4)
+    eta = np.array([0.5, 0.2, 0.1])
+    mass = eta * [0.1, 0.3, 0.6]
+    n = 4_000
+    played, q = Thompson(spread=0.75).pull(known(eta), partition, n, rng)
+    expected = 0.75 * mass / mass.sum() + 0.25 * np.array([1.0, 0.0, 0.0])
+    assert q == pytest.approx(expected, abs=1e-3)
+    counts = np.bincount(played, minlength=3)
+    assert stats.chisquare(counts, n * expected).pvalue > 1e-3
+    alone, _ = Thompson().pull(known(eta), partition, n, rng)
+    assert stats.chisquare(np.bincount(alone, minlength=3) + 1e-9, n * expected).pvalue < 1e-9
+    with pytest.raises(abctree.ParameterError, match="`spread` must be in"):
+        TopTwo(spread=1.0)
+
+
 def test_thompson_plays_the_box_of_the_largest_posterior_density(rng):
     """Normal prior: rates favour an outer box, rates times density the inner one."""
     partition = measured({"a": stats.norm()}, 0.01, 0.02, 0.5, 0.6, 0.99)

@@ -133,8 +133,13 @@ class Place:
         return bool(min(away) < 4.0)
 
 
-def places(land: Landscape, frame: Frame, look: float) -> list[Place]:
-    """Candidates that differ, fitted at one tolerance; the densest first."""
+def places(
+    land: Landscape, frame: Frame, look: float, serve: tuple[int, float] | None
+) -> tuple[list[Place], float]:
+    """Candidates that differ, the densest first, and the tolerance at which they are compared.
+
+    That is at least the one that serves the first of them, with `serve` of `serving_epsilon`.
+    """
     found: list[Place] = []
     used = np.zeros(len(land), dtype=bool)
     tries, faintest = 0, -np.inf
@@ -148,12 +153,15 @@ def places(land: Landscape, frame: Frame, look: float) -> list[Place]:
         tries += 1
         rows = frame.rows(land, group)
         start = frame.x(land.theta[row])
-        place = Place(group, rows, row, start, _first_spread(rows, start, look)).at(look)
+        place = Place(group, rows, row, start, _first_spread(rows, start, look))
+        if tries == 1 and serve is not None:
+            look = max(look, serving_epsilon(place, *serve) or look)
+        place = place.at(look)
         here = ((rows.x - start) ** 2).sum(axis=1) <= (1.5 * radius) ** 2
         here |= (place.window is not None) & (place.squares(rows.x) < 9.0)
         used[group[here]] = True
         found.append(place)
-    return distinct(found)
+    return distinct(found), look
 
 
 def distinct(moved: list[Place]) -> list[Place]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from abctree.analysis.mode.answer import Candidate, Mode
@@ -102,8 +104,10 @@ def _candidate(
         theta = frame.theta(_local_kernel(place, epsilon), like, land)
         return Candidate(theta, density, place.acceptance, place.n_accepted)
     known = not fit.unknown.all()
-    # The top of a polynomial that the rows do not bear out may be anywhere.
-    x = _local_kernel(place, epsilon) if fit.shape == "unclear" else fit.peak
+    # The top of a polynomial that does not show a peak may be far from the rows' own.
+    x = fit.peak
+    if fit.shape == "unclear" and replace(place, fit=None).squares(x[None])[0] > 1.0:
+        x = _local_kernel(place, epsilon)
     return Candidate(
         theta=frame.theta(x, like, land),
         density=density,

@@ -92,7 +92,7 @@ def find_mode(
     if len(land.free) == 0:
         return mode_of_values(land, look)
     frame = Frame.of(land, accepted)
-    found = places(land, frame, look)
+    found, look = places(land, frame, look, (_ENOUGH, _TOP) if epsilon is None else None)
     if epsilon is None:
         found, look = _served(found, look)
     found = borne_out(distinct([place.fitted() for place in found]))
