@@ -57,14 +57,14 @@ def _noisy(
 
 def claims_an_error(name: str, n: int, seed: int) -> bool:
     """Whether a run on a ridge gives any parameter of it an error."""
-    mode = abctree.posterior_mode(abctree.abc_tree(ridge(name), n_simulations=n, rng=seed))
+    mode = abctree.abc_tree(ridge(name), n_simulations=n, rng=seed).mode()
     return bool(np.isfinite(mode.std[: 3 if " c" in name else 2]).any())
 
 
 def spreads(name: str, n_flat: int, n: int, seed: int) -> dict[str, Any]:
     """The largest spread beside the prior's, and whether a parameter that is flat has an error."""
     problem = uninformed(name, n_flat)
-    mode = abctree.posterior_mode(abctree.abc_tree(problem, n_simulations=n, rng=seed))
+    mode = abctree.abc_tree(problem, n_simulations=n, rng=seed).mode()
     prior = np.sqrt([_variance(INFORMED[name][0]), *[1.0 / 12.0] * n_flat])
     spread = np.full(len(prior), np.nan) if mode.spread is None else np.sqrt(np.diag(mode.spread))
     return {

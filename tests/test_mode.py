@@ -376,7 +376,7 @@ def test_a_run_of_which_the_only_fit_climbs_away_has_a_mode():
     assert 0.0 < mode.theta[0] < 3.0
 
 
-@pytest.mark.parametrize("seed", [65, 68, 107])
+@pytest.mark.parametrize("seed", [7, 38, 73])
 def test_runs_that_were_lucky_in_a_thin_box_do_not_report_it(seed, monkeypatch):
     """Seeds of which the twin is at the thin box."""
     problem = abctree.Problem({"m": (-6.0, 6.0)}, lambda theta, rng: theta[0] + rng.normal(), 1.5)
