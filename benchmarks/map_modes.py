@@ -255,13 +255,12 @@ def measure(args: command.Options) -> dict[str, Any]:
 def tables(numbers: dict[str, Any]) -> dict[str, str]:
     """Markdown, by name."""
     again = numbers.get("again", {}).get("coverage", numbers.get("about", {}))
-    first, last = again["seeds"]
-    seeds = f"Seeds {first} to {2 * last - first + 1}."
+    seeds = f"Seeds from {again['seeds'][0]} on."
     return {
         "errors": error_table(numbers["estimates"]),
         "coverage": coverage_table(numbers["coverage"]) + f"\n\n{seeds}",
-        "ridges": ridge_table(numbers["ridges"]),
-        "flat": flat_table(numbers["flat"]),
+        "ridges": ridge_table(numbers.get("ridges", {})),
+        "flat": flat_table(numbers.get("flat", {})),
         "spike": f"The spike is found in {sum(numbers['spike'])} of {len(numbers['spike'])} runs.",
     }
 
