@@ -156,16 +156,6 @@ class Fit:
     unknown: BoolArray  #: (r,) coordinates of a border, or along which the top is flat or unclear
 
     @property
-    def error(self) -> float:
-        """Standard error of the peak, root mean square over directions, in spreads; inf if none."""
-        known = ~np.isnan(np.diag(self.covariance))
-        if not known.any():
-            return np.inf
-        pick = np.ix_(known, known)
-        ratio = np.linalg.solve(self.spread[pick], self.covariance[pick])
-        return float(np.sqrt(max(np.trace(ratio), 0.0) / known.sum()))
-
-    @property
     def has_error(self) -> bool:
         """Whether it is known for any coordinate how far the peak may be off."""
         return not bool(self.unknown.all())
