@@ -15,7 +15,7 @@ from scipy import optimize, stats
 
 import abctree
 from abctree import problems
-from abctree.analysis.mode import bend, find_mode, fit, from_run, places, regression
+from abctree.analysis.mode import average, bend, find_mode, fit, from_run, places, regression
 from abctree.analysis.mode.bend import fit_peak
 from abctree.analysis.mode.fit import Rows, climb
 from abctree.analysis.mode.peaks import best_box, kernel_mode
@@ -311,8 +311,8 @@ def test_mode_of_a_skewed_likelihood_is_within_its_error(monkeypatch):
     n = 24
     assert surprise(errors_of_a_scale(n)) < 1.0 + 3.5 * np.sqrt(2.0 / n)
     monkeypatch.setattr(bend, "_RATES", (0.0,))
-    monkeypatch.setattr(fit, "SKEWNESSES", (0.0,))
-    monkeypatch.setattr(fit, "BEFOREHAND", (1.0,))
+    monkeypatch.setattr(average, "SKEWNESSES", (0.0,))
+    monkeypatch.setattr(average, "BEFOREHAND", (1.0,))
     assert surprise(errors_of_a_scale(n)) > 4.0
 
 

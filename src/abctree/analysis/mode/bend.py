@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from abctree.analysis.mode.fit import Fit, Rows, Window, fit_window, within
+from abctree.analysis.mode.average import fit_window
+from abctree.analysis.mode.fit import Fit, Rows, Window, within
 from abctree.types import FloatArray
 
 #: Rates that are tried: log(1 + rate z) / rate takes 3 · rate off a third derivative.
@@ -70,8 +71,8 @@ def fit_peak(climbed: Window) -> Fit:
             least = max(evidence) + _GAIN
     rows = bend.rows(climbed.rows)
     window = Window.of(rows, climbed.epsilon, climbed.centre, climbed.spread)
+    if window is None:  # too few of the rows are left
+        return fit_window(climbed)
     skewed = bool(bend.rate.any())
-    fit = bend.straight(
-        fit_window(climbed if window is None else window, skewed=skewed), climbed.rows.prior_spread
-    )
+    fit = bend.straight(fit_window(window, skewed=skewed), climbed.rows.prior_spread)
     return replace(fit, covariance=_UNSURE * fit.covariance) if skewed else fit

@@ -31,6 +31,11 @@ class LocalRates:
     radius: FloatArray  #: (m,) distance to the farthest of the neighbours
 
 
+def n_neighbours(n: int) -> int:
+    """How many of n rows a local rate is of: about √n."""
+    return min(n, int(np.clip(np.sqrt(n), _FEWEST_NEIGHBOURS, _MOST_NEIGHBOURS)))
+
+
 def local_rates(
     x: FloatArray, accepted: IntArray, n_rows: int, log_prior: FloatArray | None
 ) -> LocalRates:
@@ -47,7 +52,7 @@ def local_rates(
     log_prior : (n,) array or None
         Log-density of the prior; None if it is flat.
     """
-    k = min(len(x), int(np.clip(np.sqrt(n_rows), _FEWEST_NEIGHBOURS, _MOST_NEIGHBOURS)))
+    k = min(len(x), n_neighbours(n_rows))
     chosen = accepted[:: 1 + (len(accepted) - 1) // _MOST]
     distance, neighbour = cKDTree(x).query(x[chosen], k=[*range(1, k + 1)])
     distance, neighbour = np.asarray(distance), np.asarray(neighbour)

@@ -10,7 +10,8 @@ from scipy.spatial import cKDTree
 from abctree.analysis.mode.bend import fit_peak
 from abctree.analysis.mode.fit import Fit, Rows, Window, reach, root_of, to_z
 from abctree.analysis.mode.landscape import Frame, Landscape, grouped
-from abctree.analysis.mode.peaks import local_rates
+from abctree.analysis.mode.peaks import local_rates, n_neighbours
+from abctree.analysis.mode.regression import n_terms
 from abctree.analysis.mode.scale import climb_in_scale
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -84,7 +85,7 @@ class Place:
     def _unfitted(self, epsilon: float) -> Place:
         """By the nearest rows alone: their rate, less some of its standard errors."""
         away = ((self.rows.x - self.start) ** 2).sum(axis=1)
-        k = min(len(away), int(np.clip(np.sqrt(len(away)), 20, 150)))
+        k = n_neighbours(len(away))
         near = np.argpartition(away, k - 1)[:k]
         hits = float((self.rows.distance[near] < epsilon).sum())
         low = max(hits - _DOUBT * np.sqrt(hits * (1.0 - hits / k)), 0.5)
@@ -98,7 +99,7 @@ class Place:
         """Whether the density is high where the fit says low, without a valley between.
 
         High is above half of the top's, two standard errors allowed for, by the rates among the
-        nearest rows of accepted ones; low is below a tenth.  Along flat coordinates nobody looks.
+        nearest rows of accepted ones; low is below a tenth.  Flat coordinates are left out.
         """
         known = ~fit.unknown
         root = root_of(fit.spread[np.ix_(known, known)])
@@ -207,8 +208,7 @@ def _starts(land: Landscape, frame: Frame, look: float) -> list[tuple[int, float
 def _first_spread(rows: Rows, start: FloatArray, look: float) -> FloatArray:
     """Covariance (r, r) of the nearest accepted rows, as a first guess of the spread."""
     x = rows.x[rows.distance < look]
-    terms = (rows.r + 1) * (rows.r + 2) // 2
-    m = min(len(x), max(2 * rows.r + 5, min(5 * terms, len(x) // 4)))
+    m = min(len(x), max(2 * rows.r + 5, min(5 * n_terms(rows.r), len(x) // 4)))
     away = ((x - start) ** 2).sum(axis=1)
     near = x[np.argsort(away, kind="stable")[:m]] - start
     scatter = near.T @ near / max(1, m - 1)
@@ -227,6 +227,6 @@ def serving_epsilon(place: Place, most: int, top: float) -> float | None:
     near = square < reach(place.rows.r) ** 2
     distance = np.sort(place.rows.distance[near])
     n = int(min(most, top * np.exp(-0.5 * square[near]).sum()))
-    n = max(n, _LEAST * (place.rows.r + 1) * (place.rows.r + 2) // 2)
+    n = max(n, _LEAST * n_terms(place.rows.r))
     n = min(n, int(np.isfinite(distance).sum()))
     return float(np.nextafter(distance[n - 1], np.inf)) if n > 0 else None

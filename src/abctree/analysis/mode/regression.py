@@ -47,6 +47,11 @@ def powers_of(r: int, degree: int) -> IntArray:
     return powers
 
 
+def n_terms(r: int) -> int:
+    """Terms of a quadratic in r coordinates."""
+    return (r + 1) * (r + 2) // 2
+
+
 def degree_for(r: int) -> int:
     """The highest degree of at most `MOST_TERMS` terms, at least 2."""
     fits = (j for j in range(DEGREE, 2, -1) if special.comb(r + j, j) <= MOST_TERMS)

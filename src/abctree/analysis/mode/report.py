@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from abctree.analysis.mode.answer import Candidate, Mode
-from abctree.analysis.mode.fit import SATURATED, reach
+from abctree.analysis.mode.average import SATURATED
+from abctree.analysis.mode.fit import reach
 from abctree.analysis.mode.landscape import Frame, Landscape, grouped
 from abctree.analysis.mode.peaks import kernel_mode
 from abctree.analysis.mode.places import FAINTEST, Place

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 from abctree.analysis.mode.fit import Rows, Window, climb, reach, root_of, to_z
-from abctree.analysis.mode.regression import log_likelihood, monomials
+from abctree.analysis.mode.regression import log_likelihood, monomials, n_terms
 from abctree.types import FloatArray
 
 #: Each start is so many times as broad as the one before, and a fit is broad beside another if its
@@ -50,7 +50,7 @@ def _size(spread: FloatArray) -> float:
 
 def _needed(r: int) -> float:
     """Twice the gain in log-likelihood of a quadratic that chance exceeds with `_CHANCE`."""
-    return float(special.chdtri((r + 1) * (r + 2) // 2, _CHANCE))
+    return float(special.chdtri(n_terms(r), _CHANCE))
 
 
 def _gain(
