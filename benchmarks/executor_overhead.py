@@ -21,8 +21,8 @@ import numpy as np
 
 import abctree
 from abctree.data import Simulations
-from abctree.parts.executors.chunks import Pace, split
 from abctree.problem import Discrepancy
+from abctree.running.executors.chunks import Pace, split
 from experiments import command
 
 FLOOR = 1.5

@@ -23,7 +23,7 @@ from scipy import optimize, stats
 
 import abctree
 from abctree import bandits, problems
-from abctree.analysis.mode.peaks import kernel_mode
+from abctree.answers.mode.peaks import kernel_mode
 from benchmarks import flat, skewed
 from experiments import command
 from experiments.map_example2 import FIRST_SEED, squared_errors

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from abctree.data import Simulations
-from abctree.parts.stores import Recorded, SqliteStore
-from abctree.parts.stores.notebook import Notebook, Page
+from abctree.running.stores import Recorded, SqliteStore
+from abctree.running.stores.notebook import Notebook, Page
 
 TARGET = 5.0  # microseconds a simulation
 

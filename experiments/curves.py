@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from abctree.analysis.selection import default_ess, select
+from abctree.answers.selection import default_ess, select
 from experiments import command
 from experiments.methods import Reading
 

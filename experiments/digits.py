@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 import abctree
-from abctree.algorithms import inner_loop
+from abctree.tree import inner_loop
 from examples.digits import digit_generator, digits
 from experiments import command, digits_modes, digits_pictures
 from experiments.curves import Known, known_after

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 import abctree
 from abctree import problems
-from abctree.analysis.mode import find_mode
+from abctree.answers.mode import find_mode
 from experiments import command
 
 NAME = "map_example2"

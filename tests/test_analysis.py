@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from abctree.analysis import diagnostics, metrics
-from abctree.analysis.adjustment import linear_adjustment
-from abctree.analysis.evidence import Evidence, Gap, evidence, gap_between
-from abctree.analysis.histogram import StepFold, StepPosterior, mean_density, mean_over, ranges
-from abctree.analysis.histogram import draws as within_boxes
-from abctree.analysis.posterior import Posterior
-from abctree.analysis.selection import default_ess, select
+from abctree.answers import diagnostics, metrics
+from abctree.answers.adjustment import linear_adjustment
+from abctree.answers.evidence import Evidence, Gap, evidence, gap_between
+from abctree.answers.histogram import StepFold, StepPosterior, mean_density, mean_over, ranges
+from abctree.answers.histogram import draws as within_boxes
+from abctree.answers.posterior import Posterior
+from abctree.answers.selection import default_ess, select
 from abctree.data import Boxes, Mixture, Partition, SplitTree
 from abctree.errors import AbctreeWarning, MissingDependencyError, ParameterError
-from abctree.parts.partitioners.growth import Growth
-from abctree.parts.priors import Integers, Product
+from abctree.problem.priors import Integers, Product
+from abctree.tree.partitioners.growth import Growth
 
 
 def draws(theta, weight=None, **fields):

@@ -14,11 +14,11 @@ from scipy.stats import norm
 import abctree
 from abctree.data import Boxes, SplitTree
 from abctree.errors import MissingDependencyError, ParameterError
-from abctree.parts.partitioners import Bart
-from abctree.parts.partitioners import bart as bart_module
-from abctree.parts.partitioners.growth import Growth
-from abctree.parts.partitioners.refinement import refinement
 from abctree.testing import check_partitioner
+from abctree.tree.partitioners import Bart
+from abctree.tree.partitioners import bart as bart_module
+from abctree.tree.partitioners.growth import Growth
+from abctree.tree.partitioners.refinement import refinement
 from tests.test_dynamic import Inflated
 from tests.test_unbiased import mean_and_error, relative_errors
 

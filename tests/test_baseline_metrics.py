@@ -42,7 +42,7 @@ def test_regret_is_the_mean_loss_in_utility(name):
 
 @pytest.mark.parametrize("name", ["omega1", "omega2", "omega3", "ess"])
 def test_regret_of_the_optimal_proposal_is_zero_and_of_others_positive(name):
-    from abctree.parts.utilities import as_utility
+    from abctree.tree.utilities import as_utility
 
     rng = np.random.default_rng(0)
     for _ in range(20):

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import abctree
-from abctree.edges import cli
+from abctree.faces import cli
 
 PRIOR = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
 METHODS = {

@@ -19,13 +19,13 @@ from click.testing import CliRunner
 
 import abctree
 from abctree.data import Progress
-from abctree.edges import cli, export, plots
-from abctree.edges.cli import answer, methods, options, settings, shared, watch
+from abctree.faces import cli, export, plots
+from abctree.faces.cli import answer, methods, options, settings, shared, watch
 from abctree.methods import method
-from abctree.parts import partitioners
-from abctree.parts.perturbations import as_perturbation
-from abctree.parts.policies import as_policy
-from abctree.parts.utilities import as_utility
+from abctree.proposals.perturbations import as_perturbation
+from abctree.tree import partitioners
+from abctree.tree.policies import as_policy
+from abctree.tree.utilities import as_utility
 
 STORED = {"run.json", "run.sqlite", "run.lock"}
 FILES = {"summary.txt", "summary.csv", "summary.json", "posterior.csv", "posterior.png", *STORED}
@@ -114,7 +114,7 @@ def test_help_has_examples_and_names_every_problem():
 
 def test_help_imports_nothing_heavy():
     code = (
-        "import sys; from abctree.edges.cli import main\n"
+        "import sys; from abctree.faces.cli import main\n"
         "try: main(['run', '--help'])\n"
         "except SystemExit: pass\n"
         "print({'numpy', 'scipy', 'numba', 'sklearn', 'matplotlib'} & set(sys.modules))"
@@ -552,7 +552,7 @@ def test_an_error_of_the_user_s_is_one_line_without_a_traceback(plain, fault, co
 
 def test_an_error_of_ours_under_the_command_line_keeps_its_traceback(plain, monkeypatch):
     """The twin: what is no fault of the user's must not be said to be one."""
-    monkeypatch.setattr("abctree.edges.cli.answers.answer_of", None)
+    monkeypatch.setattr("abctree.faces.cli.answers.answer_of", None)
     done = call("run", "cli_model:ready", "-n", 200, "--rng", 1, "--out", "a", "--quiet")
     assert isinstance(done.exception, TypeError)
 
@@ -578,7 +578,7 @@ def test_run_exits_with_two_on_wrong_usage(plain, arguments):
 
 @pytest.mark.slow
 def test_run_finds_a_module_in_the_working_directory_of_a_process(here):
-    code = "from abctree.edges.cli import main; main()"
+    code = "from abctree.faces.cli import main; main()"
     package = Path(abctree.__file__).parent.parent
     done = subprocess.run(
         [sys.executable, "-P", "-c", code, "run", "cli_model:ready", "-n", "200", "--quiet"],
@@ -617,7 +617,7 @@ def test_resume_after_a_kill_is_the_run_without_it(plain, monkeypatch):
     (plain / "fragile").touch()
     asked = ["run", "cli_fragile:problem", "-n", "1500", "--ess", "90", "--out"]
     killed = subprocess.run(
-        [sys.executable, "-P", "-c", "from abctree.edges.cli import main; main()",
+        [sys.executable, "-P", "-c", "from abctree.faces.cli import main; main()",
          *asked, "a", "--rng", "7", "--quiet"],
         capture_output=True, text=True, check=False, timeout=100, cwd=plain,
         env={**os.environ, "PYTHONPATH": str(Path(abctree.__file__).parent.parent)},
@@ -646,7 +646,7 @@ def test_resume_after_a_kill_is_the_run_without_it(plain, monkeypatch):
 
 def interrupted(monkeypatch, *arguments):
     """A run in which Ctrl-C is pressed after 3000 simulations."""
-    simulate = abctree.parts.simulators.Vectorized.run
+    simulate = abctree.problem.simulators.Vectorized.run
     calls = []
 
     def counted(self, theta, *rest):
@@ -656,7 +656,7 @@ def interrupted(monkeypatch, *arguments):
         return simulate(self, theta, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(abctree.parts.simulators.Vectorized, "run", counted)
+        patched.setattr(abctree.problem.simulators.Vectorized, "run", counted)
         return call("run", "cli_model:ready", *arguments)
 
 
@@ -799,7 +799,7 @@ def test_run_without_store_cannot_be_resumed(plain):
 
 
 def test_run_replaces_nothing_if_it_cannot_start(plain):
-    from abctree.parts.stores.lock import FolderLock
+    from abctree.running.stores.lock import FolderLock
 
     call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a")
     before = {file.name: file.read_bytes() for file in (plain / "a").iterdir()}

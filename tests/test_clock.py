@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.methods import runner
-from abctree.parts.stores import SqliteStore
 from abctree.problem import core
+from abctree.running import runner
+from abctree.running.stores import SqliteStore
 
 METHODS = [
     abctree.abc_tree, abctree.map_tree, partial(abctree.smc, block=20), abctree.rejection,

@@ -10,11 +10,11 @@ import pytest
 from scipy import integrate, stats
 
 import abctree
-from abctree.algorithms.companion import best_share
 from abctree.data import Mixture
 from abctree.kernels.student import student_sums
-from abctree.parts import cube_kernels
-from abctree.parts.cube_kernels import CubeKernels
+from abctree.proposals import cube_kernels
+from abctree.proposals.cube_kernels import CubeKernels
+from abctree.tree.companion import best_share
 
 SIDE = 4.0
 

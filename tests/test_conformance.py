@@ -9,9 +9,7 @@ import pytest
 from scipy import stats
 
 from abctree.data import Boxes
-from abctree.parts.partitioners import Cart, Dyadic, Grid, SoftTree
-from abctree.parts.partitioners.growth import Growth
-from abctree.parts.priors import (
+from abctree.problem.priors import (
     Categorical,
     DensityPrior,
     Dirichlet,
@@ -20,14 +18,16 @@ from abctree.parts.priors import (
     PriorTransform,
     Product,
 )
-from abctree.parts.utilities import (
+from abctree.testing import check_partitioner, check_prior, check_utility
+from abctree.testing.conformance.boxes import check_implied_corners
+from abctree.tree.partitioners import Cart, Dyadic, Grid, SoftTree
+from abctree.tree.partitioners.growth import Growth
+from abctree.tree.utilities import (
     AcceptanceMinusDivergence,
     EffectiveSampleSize,
     PosteriorMatch,
     SamplingEfficiency,
 )
-from abctree.testing import check_partitioner, check_prior, check_utility
-from abctree.testing.conformance.boxes import check_implied_corners
 
 # -------------------------------------------------------------------------------------- our parts
 

@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 
 from abctree.errors import AbctreeWarning, ParameterError, SimulatorError
-from abctree.parts.distances import (
+from abctree.problem.distances import (
     Energy,
     Euclidean,
     FunctionDistance,

@@ -74,7 +74,7 @@ def test_examples_of_docstrings_run():
         for package in (abctree, examples)
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     ]
-    heavy = {"abctree.parts.partitioners.bart"}  # an extra
+    heavy = {"abctree.tree.partitioners.bart"}  # an extra
     tried = [examples_of(importlib.import_module(name)) for name in modules if name not in heavy]
     assert sum(tried) > 50
 
@@ -160,7 +160,7 @@ def test_names_of_a_document_exist(path):
 
 
 def test_a_name_that_does_not_exist_is_noticed():
-    inner_loop = "src/abctree/algorithms/inner_loop.py"
+    inner_loop = "src/abctree/tree/inner_loop.py"
     assert exists(inner_loop, "inner_loop")
     assert exists("src/abctree/data/arms.py", "Arms.alpha")
     assert exists("tests/test_docs.py", "exists")

@@ -15,8 +15,8 @@ import abctree
 from abctree.data import Boxes, SplitTree
 from abctree.errors import ParameterError
 from abctree.kernels import dynamic_trees
-from abctree.parts.partitioners import DynamicTree
 from abctree.testing import check_partitioner
+from abctree.tree.partitioners import DynamicTree
 from tests.test_unbiased import mean_and_error, relative_errors
 
 HABITS = {

@@ -11,15 +11,15 @@ import pytest
 from scipy import stats
 
 import abctree
-from abctree.algorithms import outer_loop
-from abctree.analysis import selection
-from abctree.analysis.evidence import Evidence
-from abctree.analysis.posterior import Posterior
-from abctree.analysis.selection import select
-from abctree.analysis.uninformed import prior_draws, uninformed
-from abctree.edges.cli.answer import to_json
-from abctree.edges.export import to_csv
+from abctree.answers import selection
+from abctree.answers.evidence import Evidence
+from abctree.answers.posterior import Posterior
+from abctree.answers.selection import select
+from abctree.answers.uninformed import prior_draws, uninformed
 from abctree.errors import ParameterError
+from abctree.faces.cli.answer import to_json
+from abctree.faces.export import to_csv
+from abctree.tree import outer_loop
 from benchmarks import errors as calibration
 
 

@@ -31,10 +31,10 @@ from scipy.stats import norm
 import abctree
 from abctree.data import Failure, Simulations
 from abctree.errors import AbctreeError, ParameterError, SimulatorError
-from abctree.parts.executors import as_executor, parcel, running
-from abctree.parts.executors.chunks import Pace, split
-from abctree.parts.executors.workers import WorkerDiedError, Workers
 from abctree.problem import Discrepancy
+from abctree.running.executors import as_executor, parcel, running
+from abctree.running.executors.chunks import Pace, split
+from abctree.running.executors.workers import WorkerDiedError, Workers
 from tests.conftest import until, z_score
 
 # Newer Pythons warn of forks beside threads; NumPy has some.
@@ -379,7 +379,7 @@ def test_workers_that_cannot_start_are_an_error_that_says_what_to_do(monkeypatch
     def broken(*_):
         os._exit(1)
 
-    monkeypatch.setattr("abctree.parts.executors.workers._serve", broken)
+    monkeypatch.setattr("abctree.running.executors.workers._serve", broken)
     with pytest.raises(AbctreeError, match=r"__main__"):
         play(forked())
 
@@ -388,7 +388,7 @@ def test_workers_that_cannot_start_are_an_error_that_says_what_to_do(monkeypatch
 
 START = """
 from multiprocessing import get_context
-from abctree.parts.executors.guard import check_guarded
+from abctree.running.executors.guard import check_guarded
 def start(really=1):
     check_guarded(get_context("spawn"))
 """
@@ -1127,8 +1127,8 @@ def interrupted_start(monkeypatch):
         threading.Timer(0.2, interrupt).start()
         return Workers(*args, **kwargs)
 
-    monkeypatch.setattr("abctree.parts.executors.workers._serve", lambda *_: time.sleep(1000.0))
-    monkeypatch.setattr("abctree.parts.executors.pool.Workers", begin)
+    monkeypatch.setattr("abctree.running.executors.workers._serve", lambda *_: time.sleep(1000.0))
+    monkeypatch.setattr("abctree.running.executors.pool.Workers", begin)
     return at
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.analysis.posterior import Posterior
-from abctree.edges.export import to_arviz, to_csv, to_npz
+from abctree.answers.posterior import Posterior
+from abctree.faces.export import to_arviz, to_csv, to_npz
 
 
 def simulate(theta, rng):

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.parts.executors import Threads
-from abctree.parts.external import ProgramError
+from abctree.problem.external import ProgramError
+from abctree.running.executors import Threads
 from tests.conftest import until
 
 PYTHON = sys.executable
@@ -295,7 +295,7 @@ def test_a_process_left_behind_cannot_keep_the_run_waiting():
 
 
 def test_an_interruption_kills_the_program_and_goes_on(tmp_path, monkeypatch):
-    import abctree.parts.external as module
+    import abctree.problem.external as module
 
     def interrupted(process, timeout):
         started.append(process)

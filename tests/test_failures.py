@@ -17,10 +17,10 @@ from hypothesis.extra import numpy as npst
 
 import abctree
 from abctree import streams
-from abctree.analysis.failures import Failures
+from abctree.answers.failure_policy import Streak
+from abctree.answers.failures import Failures
 from abctree.data import Failure, Table
-from abctree.parts import simulators
-from abctree.parts.executors.policy import Streak
+from abctree.problem import simulators
 
 PRIOR = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
 
@@ -424,7 +424,7 @@ def test_what_a_negative_distance_would_cost_if_it_were_a_rejection(monkeypatch)
         with quiet():
             return abctree.abc_tree(made, n_simulations=2000, rng=0).posterior()
 
-    monkeypatch.setattr(abctree.methods.runner.Runner, "_refuse_negative", lambda *_: None)
+    monkeypatch.setattr(abctree.running.runner.Runner, "_refuse_negative", lambda *_: None)
     hole = run(lambda x, y: np.log(abs(x - y)))
     sound = run(lambda x, y: abs(x - y))
     assert np.abs(sound.theta - 1.0).min() < 0.1

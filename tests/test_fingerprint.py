@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.methods.fingerprint import fingerprint
 from abctree.methods.manifest import manifest_of, recipe_of
-from abctree.methods.recipe import Recipe, Seeds
-from abctree.methods.settings import resolve
+from abctree.running.fingerprint import fingerprint
+from abctree.running.recipe import Recipe, Seeds
+from abctree.running.settings import resolve
 
 # What is seen -----------------------------------------------------------------------------------
 
@@ -450,7 +450,7 @@ things = [
 
 def from_another_process(folder, seed):
     code = (
-        "from abctree.methods.fingerprint import fingerprint; import everything\n"
+        "from abctree.running.fingerprint import fingerprint; import everything\n"
         "print(*(fingerprint(thing) for thing in everything.things))"
     )
     path = os.pathsep.join([str(folder), str(Path(abctree.__file__).parent.parent)])

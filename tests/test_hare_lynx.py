@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from scipy.special import ndtr
 
 import abctree
-from abctree.analysis.posterior import Posterior
-from abctree.edges import cli
+from abctree.answers.posterior import Posterior
+from abctree.faces import cli
 from examples.hare_lynx import (
     Prediction,
     paragraph,

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.algorithms.fold import Fold
-from abctree.algorithms.inner_loop import inner_loop
-from abctree.algorithms.points import draw_points, pick
 from abctree.data import Mixture, Simulations, Table
-from abctree.parts.beliefs import BetaBeliefs
-from abctree.parts.policies import UtilityProposal
+from abctree.proposals.points import draw_points, pick
+from abctree.tree.beliefs import BetaBeliefs
+from abctree.tree.fold import Fold
+from abctree.tree.inner_loop import inner_loop
+from abctree.tree.policies import UtilityProposal
 
 from .conftest import z_score
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.algorithms import inner_loop, outer_loop, smc
-from abctree.analysis.mode import from_run
-from abctree.methods.interrupts import Interrupts
+from abctree.answers.mode import from_run
 from abctree.problems import gaussian_mixture
+from abctree.running.interrupts import Interrupts
+from abctree.tree import inner_loop, outer_loop, smc
 
 #: Where Ctrl-C comes: a method, and a function of the library that it calls.
 PLACES = [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.analysis.histogram import StepPosterior
+from abctree.answers.histogram import StepPosterior
 from abctree.errors import ParameterError
 from abctree.keywords import _FOREIGN, _MEANT, checks_keywords, checks_keywords_of_methods
 from abctree.problems import gauss

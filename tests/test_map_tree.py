@@ -14,11 +14,11 @@ from abctree.data import Boxes
 from abctree.methods.manifest import manifest_of, recipe_of
 from abctree.methods.map_settings import resolve_map
 from abctree.methods.run_abc_tree import recipe_for
-from abctree.parts.beliefs import FairHearing, MultiLevel
-from abctree.parts.partitioners import Dyadic, Peaks
-from abctree.parts.policies import TopTwo
-from abctree.parts.stores import SqliteStore
+from abctree.running.stores import SqliteStore
 from abctree.testing import check_partitioner
+from abctree.tree.beliefs import FairHearing, MultiLevel
+from abctree.tree.partitioners import Dyadic, Peaks
+from abctree.tree.policies import TopTwo
 
 P0 = problems.gaussian_mixture(2)
 

@@ -15,14 +15,14 @@ from scipy import optimize, stats
 
 import abctree
 from abctree import problems
-from abctree.analysis.mode import average, bend, find_mode, fit, from_run, places, regression
-from abctree.analysis.mode.bend import fit_peak
-from abctree.analysis.mode.fit import Rows, climb
-from abctree.analysis.mode.peaks import best_box, kernel_mode
-from abctree.analysis.mode.regression import expansion_of, monomials, powers_of
+from abctree.answers.mode import average, bend, find_mode, fit, from_run, places, regression
+from abctree.answers.mode.bend import fit_peak
+from abctree.answers.mode.fit import Rows, climb
+from abctree.answers.mode.peaks import best_box, kernel_mode
+from abctree.answers.mode.regression import expansion_of, monomials, powers_of
 from abctree.data import Arms, Boxes
-from abctree.parts.partitioners.growth import Growth
 from abctree.problems import truth
+from abctree.tree.partitioners.growth import Growth
 
 
 def uniform_rows(n, d, rng, half_width=5.0):
@@ -644,7 +644,7 @@ def test_the_document_has_the_constants_of_the_code():
     rows = re.findall(r"^\| `(\w+)\.(\w+)` \| ([^|]*) \|", text, flags=re.MULTILINE)
     assert 10 < len(rows) <= 15
     for module, name, said in rows:
-        value = getattr(importlib.import_module(f"abctree.analysis.mode.{module}"), name)
+        value = getattr(importlib.import_module(f"abctree.answers.mode.{module}"), name)
         values = value if isinstance(value, tuple) else (value,)
         assert [float(number) for number in said.split(", ")] == [float(v) for v in values], name
 

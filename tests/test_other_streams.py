@@ -17,8 +17,8 @@ from numba import njit
 
 import abctree
 from abctree.data import OtherStream, Simulations
-from abctree.parts.stores import packing
 from abctree.problem import Discrepancy, other_streams
+from abctree.running.stores import packing
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 FORK = multiprocessing.get_context("fork")

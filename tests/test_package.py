@@ -24,7 +24,7 @@ FILES = {
     if path.is_file() and "__pycache__" not in path.parts
 }
 #: What the command `abctree` calls, and modules that users import by their own names.
-ENTRANCES = ("abctree", "abctree.edges.cli", "abctree.problems.truth")
+ENTRANCES = ("abctree", "abctree.faces.cli", "abctree.problems.truth")
 
 
 # Names --------------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from abctree.data import Boxes
 from abctree.errors import ParameterError
-from abctree.parts.partitioners import cart as cart_module
-from abctree.parts.partitioners.cart import Cart
-from abctree.parts.partitioners.dyadic import Dyadic
-from abctree.parts.partitioners.grid import Grid
-from abctree.parts.partitioners.growth import Growth, labels
+from abctree.tree.partitioners import cart as cart_module
+from abctree.tree.partitioners.cart import Cart
+from abctree.tree.partitioners.dyadic import Dyadic
+from abctree.tree.partitioners.grid import Grid
+from abctree.tree.partitioners.growth import Growth, labels
 
 PARTITIONERS = [
     Grid(3),
@@ -504,7 +504,7 @@ def test_cart_refuses_settings_out_of_range(bad):
 
 
 def test_cart_module_does_not_import_scikit_learn():
-    code = "import abctree.parts.partitioners, sys; sys.exit('sklearn' in sys.modules)"
+    code = "import abctree.tree.partitioners, sys; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=100).returncode == 0
 
 

@@ -11,10 +11,10 @@ import pytest
 from scipy import stats
 
 import abctree
-from abctree.analysis.posterior import Posterior
-from abctree.edges import plots
-from abctree.edges.plots.canvas import number
+from abctree.answers.posterior import Posterior
 from abctree.errors import MissingDependencyError, ParameterError
+from abctree.faces import plots
+from abctree.faces.plots.canvas import number
 
 figure_module = pytest.importorskip("matplotlib.figure")
 
@@ -541,7 +541,7 @@ def test_plots_say_how_to_install_matplotlib(cloud, monkeypatch):
 @pytest.mark.slow
 def test_plots_import_matplotlib_when_asked_to_draw_and_never_pyplot():
     code = (
-        "import sys; from abctree.edges import plots; assert 'matplotlib' not in sys.modules\n"
+        "import sys; from abctree.faces import plots; assert 'matplotlib' not in sys.modules\n"
         "plots.predictive([0, 1], [1, 2], [[1, 2], [2, 3]]).savefig(sys.argv[1])\n"
         "assert 'matplotlib.figure' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
     )

@@ -9,15 +9,15 @@ import pytest
 from scipy import stats
 
 import abctree
-from abctree.algorithms import inner_loop as inner
-from abctree.algorithms import points
-from abctree.algorithms.fold import Fold
-from abctree.algorithms.points import Points, draw_allowed, draw_in_arms, draw_points
 from abctree.data import Arms, Mixture, Simulations, Table
-from abctree.parts import policies
-from abctree.parts.beliefs import BetaBeliefs
-from abctree.parts.policies import T3C, Thompson, TopTwo, box_density
 from abctree.problem import region
+from abctree.proposals import points
+from abctree.proposals.points import Points, draw_allowed, draw_in_arms, draw_points
+from abctree.tree import inner_loop as inner
+from abctree.tree import policies
+from abctree.tree.beliefs import BetaBeliefs
+from abctree.tree.fold import Fold
+from abctree.tree.policies import T3C, Thompson, TopTwo, box_density
 
 from .conftest import z_score
 

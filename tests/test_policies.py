@@ -8,8 +8,8 @@ from scipy import stats
 
 import abctree
 from abctree.data import Arms, Boxes
-from abctree.parts.partitioners.growth import Growth
-from abctree.parts.policies import T3C, Thompson, TopTwo, as_policy, box_density
+from abctree.tree.partitioners.growth import Growth
+from abctree.tree.policies import T3C, Thompson, TopTwo, as_policy, box_density
 
 POLICIES = [Thompson(), TopTwo(), TopTwo("adaptive"), T3C()]
 

@@ -19,7 +19,7 @@ from scipy import stats
 
 import abctree
 from abctree.errors import ParameterError
-from abctree.parts.priors import (
+from abctree.problem.priors import (
     Categorical,
     DensityPrior,
     Dirichlet,
@@ -29,9 +29,9 @@ from abctree.parts.priors import (
     Product,
     as_prior,
 )
-from abctree.parts.priors.discrete import Atoms
-from abctree.parts.priors.lattice import Lattice, discrete
-from abctree.parts.priors.law import Law
+from abctree.problem.priors.discrete import Atoms
+from abctree.problem.priors.lattice import Lattice, discrete
+from abctree.problem.priors.law import Law
 
 NEW_STYLE = hasattr(stats, "Normal")
 needs_new_style = pytest.mark.skipif(not NEW_STYLE, reason="scipy without new-style distributions")

@@ -15,10 +15,10 @@ from scipy.special import ndtr
 
 import abctree
 from abctree import problems
-from abctree.algorithms import rejection as stream
-from abctree.algorithms.points import Points
-from abctree.algorithms.rejection import Closest, Rows
+from abctree.baselines import rejection as stream
+from abctree.baselines.rejection import Closest, Rows
 from abctree.problems import truth
+from abctree.proposals.points import Points
 
 from .conftest import z_score
 

@@ -19,11 +19,11 @@ import pytest
 
 import abctree
 from abctree.methods.manifest import manifest_of, recipe_of
-from abctree.methods.recipe import Recipe, Seeds
 from abctree.methods.run_folder import play
-from abctree.methods.settings import resolve
-from abctree.parts.stores import SqliteStore
-from abctree.parts.stores.packing import pack, unpack
+from abctree.running.recipe import Recipe, Seeds
+from abctree.running.settings import resolve
+from abctree.running.stores import SqliteStore
+from abctree.running.stores.packing import pack, unpack
 from tests.conftest import in_memory
 from tests.test_clock import Clock
 
@@ -248,7 +248,7 @@ class Deadly:
 def test_run_killed_inside_a_commit_is_resumed(
     tmp_path, monkeypatch, kind, after, kept, journal, n, before, block
 ):
-    from abctree.parts.stores import sqlite_file
+    from abctree.running.stores import sqlite_file
 
     def journal_mode(db):
         return db.execute(f"PRAGMA journal_mode = {journal}").fetchone()[0]
@@ -622,7 +622,7 @@ def test_progress_is_told_in_a_pilot_that_takes_long(monkeypatch, method):
     make = partial(method, problem(), n_simulations=N, rng=1, progress=seen.append)
     make()
     assert all(p.round > 0 for p in seen)
-    monkeypatch.setattr("abctree.methods.runner._PATIENCE", 0.0)
+    monkeypatch.setattr("abctree.running.runner._PATIENCE", 0.0)
     seen.clear()
     make()
     assert [p.n_simulations for p in seen if p.round == 0] == list(range(5, 101, 5))
@@ -727,7 +727,7 @@ def test_method_interrupted_by_the_user_goes_on(tmp_path, method):
 def test_parts_of_another_method_are_given_again_or_refused(tmp_path):
     class Wide:
         def covariance(self, z, weight):
-            return abctree.parts.perturbations.TwiceCovariance().covariance(z, weight)
+            return abctree.proposals.perturbations.TwiceCovariance().covariance(z, weight)
 
     run = partial(abctree.smc, problem(), n_simulations=N, n_particles=30, rng=1)
     whole = run(kernel="silverman", store=tmp_path / "x")
@@ -1029,7 +1029,7 @@ def test_store_of_the_users_own_is_a_store():
 
 
 def test_fingerprint_changes_with_code_and_constants_but_not_with_use():
-    from abctree.methods.fingerprint import fingerprint, named
+    from abctree.running.fingerprint import fingerprint, named
 
     def scaled(by, calls=None):
         count = 0

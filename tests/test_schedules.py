@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import abctree
-from abctree.parts.schedules import RetainedESS, as_schedule, first_epsilon, weighted_quantile
+from abctree.tree.schedules import RetainedESS, as_schedule, first_epsilon, weighted_quantile
 
 RULES = [abctree.Geometric(0.9), abctree.Quantile(0.5), abctree.Quantile(0.2, weighted=True)]
 distances = st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0]), min_size=1, max_size=40)

@@ -13,9 +13,9 @@ import pytest
 from scipy import stats
 
 import abctree
-from abctree.analysis.scores import Scores, _canonical
+from abctree.answers.scores import Scores, _canonical
 from abctree.errors import AbctreeWarning
-from abctree.parts.priors import Product
+from abctree.problem.priors import Product
 
 from .conftest import z_score
 
@@ -176,7 +176,7 @@ def test_draws_moved_without_their_prior_leave_it(name):
     """The twin of the test above: the same regression and kernels on the parameters themselves."""
     kind = KINDS[name]
     raw = kind.posterior()
-    plain = abctree.analysis.Posterior(
+    plain = abctree.answers.Posterior(
         **{**vars_of(raw), "region": None, "cube": None, "bounds": None}
     )
     adjusted = plain.adjusted()
@@ -228,7 +228,7 @@ def test_smooth_draws_that_a_constraint_keeps_refusing_are_counted_and_told():
         return np.isin(t["a"], raw.theta[:, 0]) | ((t["a"] > few[0]) & (t["a"] < few[0] + 1e-4))
 
     region = abctree.Problem(FLAT, lambda t, r: t, [1.0], constraint=constraint).region
-    thin = abctree.analysis.Posterior(**{**vars_of(raw), "region": region})
+    thin = abctree.answers.Posterior(**{**vars_of(raw), "region": region})
     with pytest.warns(AbctreeWarning, match=r"\d+ of 200 smooth draws were refused"):
         draws = thin.sample(200, rng=1, smooth=True)
     assert constraint({"a": draws[:, 0]}).all()
@@ -239,7 +239,7 @@ def test_smooth_draws_that_a_constraint_keeps_refusing_are_counted_and_told():
 def test_draws_of_a_table_made_elsewhere_stay_in_the_bounds_that_are_given(name):
     kind = KINDS[name]
     made = kind.posterior()
-    raw = abctree.analysis.Posterior(**{**vars_of(made), "region": None, "cube": None})
+    raw = abctree.answers.Posterior(**{**vars_of(made), "region": None, "cube": None})
     assert raw.bounds is not None
     adjusted = raw.adjusted()
     assert adjusted.is_adjusted
@@ -321,7 +321,7 @@ def test_adjusted_draws_of_a_normal_prior_are_those_of_the_exact_posterior():
 
 def test_a_regression_on_the_cube_itself_would_be_noticed(monkeypatch):
     monkeypatch.setattr(Scores, "z", property(lambda s: s.cube[:, s.moves]))
-    monkeypatch.setattr("abctree.analysis.scores.ndtr", lambda z: np.clip(z, 0.0, 1.0))
+    monkeypatch.setattr("abctree.answers.scores.ndtr", lambda z: np.clip(z, 0.0, 1.0))
     found = errors({"a": stats.norm(0.0, 2.0)}, 1.0, (0.8, np.sqrt(0.8)), 3.0, adjusted)
     assert max(abs(z_score(column, 0.0)) for column in found.T) > 5
 
@@ -355,7 +355,7 @@ def test_smooth_draws_keep_mean_and_spread(name):
 def test_draws_of_a_map_that_sorts_are_smoothed_as_one_mode(canonical, monkeypatch):
     """Else near draws are far apart in the cube, and what is between them is filled: the twin."""
     if not canonical:
-        monkeypatch.setattr("abctree.analysis.scores._canonical", lambda prior, cube: cube)
+        monkeypatch.setattr("abctree.answers.scores._canonical", lambda prior, cube: cube)
     problem = abctree.Problem(
         prior_transform=ordered, names=("a", "b"), observed=[0.3, 0.6], vectorized=True,
         simulator=lambda theta, rng: theta + 0.15 * rng.standard_normal(theta.shape),

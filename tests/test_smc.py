@@ -18,15 +18,14 @@ from scipy.special import ndtr
 
 import abctree
 from abctree import problems
-from abctree.algorithms import points
-from abctree.algorithms.kernel_mixture import Proposal
-from abctree.algorithms.smc import accepted_of, draw
-from abctree.parts import perturbations
-from abctree.parts.coordinates import coordinates
-from abctree.parts.perturbations import KernelDensity, as_perturbation, weighted_covariance
-from abctree.parts.priors import as_prior
-from abctree.parts.schedules import RetainedESS, as_schedule
+from abctree.baselines.smc import accepted_of, draw
+from abctree.problem.priors import as_prior
 from abctree.problems import truth
+from abctree.proposals import perturbations, points
+from abctree.proposals.coordinates import coordinates
+from abctree.proposals.kernel_mixture import Proposal
+from abctree.proposals.perturbations import KernelDensity, as_perturbation, weighted_covariance
+from abctree.tree.schedules import RetainedESS, as_schedule
 
 from .conftest import z_score
 

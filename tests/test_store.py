@@ -23,8 +23,8 @@ from hypothesis.extra import numpy as hnp
 
 import abctree
 from abctree.data import Failure, Simulations
-from abctree.parts.stores import SqliteStore, packing, sqlite_file
-from abctree.parts.stores.packing import PackedBlock, UnreadableBlockError, pack, unpack
+from abctree.running.stores import SqliteStore, packing, sqlite_file
+from abctree.running.stores.packing import PackedBlock, UnreadableBlockError, pack, unpack
 
 FILE = "run.sqlite"
 N_BLOCKS, SIZE = 6, 40
@@ -444,7 +444,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="forks")
 def test_second_process_is_refused_and_told_who_is_first(copy):
     script = """
         import sys
-        from abctree.parts.stores import SqliteStore
+        from abctree.running.stores import SqliteStore
         with SqliteStore.open(sys.argv[1]):
             print("open", flush=True)
             sys.stdin.read()
@@ -478,7 +478,7 @@ def test_second_run_of_the_same_process_is_refused(copy):
 def test_lock_ends_with_its_process_though_a_worker_lives_on(copy):
     script = """
         import os, signal, sys, time
-        from abctree.parts.stores import SqliteStore
+        from abctree.running.stores import SqliteStore
         store = SqliteStore.open(sys.argv[1])
         worker = os.fork()
         if worker == 0:
@@ -500,7 +500,7 @@ def test_lock_ends_with_its_process_though_a_worker_lives_on(copy):
 
 @posix
 def test_store_warns_where_folders_cannot_be_locked(copy, monkeypatch):
-    from abctree.parts.stores import lock
+    from abctree.running.stores import lock
 
     def no_locks(*_):
         raise OSError(37, "No locks available")

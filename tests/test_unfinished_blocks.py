@@ -19,12 +19,12 @@ import pytest
 
 import abctree
 from abctree.data import Failure, Simulations
-from abctree.parts.executors import as_executor
-from abctree.parts.simulators import Vectorized
-from abctree.parts.stores import SqliteStore, notebook
-from abctree.parts.stores.notebook import Notebook, Page
-from abctree.parts.stores.packing import pack, spans, unpack
 from abctree.problem import Discrepancy, core
+from abctree.problem.simulators import Vectorized
+from abctree.running.executors import as_executor
+from abctree.running.stores import SqliteStore, notebook
+from abctree.running.stores.notebook import Notebook, Page
+from abctree.running.stores.packing import pack, spans, unpack
 from tests.conftest import in_memory, until
 from tests.test_resume import differences, in_child, posix
 
@@ -552,7 +552,7 @@ def test_store_gives_back_parts_and_drops_them_with_their_block(tmp_path):
 
 
 def pack_of(first, done):
-    from abctree.parts.stores.packing import PackedBlock
+    from abctree.running.stores.packing import PackedBlock
 
     data = pack(PackedBlock(first, 3, 0.5, done, spans(np.arange(len(done.distance)))))
     return zlib.crc32(data), data
@@ -636,7 +636,7 @@ def test_executors_note_each_row_once_and_cut_no_unit(kind, timeout, executor):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         runs = make() if timeout is None else make(timeout=timeout)
-        with abctree.parts.executors.running(as_executor(runs)) as ready:
+        with abctree.running.executors.running(as_executor(runs)) as ready:
             done = ready.submit_noted(work, theta, index, p.unit, notes)()
     assert done.distance.tobytes() == truth.distance.tobytes()
     assert done.summary.tobytes() == truth.summary.tobytes()

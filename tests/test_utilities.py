@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import abctree
-from abctree.parts.utilities import as_utility
+from abctree.tree.utilities import as_utility
 
 UTILITIES = [
     abctree.PosteriorMatch(),

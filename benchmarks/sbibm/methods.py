@@ -12,8 +12,8 @@ import numpy as np
 from scipy import stats
 
 import abctree
-from abctree.analysis.posterior import Posterior
-from abctree.parts.perturbations import TwiceCovariance
+from abctree.answers.posterior import Posterior
+from abctree.proposals.perturbations import TwiceCovariance
 from benchmarks.sbibm.smoothing import published_kde, smooth_draws, unbound
 from benchmarks.sbibm.tasks import TASKS, Task
 

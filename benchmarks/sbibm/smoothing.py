@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import expit, logit
 
-from abctree.analysis.posterior import Posterior
+from abctree.answers.posterior import Posterior
 
 #: Most draws that a bandwidth is chosen from; of more, a sample in proportion to their weights.
 _MOST = 1000

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from abctree.analysis.diagnostics import ESS_MEANS
-from abctree.analysis.posterior import Posterior
-from abctree.analysis.result import Result
-from abctree.edges.plots import pair, predictive, weighted_quantiles
-from abctree.edges.plots.canvas import INK, new_figure, number
+from abctree.answers.diagnostics import ESS_MEANS
+from abctree.answers.posterior import Posterior
+from abctree.answers.result import Result
 from abctree.errors import AbctreeWarning
+from abctree.faces.plots import pair, predictive, weighted_quantiles
+from abctree.faces.plots.canvas import INK, new_figure, number
 from abctree.types import BoolArray, FloatArray, RNGLike
 from examples.hare_lynx.model import pelts, simulate
 

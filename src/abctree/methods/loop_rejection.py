@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abctree.algorithms.rejection import Closest, PriorDraws, Rows, rejection
-from abctree.analysis.result import Result
+from abctree.answers.result import Result
+from abctree.baselines.rejection import Closest, PriorDraws, Rows, rejection
 from abctree.data import Mixture, Table
-from abctree.methods.runner import Runner
+from abctree.running.runner import Runner
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from typing import Literal
 
 import numpy as np
 
-from abctree.algorithms.kernel_mixture import KernelMixture, update_mixture
-from abctree.algorithms.smc import SmcGame, SmcRules, accepted_of, populations
-from abctree.analysis.result import Result
+from abctree.answers.result import Result
+from abctree.baselines.smc import SmcGame, SmcRules, accepted_of, populations
 from abctree.data import Round, Table
-from abctree.methods.runner import Runner
-from abctree.parts.coordinates import coordinates
-from abctree.parts.perturbations import Perturbation
+from abctree.proposals.coordinates import coordinates
+from abctree.proposals.kernel_mixture import KernelMixture, update_mixture
+from abctree.proposals.perturbations import Perturbation
 from abctree.protocols import Schedule
+from abctree.running.runner import Runner
 
 #: A population that was cut short answers if its effective sample size is this share of N.
 _ANSWER = 0.5

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from abctree.algorithms.outer_loop import Game, Rules, outer_loop
-from abctree.analysis.result import Result
+from abctree.answers.result import Result
 from abctree.data import Mixture, update_denominators
-from abctree.methods.runner import Runner
 from abctree.problem import Problem
+from abctree.running.runner import Runner
+from abctree.tree.outer_loop import Game, Rules, outer_loop
 
 
 def play_rounds(run: Runner) -> Result:

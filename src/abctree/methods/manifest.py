@@ -17,26 +17,27 @@ from typing import Any
 
 import numpy as np
 
+from abctree.answers.failure_policy import FailurePolicy, as_policy
 from abctree.data import Plan
 from abctree.errors import AbctreeError, ParameterError, StoreError, warn
-from abctree.methods.fingerprint import fingerprint, is_ours, named
 from abctree.methods.method import METHODS
-from abctree.methods.recipe import Recipe, Seeds
-from abctree.methods.settings import Settings
-from abctree.methods.versions import Version, Versions, continued, unknown
-from abctree.parts.distances import FunctionDistance
-from abctree.parts.executors.policy import FailurePolicy, as_policy
-from abctree.parts.partitioners import as_partitioner
-from abctree.parts.perturbations import as_perturbation
-from abctree.parts.schedules import as_schedule
-from abctree.parts.stopping import as_stopping_rules
-from abctree.parts.utilities import as_utility
 from abctree.problem import Problem
+from abctree.problem.distances import FunctionDistance
+from abctree.proposals.perturbations import as_perturbation
 from abctree.protocols import StoppingRule
+from abctree.running.fingerprint import fingerprint, is_ours, named
+from abctree.running.recipe import Recipe, Seeds
+from abctree.running.settings import Settings
+from abctree.running.stopping import as_stopping_rules
+from abctree.running.versions import Version, Versions, continued, unknown
+from abctree.tree.partitioners import as_partitioner
+from abctree.tree.schedules import as_schedule
+from abctree.tree.utilities import as_utility
 
 #: Modules whose dataclasses may be made from a manifest.
 _ROOMS = (
-    "partitioners", "utilities", "schedules", "beliefs", "policies", "stopping", "perturbations",
+    "tree.partitioners", "tree.utilities", "tree.schedules", "tree.beliefs", "tree.policies",
+    "running.stopping", "proposals.perturbations",
 )  # fmt: skip
 #: How what a user passes for a part is read.
 _READ: dict[str, Callable[[Any], Any]] = {
@@ -137,7 +138,7 @@ def _written_value(value: Any, keyword: str, own: dict[str, Any]) -> Any:
 @functools.cache
 def _known() -> dict[str, type]:
     """The parts that may be made from a manifest, by name."""
-    modules = [importlib.import_module(f"abctree.parts.{room}") for room in _ROOMS]
+    modules = [importlib.import_module(f"abctree.{room}") for room in _ROOMS]
     found = (value for module in modules for value in vars(module).values())
     return {
         value.__name__: value

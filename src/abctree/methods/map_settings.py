@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from abctree.errors import ParameterError
-from abctree.methods.settings import Settings, resolve
 from abctree.numbers import checked_count, checked_number
-from abctree.parts.beliefs import Counts, FairHearing
-from abctree.parts.partitioners import Dyadic, Grid, Peaks, as_partitioner
-from abctree.parts.policies import T3C, Thompson, TopTwo, as_policy
-from abctree.parts.schedules import Geometric
+from abctree.running.settings import Settings, resolve
+from abctree.tree.beliefs import Counts, FairHearing
+from abctree.tree.partitioners import Dyadic, Grid, Peaks, as_partitioner
+from abctree.tree.policies import T3C, Thompson, TopTwo, as_policy
+from abctree.tree.schedules import Geometric
 
 #: `preset="published"`: Algorithms 3 and 4 as the paper prints and runs them.  B is that of its
 #: Section 4, where boxes are those of CART; the dyadic ones are of its Figure 7, which has no B.

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from abctree.algorithms.outer_loop import Rules
-from abctree.analysis.result import Result
+from abctree.answers.result import Result
 from abctree.methods.loop_rejection import RejectionParts, play_stream
 from abctree.methods.loop_smc import SmcParts, play_populations
 from abctree.methods.loop_tree import play_rounds
-from abctree.methods.runner import Runner
+from abctree.running.runner import Runner
+from abctree.tree.outer_loop import Rules
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from abctree.analysis.result import Result
+from abctree.answers.failure_policy import FailurePolicy
+from abctree.answers.result import Result
 from abctree.data import Progress
 from abctree.keywords import checks_keywords
-from abctree.methods.recipe import Recipe, StopLike, check_problem_given
 from abctree.methods.run_folder import StoreLike, play
-from abctree.methods.settings import PartitionerLike, ScheduleLike, UtilityLike, resolve
-from abctree.parts.executors import ExecutorLike
-from abctree.parts.executors.policy import FailurePolicy
 from abctree.problem import Problem
 from abctree.protocols import BeliefRule, Policy
+from abctree.running.executors import ExecutorLike
+from abctree.running.recipe import Recipe, StopLike, check_problem_given
+from abctree.running.settings import PartitionerLike, ScheduleLike, UtilityLike, resolve
 from abctree.types import RNGLike
 
 

@@ -12,22 +12,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from abctree.analysis.result import Result
+from abctree.answers.failure_policy import FailurePolicy
+from abctree.answers.result import Result
 from abctree.data import Plan, Progress, Table
 from abctree.errors import ParameterError, SimulatorError, StoreError, warn
 from abctree.keywords import checks_keywords
 from abctree.methods.manifest import check_version, manifest_of, recipe_of, unknown_code
 from abctree.methods.method import METHODS
-from abctree.methods.recipe import Recipe, StopLike, check_problem_given
-from abctree.methods.runner import Runner
-from abctree.methods.versions import changes
-from abctree.methods.watch import check_progress
 from abctree.numbers import checked_count
-from abctree.parts.executors import ExecutorLike, as_executor, running
-from abctree.parts.executors.policy import FailurePolicy
-from abctree.parts.stores import Recorded, SqliteStore
 from abctree.problem import Problem
 from abctree.protocols import Executor, NotingStore, StoppingRule, Store
+from abctree.running.executors import ExecutorLike, as_executor, running
+from abctree.running.recipe import Recipe, StopLike, check_problem_given
+from abctree.running.runner import Runner
+from abctree.running.stores import Recorded, SqliteStore
+from abctree.running.versions import changes
+from abctree.running.watch import check_progress
 
 #: To read what is recorded to its end, whatever the run thought of it.
 _LENIENT = FailurePolicy("reject", limit=1.0)

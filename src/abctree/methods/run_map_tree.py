@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from abctree.analysis.result import Result
+from abctree.answers.failure_policy import FailurePolicy
+from abctree.answers.result import Result
 from abctree.data import Progress
 from abctree.keywords import checks_keywords
-from abctree.methods.interrupts import Interrupts
 from abctree.methods.map_settings import resolve_map
-from abctree.methods.recipe import Recipe, StopLike, check_problem_given
 from abctree.methods.run_folder import StoreLike, play
-from abctree.methods.settings import PartitionerLike, ScheduleLike
-from abctree.parts.executors import ExecutorLike
-from abctree.parts.executors.policy import FailurePolicy
 from abctree.problem import Problem
 from abctree.protocols import BeliefRule, Policy
+from abctree.running.executors import ExecutorLike
+from abctree.running.interrupts import Interrupts
+from abctree.running.recipe import Recipe, StopLike, check_problem_given
+from abctree.running.settings import PartitionerLike, ScheduleLike
 from abctree.types import RNGLike
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from abctree.analysis.result import Result
+from abctree.answers.failure_policy import FailurePolicy
+from abctree.answers.result import Result
 from abctree.data import Plan, Progress
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
 from abctree.methods.loop_rejection import RejectionParts
-from abctree.methods.recipe import Recipe, StopLike, check_problem_given
 from abctree.methods.run_folder import StoreLike, play
-from abctree.methods.settings import Settings
 from abctree.numbers import checked_count
-from abctree.parts.executors import ExecutorLike
-from abctree.parts.executors.policy import FailurePolicy
-from abctree.parts.stopping import Rounds
 from abctree.problem import Problem
+from abctree.running.executors import ExecutorLike
+from abctree.running.recipe import Recipe, StopLike, check_problem_given
+from abctree.running.settings import Settings
+from abctree.running.stopping import Rounds
 from abctree.types import RNGLike
 
 #: Up to so many simulations all are kept by default, and of more the closest so many.

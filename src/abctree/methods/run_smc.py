@@ -7,21 +7,21 @@ from typing import Literal
 
 import numpy as np
 
-from abctree.analysis.result import Result
+from abctree.answers.failure_policy import FailurePolicy
+from abctree.answers.result import Result
 from abctree.data import Plan, Progress
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
 from abctree.methods.loop_smc import SmcParts
-from abctree.methods.recipe import Recipe, StopLike, check_problem_given
 from abctree.methods.run_folder import StoreLike, play
-from abctree.methods.settings import ScheduleLike, Settings
 from abctree.numbers import checked_count, checked_number
-from abctree.parts.coordinates import coordinates
-from abctree.parts.executors import ExecutorLike
-from abctree.parts.executors.policy import FailurePolicy
-from abctree.parts.perturbations import Perturbation, as_perturbation
-from abctree.parts.schedules import as_schedule
 from abctree.problem import Problem
+from abctree.proposals.coordinates import coordinates
+from abctree.proposals.perturbations import Perturbation, as_perturbation
+from abctree.running.executors import ExecutorLike
+from abctree.running.recipe import Recipe, StopLike, check_problem_given
+from abctree.running.settings import ScheduleLike, Settings
+from abctree.tree.schedules import as_schedule
 from abctree.types import RNGLike
 
 
@@ -69,7 +69,7 @@ def smc(
         Covariance of the steps: "twice-covariance" (default) of the particles, "componentwise"
         (twice their variances, as first published), "silverman" (a kernel density estimate: steps
         are smaller, ε falls faster, weights are less even), "local" (the spread of each particle's
-        nearest neighbours), or an object of `abctree.parts.perturbations`.
+        nearest neighbours), or an object of `abctree.proposals.perturbations`.
     schedule : str, float, sequence of float or Schedule
         "median" (default) of the accepted distances, or another of their quantiles by
         ``abctree.Quantile(q)``; "adaptive", the tolerance at which the weighted draws keep half

@@ -12,10 +12,10 @@ import numpy as np
 
 from abctree.errors import ParameterError, SimulatorError
 from abctree.numbers import checked_count
-from abctree.parts.form import Form, Missing, hide, missing_in, n_missing, numbers_of
-from abctree.parts.labels import Layout, is_structured, record_of, with_fields
-from abctree.parts.priors import PriorTransform, as_prior
-from abctree.parts.simulators import Model, OneByOne, Seeded, Vectorized
+from abctree.problem.form import Form, Missing, hide, missing_in, n_missing, numbers_of
+from abctree.problem.labels import Layout, is_structured, record_of, with_fields
+from abctree.problem.priors import PriorTransform, as_prior
+from abctree.problem.simulators import Model, OneByOne, Seeded, Vectorized
 from abctree.protocols import Prior
 from abctree.types import Data, FloatArray, IntArray, SimulatorFunction
 

@@ -11,7 +11,7 @@ import numpy as np
 from abctree.data import Boxes, Simulations
 from abctree.errors import SimulatorError
 from abctree.numbers import checked_rng
-from abctree.parts.distances import NegativeDistanceError
+from abctree.problem.distances import NegativeDistanceError
 from abctree.problem.reach import out_of_reach
 from abctree.types import FloatArray, IntArray, RNGLike
 

@@ -13,13 +13,13 @@ import numpy as np
 from abctree.data import Boxes, Failure, Partition, Simulations
 from abctree.errors import ParameterError, SimulatorError
 from abctree.keywords import checks_keywords
-from abctree.parts.arrays import floats
-from abctree.parts.distances import as_distance, not_negative, of_entries
-from abctree.parts.simulators import CAUGHT, Model, failure
 from abctree.problem.arguments import model_of, observation_of, prior_of, with_names
+from abctree.problem.arrays import floats
 from abctree.problem.check import CheckReport, dry_run
+from abctree.problem.distances import as_distance, not_negative, of_entries
 from abctree.problem.other_streams import Watch, search
 from abctree.problem.region import Region
+from abctree.problem.simulators import CAUGHT, Model, failure
 from abctree.protocols import Constraint, Distance, Prior
 from abctree.types import BoolArray, Data, FloatArray, IntArray, RNGLike, SimulatorFunction
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from abctree.data import Boxes, Partition
 from abctree.errors import ParameterError
-from abctree.parts.priors.cube import inside
+from abctree.problem.priors.cube import inside
 from abctree.protocols import Constraint, Prior
 from abctree.types import BoolArray, FloatArray, IntArray
 

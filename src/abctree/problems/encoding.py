@@ -10,9 +10,9 @@ from abctree.kernels import simulators
 from abctree.kernels.generator import start_state, uniform
 from abctree.kernels.jit import jit
 from abctree.keywords import checks_keywords
-from abctree.parts.distances import Scaled
-from abctree.parts.priors import MultivariateNormal
 from abctree.problem import Problem
+from abctree.problem.distances import Scaled
+from abctree.problem.priors import MultivariateNormal
 from abctree.types import FloatArray, SeedArray
 
 N_BINS = 100  #: of time, each with a spike or without

@@ -6,8 +6,8 @@ import numpy as np
 
 from abctree.kernels import simulators
 from abctree.keywords import checks_keywords
-from abctree.parts.distances import Scaled
 from abctree.problem import Problem
+from abctree.problem.distances import Scaled
 from abctree.types import FloatArray, SeedArray
 
 START = np.array([100.0, 50.0])  #: prey and predators at time 0

@@ -9,8 +9,8 @@ import numpy as np
 from abctree.errors import ParameterError
 from abctree.kernels import simulators
 from abctree.keywords import checks_keywords
-from abctree.parts.priors import Integers
 from abctree.problem import Problem
+from abctree.problem.priors import Integers
 
 
 @checks_keywords

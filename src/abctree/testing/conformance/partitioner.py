@@ -11,10 +11,10 @@ import numpy as np
 from abctree.data import Boxes
 from abctree.keywords import checks_keywords
 from abctree.numbers import checked_rng
-from abctree.parts.partitioners.growth import Growth
 from abctree.protocols import Partitioner
 from abctree.testing.conformance.boxes import check_boxes
 from abctree.testing.conformance.rule import require
+from abctree.tree.partitioners.growth import Growth
 from abctree.types import FloatArray, RNGLike
 
 
@@ -63,7 +63,7 @@ def check_partitioner(partitioner: Partitioner, d: int = 2, rng: RNGLike = 0, n:
 
     Examples
     --------
-    >>> from abctree.parts.partitioners import Grid
+    >>> from abctree.tree.partitioners import Grid
     >>> check_partitioner(Grid(4), d=3)
     """
     generator = checked_rng(rng)

@@ -33,7 +33,7 @@ def check_utility(utility: Utility, rng: RNGLike = 0) -> None:
 
     Examples
     --------
-    >>> from abctree.parts.utilities import EffectiveSampleSize
+    >>> from abctree.tree.utilities import EffectiveSampleSize
     >>> check_utility(EffectiveSampleSize())
     """
     generator = checked_rng(rng)

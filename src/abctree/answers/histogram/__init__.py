@@ -1,0 +1,25 @@
+"""The posterior as a step function on boxes: what it is, its draws, its marginals, its regions."""
+
+from abctree.answers.histogram.density import PriorDensity
+from abctree.answers.histogram.folds import StepFold
+from abctree.answers.histogram.posterior import StepPosterior
+from abctree.answers.histogram.ranges import (
+    cube_range,
+    mean_density,
+    mean_over,
+    middle,
+    out_of_support,
+)
+from abctree.answers.histogram.region import Region
+
+__all__ = [
+    "PriorDensity",
+    "Region",
+    "StepFold",
+    "StepPosterior",
+    "cube_range",
+    "mean_density",
+    "mean_over",
+    "middle",
+    "out_of_support",
+]

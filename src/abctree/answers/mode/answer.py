@@ -1,0 +1,167 @@
+"""`Mode`: where the posterior is highest, how well that is known, and what else came close."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from abctree.answers.result import Result
+from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords_of_methods
+from abctree.types import FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A mode, perhaps not the highest."""
+
+    theta: FloatArray  #: (p,)
+    density: float  #: ε-posterior density relative to that of the best candidate; 1 for the best
+    acceptance: float  #: acceptance rate there, at the tolerance of the answer
+    n_accepted: int  #: accepted simulations that it rests on
+    covariance: FloatArray | None = (
+        None  #: (p, p) of the error of `theta`; None where it is unknown
+    )
+    spread: FloatArray | None = None  #: (p, p) of the ε-posterior around it, if it is elliptic
+    shape: str = "unclear"  #: "peak", "border", "flat", "saturated", "value" or "unclear"
+
+
+@checks_keywords_of_methods
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """The mode of an ε-posterior, how well it is known, and its rivals."""
+
+    theta: FloatArray  #: (p,) nan if nothing was accepted
+    covariance: FloatArray | None  #: (p, p) of the error of `theta`; None where it is not elliptic
+    candidates: tuple[Candidate, ...]  #: the best first
+    estimates: dict[
+        str, FloatArray
+    ]  #: "quadratic", "kernel", "box", each (p,); nan if there is none
+    epsilon: float  #: tolerance of the answer
+    box: tuple[FloatArray, FloatArray] | None  #: corners (p,), (p,) of the best box, if known
+    names: tuple[str, ...]
+    n_simulations: int
+    n_accepted: int  #: simulations below `epsilon`
+    notes: tuple[str, ...]  #: what to know, in plain words
+    run: Result | None = field(default=None, repr=False)  #: whose mode it is; not kept in a pickle
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "run": None}
+
+    @property
+    def spread(self) -> FloatArray | None:
+        """(p, p) Covariance of the ε-posterior around the mode, for a normal approximation."""
+        return self.candidates[0].spread if self.candidates else None
+
+    @property
+    def std(self) -> FloatArray:
+        """(p,) Standard errors of `theta`; nan where there is none."""
+        if self.covariance is None:
+            return np.full(len(self.theta), np.nan)
+        return np.asarray(np.sqrt(np.diag(self.covariance)))
+
+    def contains(self, theta: Sequence[float] | FloatArray, level: float = 0.9) -> bool:
+        """Whether a point is in the error ellipse of a level.
+
+        Coordinates that are known without error (fixed, discrete, on a border) are not compared.
+
+        Raises
+        ------
+        ParameterError
+            If there is no ellipse, or `level` is not in (0, 1).
+        """
+        if not 0.0 < level < 1.0:
+            raise ParameterError(f"`level` must be in (0, 1), but got {level}. Try 0.9.")
+        if self.covariance is None:
+            raise ParameterError(
+                "`covariance` must be known for an ellipse, but is None: " + " ".join(self.notes)
+            )
+        known = np.flatnonzero(np.diag(self.covariance) > 0.0)
+        inside = self.covariance[np.ix_(known, known)]
+        away = (np.asarray(theta, dtype=np.float64) - self.theta)[known]
+        sd = np.sqrt(np.diag(inside))
+        value, vector = np.linalg.eigh(inside / np.outer(sd, sd))
+        varies = value > 1e-9
+        z = (vector.T @ (away / sd))[varies] / np.sqrt(value[varies])
+        return bool(z @ z <= special.chdtri(int(varies.sum()), 1.0 - level))
+
+    def summary(self) -> ModeSummary:
+        """The mode, its error, its rivals and what to know; print it."""
+        return ModeSummary(self)
+
+    def __repr__(self) -> str:
+        point = ", ".join(f"{n}={v:.4g}" for n, v in zip(self.names, self.theta, strict=True))
+        return f"Mode({point}; epsilon {self.epsilon:.4g})"
+
+
+@dataclass(frozen=True, eq=False)
+class ModeSummary:
+    """A mode in one screen of text; print it."""
+
+    mode: Mode
+    run: tuple[str, ...] = ()  #: what was done
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [*self.run, *self._head(), "", *self._table(), *self._rivals(), "", *self.mode.notes]
+        )
+
+    def _head(self) -> list[str]:
+        mode = self.mode
+        return [
+            f"posterior mode at epsilon {mode.epsilon:.4g}: {mode.n_accepted} of "
+            f"{mode.n_simulations} simulations accepted"
+        ]
+
+    def _table(self) -> list[str]:
+        mode = self.mode
+        sd = np.full(len(mode.theta), np.nan)
+        if mode.spread is not None:
+            sd = np.sqrt(np.diag(mode.spread))
+        columns = [mode.theta, mode.std, sd, mode.estimates["kernel"], mode.estimates["box"]]
+        heads = ("mode", "std. error", "posterior sd", "kernel", "box")
+        width = max(9, *(len(name) for name in mode.names))
+        rows = [
+            f"{name:<{width}}" + "".join(f"{column[j]:>14.5g}" for column in columns)
+            for j, name in enumerate(mode.names)
+        ]
+        return [f"{'':<{width}}" + "".join(f"{h:>14}" for h in heads), *rows]
+
+    def _rivals(self) -> list[str]:
+        rivals = self.mode.candidates[1:]
+        if not rivals:
+            return []
+        lines = ["", "other candidates, with their density relative to the mode"]
+        for other in rivals:
+            point = ", ".join(f"{v:.5g}" for v in other.theta)
+            lines.append(f"  {other.density:>8.3g}  at ({point})")
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same numbers as plain Python objects, for JSON; nan as None."""
+        mode = self.mode
+        return {
+            "theta": dict(zip(mode.names, _plain(mode.theta), strict=True)),
+            "standard_error": dict(zip(mode.names, _plain(mode.std), strict=True)),
+            "covariance": None if mode.covariance is None else _plain(mode.covariance),
+            "estimates": {k: _plain(v) for k, v in mode.estimates.items()},
+            "box": None if mode.box is None else [_plain(end) for end in mode.box],
+            "candidates": [
+                {"theta": _plain(c.theta), "density": c.density, "shape": c.shape}
+                for c in mode.candidates
+            ],
+            "epsilon": mode.epsilon if np.isfinite(mode.epsilon) else None,
+            "n_simulations": mode.n_simulations,
+            "n_accepted": mode.n_accepted,
+            "notes": list(mode.notes),
+        }
+
+
+def _plain(value: FloatArray) -> Any:
+    if value.ndim == 2:
+        return [_plain(row) for row in value]
+    return [v if np.isfinite(v) else None for v in value.tolist()]

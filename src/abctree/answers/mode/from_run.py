@@ -1,0 +1,170 @@
+"""The posterior mode from the lookup table of any run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from abctree.answers.mode.answer import Candidate, Mode
+from abctree.answers.mode.landscape import Landscape
+from abctree.answers.mode.peaks import BestBox, best_box, local_rates
+from abctree.answers.mode.report import kernel_answer
+from abctree.answers.mode.search import find_mode, look_epsilon
+from abctree.answers.result import Result
+from abctree.data import Arms, Partition
+from abctree.problem import Problem
+from abctree.tree.partitioners import SoftTree
+from abctree.types import FloatArray
+
+#: Prior draws for the covariance of the prior.
+_PRIOR_DRAWS = 4000
+
+
+def mode_of(result: Result, epsilon: float | None) -> Mode:
+    """See `Result.mode`; without its run."""
+    mode = _mode_of(result, epsilon)
+    return replace(mode, notes=(*mode.notes, *result.run_notes))
+
+
+def _mode_of(result: Result, epsilon: float | None) -> Mode:
+    if len(result.table) < result.n_simulations:
+        return _mode_of_the_closest(result, epsilon)
+    table = result.table
+    log_prior, unknown = log_prior_of(result.problem, table.theta, table.cube)
+    seeking = result.method == "map_tree"
+    mode = find_mode(
+        table.theta,
+        table.distance,
+        names=result.problem.names,
+        log_prior=log_prior,
+        prior_spread=_prior_spread(result.problem),
+        bounds=_bounds(result.problem),
+        # The kernel mode of a run that seeks the mode is of its draws as they came (Algorithm 4);
+        # their weights vary too much for a density estimate.
+        weight=None if seeking else result.weights(),
+        epsilon=epsilon,
+        kernel_epsilon=result.epsilon if seeking and epsilon is None else None,
+    )
+    mode = replace(mode, notes=(*mode.notes, *unknown))
+    return _within_constraint(result, _with_box(result, mode), log_prior)
+
+
+def _bounds(problem: Problem) -> FloatArray | None:
+    bounds = getattr(problem.prior, "bounds", None)
+    return None if bounds is None else np.asarray(bounds)
+
+
+def _prior_spread(problem: Problem) -> FloatArray:
+    """Covariance (p, p) of prior draws."""
+    cube = np.random.default_rng(0).random((_PRIOR_DRAWS, problem.d))
+    return np.atleast_2d(np.cov(problem.prior.from_cube(cube), rowvar=False))
+
+
+def _mode_of_the_closest(result: Result, epsilon: float | None) -> Mode:
+    """The kernel mode: without rejected rows there is nothing to fit."""
+    draws = result.posterior(epsilon=epsilon)
+    land = Landscape.of(
+        draws.theta,
+        np.zeros(len(draws.theta)),
+        draws.names,
+        bounds=_bounds(result.problem),
+        weight=draws.weight,
+    )
+    return kernel_answer(land, draws.epsilon, result.n_simulations)
+
+
+def _with_box(result: Result, mode: Mode) -> Mode:
+    box = _box_of(result, mode.epsilon)
+    if box is None:
+        return mode
+    lower, upper, centre = _corners(result.problem, box)
+    return replace(mode, box=(lower, upper), estimates={**mode.estimates, "box": centre})
+
+
+def _within_constraint(result: Result, mode: Mode, log_prior: FloatArray | None) -> Mode:
+    """The mode, or the densest accepted simulation where the constraint refuses it."""
+    if not np.isfinite(mode.theta).all() or result.problem.feasible(mode.theta[None])[0]:
+        return mode
+    table = result.table
+    near = np.flatnonzero(table.distance < look_epsilon(table.distance))
+    scale = table.theta[near].std(axis=0)
+    varies = scale > 0.0
+    x = table.theta[:, varies] / scale[varies]
+    densest = table.theta[local_rates(x, near, len(table), log_prior).row[0]]
+    note = (
+        "The fitted peak is outside the constraint: the mode is on its border, and the accepted "
+        "simulation in the densest place is given, without an error."
+    )
+    return replace(
+        mode,
+        theta=densest,
+        covariance=None,
+        candidates=(Candidate(densest, 1.0, np.nan, len(near)),),
+        notes=(*mode.notes, note),
+    )
+
+
+def log_prior_of(
+    problem: Problem, theta: FloatArray, cube: FloatArray
+) -> tuple[FloatArray | None, list[str]]:
+    """Log-density (n,) of the prior at rows of a table, None if flat; and what is not known of it.
+
+    A prior that is only known as a map of the cube has the density |det ∂θ/∂u|⁻¹, by differences.
+    """
+    prior = problem.prior
+    density = getattr(prior, "log_density", None)
+    value = None if density is None else np.asarray(density(theta))
+    if value is None or np.isnan(value).all():
+        value = _density_of_map(problem, cube)
+    if value is None:
+        return None, [
+            "The prior has no density in θ: the mode is that of the posterior relative to the "
+            "prior, where the likelihood is largest."
+        ]
+    finite = value[np.isfinite(value)]
+    flat = len(finite) == 0 or np.ptp(finite) <= 1e-12 * max(1.0, float(np.abs(finite).max()))
+    return None if flat else value, []
+
+
+def _density_of_map(problem: Problem, cube: FloatArray) -> FloatArray | None:
+    step = 1e-5
+    n, d = cube.shape
+    if len(problem.names) != d:
+        return None
+    slopes = np.empty((n, d, d))
+    for j in range(d):
+        low, high = cube.copy(), cube.copy()
+        low[:, j] = np.maximum(cube[:, j] - step, 0.5 * cube[:, j])
+        high[:, j] = np.minimum(cube[:, j] + step, 0.5 + 0.5 * cube[:, j])
+        change = problem.prior.from_cube(high) - problem.prior.from_cube(low)
+        slopes[:, :, j] = change / (high[:, j] - low[:, j])[:, None]
+    sign, log_volume = np.linalg.slogdet(slopes)
+    return None if (sign == 0.0).any() else np.asarray(-log_volume)
+
+
+def _box_of(result: Result, epsilon: float) -> BestBox | None:
+    """k̂ of the run's last partition, or of one that is cut for the purpose."""
+    last = result.rounds[-1]
+    if len(last.partitions[0]) > 1:
+        return best_box(last.partitions, last.arms)
+    table = result.table
+    if not np.isfinite(epsilon) or not (table.distance < epsilon).any():
+        return None
+    rng = np.random.default_rng(0)
+    boxes = SoftTree().partition(table.cube, table.distance, epsilon, None, rng)
+    partition: Partition = result.problem.measure(boxes)
+    arm = boxes.locate(table.cube)
+    count = np.bincount(arm, minlength=len(boxes)).astype(np.float64)
+    accepted = np.bincount(arm, table.distance < epsilon, len(boxes))
+    rate = accepted.sum() / len(table)
+    return best_box((partition,), (Arms(accepted + rate, count - accepted + 1.0 - rate),))
+
+
+def _corners(problem: Problem, box: BestBox) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Least and largest θ at the corners of a box, and its centre."""
+    d = len(box.lower)
+    pick = (np.arange(2 ** min(d, 10))[:, None] >> np.arange(d) % 10) & 1
+    corner = np.where(pick == 1, box.upper, box.lower)
+    theta = problem.prior.from_cube(np.vstack([corner, 0.5 * (box.lower + box.upper)]))
+    return theta[:-1].min(axis=0), theta[:-1].max(axis=0), theta[-1]

@@ -1,0 +1,471 @@
+"""`Posterior`: the accepted draws with their weights."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from abctree.answers.adjustment import linear_adjustment
+from abctree.answers.mcse import error_of, levels_around, room
+from abctree.answers.scores import Scores
+from abctree.data import effective_sample_size
+from abctree.errors import MissingDependencyError, ParameterError, warn
+from abctree.keywords import checks_keywords_of_methods
+from abctree.numbers import checked_number, checked_rng
+from abctree.problem.region import Region
+from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
+
+#: Levels of a cumulative weight are compared with this much room for rounding.
+ROUNDING = 1e-12
+#: How often a smooth draw is tried where the constraint refuses it.
+_TRIES = 100
+
+
+@checks_keywords_of_methods
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Weighted draws of the ε-posterior.
+
+    Every method works on any number of draws: without draws estimates are nan, and the spread of a
+    single draw is nan.  Weights are kept raw, as logarithms, and normalised on reading.
+    """
+
+    theta: FloatArray  #: (m, p) accepted parameters, in user units
+    log_weight: (
+        FloatArray  #: (m,) raw log importance weights; the evidence is Σ exp / n_simulations
+    )
+    distance: FloatArray  #: (m,) all below `epsilon`
+    epsilon: float
+    names: tuple[str, ...]  #: of the columns of `theta`
+    n_simulations: int  #: T, accepted or not
+    cube: FloatArray | None = None  #: (m, d) the same draws in the unit cube
+    summary: FloatArray | None = None  #: (m, ...) their summaries, for `adjusted`
+    observed: FloatArray | None = None  #: (...) the observed summaries, for `adjusted`
+    bounds: FloatArray | None = None  #: (p, 2) of the prior, inf where there is none
+    continuous: BoolArray | None = None  #: (p,) False for a discrete parameter
+    region: Region | None = None  #: prior and constraint; with `cube`, what draws may become
+    is_adjusted: bool = False  #: whether a regression has moved the draws
+    notes: tuple[str, ...] = ()  #: of the run, to be told with the draws
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All that can be pickled: a constraint that is a lambda, and its prior with it, cannot."""
+        state = {key: value for key, value in self.__dict__.items() if key != "_scores"}
+        try:
+            pickle.dumps(self.region)
+        except Exception:  # noqa: BLE001 - whatever a function or a prior of the user's raises
+            state["region"] = None
+        return state
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    def __repr__(self) -> str:
+        return (
+            f"Posterior({', '.join(self.names)}; {len(self)} draws, ESS {self.ess:.1f}, "
+            f"epsilon {self.epsilon:.4g}{', adjusted' if self.is_adjusted else ''})"
+        )
+
+    def __getitem__(self, name: str) -> FloatArray:
+        """(m,) The draws of one parameter, to be taken with `weight`.
+
+        Raises
+        ------
+        ParameterError
+            If there is no parameter of this name.
+        """
+        if name not in self.names:
+            raise ParameterError(
+                f"`name` must be one of {', '.join(self.names)}, but got {name!r}."
+            )
+        return self.theta[:, self.names.index(name)]
+
+    # Weights --------------------------------------------------------------------------------
+
+    @cached_property
+    def weight(self) -> FloatArray:
+        """(m,) Weights that sum to one; all 0 if every raw weight is 0."""
+        largest = np.max(self.log_weight, initial=-np.inf)
+        if largest == -np.inf:
+            return np.zeros(len(self))
+        weight = np.exp(self.log_weight - largest)
+        return np.asarray(weight / weight.sum())
+
+    @cached_property
+    def ess(self) -> float:
+        """Kish effective sample size, (Σ w)² / Σ w²; 0 without draws."""
+        return effective_sample_size(self.weight)
+
+    @property
+    def largest_weight(self) -> float:
+        """Share of the weight in one draw, in [0, 1]."""
+        return float(self.weight.max(initial=0.0))
+
+    # Moments --------------------------------------------------------------------------------
+
+    def mean(self) -> FloatArray:
+        """(p,) Posterior means; nan without draws."""
+        if self.ess == 0.0:
+            return np.full(self.theta.shape[1], np.nan)
+        return np.asarray(self.weight @ self.theta)
+
+    def cov(self) -> FloatArray:
+        """(p, p) Posterior covariance, Σ w (θ − mean)(θ − mean)ᵀ / (1 − Σ w²).
+
+        For equal weights this is the usual m − 1 in the denominator.  nan with fewer than two
+        draws that have weight.
+        """
+        return _scatter(self.theta, self.weight) / room(self.weight)
+
+    def std(self) -> FloatArray:
+        """(p,) Posterior standard deviations, from `cov`."""
+        return np.asarray(np.sqrt(np.diag(self.cov())))
+
+    # Quantiles ------------------------------------------------------------------------------
+
+    def quantile(self, q: float | Sequence[float] | FloatArray) -> FloatArray:
+        """Posterior quantiles of each parameter: the smallest draw with P(θ_j <= draw) >= q.
+
+        This is the inverse of the weighted empirical distribution function (NumPy's
+        ``method="inverted_cdf"`` with weights).  It is always one of the draws, so discrete
+        parameters keep their values, and splitting a draw into two halves changes nothing.
+
+        Parameters
+        ----------
+        q : float or (k,) array_like
+            Levels in [0, 1].
+
+        Returns
+        -------
+        (p,) or (k, p) array
+            nan without draws.
+
+        Raises
+        ------
+        ParameterError
+            If a level is outside [0, 1].
+        """
+        level = np.asarray(q, dtype=np.float64)
+        if not ((level >= 0.0) & (level <= 1.0)).all():
+            raise ParameterError(f"`q` must be in [0, 1], but got {q}. The median is 0.5.")
+        columns = [_quantile(*self._sorted(j), level) for j in range(self.theta.shape[1])]
+        return np.stack(columns, axis=-1) if columns else np.empty((*level.shape, 0))
+
+    def hdi(self, mass: float = 0.9) -> FloatArray:
+        """(p, 2) The shortest interval of each parameter that holds `mass` of its weight.
+
+        Its ends are draws; the first of several equally short ones.  nan without draws; a single
+        draw is both ends.
+
+        Parameters
+        ----------
+        mass : float
+            In (0, 1].
+
+        Raises
+        ------
+        ParameterError
+            If `mass` is not in (0, 1].
+        """
+        if not 0.0 < mass <= 1.0:
+            raise ParameterError(f"`mass` must be in (0, 1], but got {mass}. Try 0.9.")
+        rows = [_shortest(*self._sorted(j), mass) for j in range(self.theta.shape[1])]
+        return np.array(rows).reshape(-1, 2)
+
+    # Errors ---------------------------------------------------------------------------------
+
+    def mcse(
+        self, method: Literal["mean", "std", "quantile"] = "mean", prob: float | None = None
+    ) -> FloatArray:
+        """(p,) Monte Carlo standard errors: how far an estimate is off for want of draws.
+
+        By the delta method: √Σ w² (θ − mean)² for a mean, the same with the influence of a draw on
+        the standard deviation, and for a quantile the error of the weighted distribution function
+        there, carried over to the parameter.  It is larger than ``std() / √ess``, by a third as a
+        rule, for weights are largest in the tails.  It knows nothing of what ε > 0 does to the
+        posterior, nor of a region that no proposal has visited.  Of an `adjusted` posterior it is
+        the error of the moved draws, their slopes taken as known.
+
+        Parameters
+        ----------
+        method : {"mean", "std", "quantile"}
+            Of which estimate.
+        prob : float, optional
+            Level of the quantile, in (0, 1).
+
+        Returns
+        -------
+        (p,) array
+            nan with fewer than two draws that have weight; 0 for a parameter that never varies.
+
+        Raises
+        ------
+        ParameterError
+            If the method is unknown, or `prob` is missing, outside (0, 1) or not asked for.
+        """
+        if method not in ("mean", "std", "quantile"):
+            raise ParameterError(
+                f'`method` must be "mean", "std" or "quantile", but got {method!r}.'
+            )
+        if (prob is None) == (method == "quantile"):
+            raise ParameterError(
+                f'`prob` must be given for method="quantile", and for no other, but got {prob} '
+                f'with {method!r}. Say mcse("quantile", prob=0.95).'
+            )
+        if prob is not None and not 0.0 < checked_number("prob", prob) < 1.0:
+            raise ParameterError(f"`prob` must be in (0, 1), but got {prob}. Try 0.95.")
+        if np.isnan(room(self.weight)):
+            return np.full(self.theta.shape[1], np.nan)
+        if prob is not None:
+            return self._error_of_quantile(prob)
+        varies = np.ptp(self.theta, axis=0) > 0.0  # the mean of equal values is rounded
+        centred = np.where(varies, self.theta - self.mean(), 0.0)
+        if method == "mean":
+            return error_of(centred, self.weight)
+        std = self.std()
+        influence = (centred**2 - std**2) / np.where(std > 0.0, 2.0 * std, 1.0)
+        return error_of(influence, self.weight)
+
+    def _error_of_quantile(self, prob: float) -> FloatArray:
+        half = np.empty(self.theta.shape[1])
+        for j, value in enumerate(self.quantile(prob)):
+            level = levels_around(self.theta[:, j], value, self.weight, prob)
+            half[j] = np.ptp(_quantile(*self._sorted(j), level)) / 2.0
+        return half
+
+    def _sorted(self, j: int) -> tuple[FloatArray, FloatArray]:
+        """Values of the draws with weight, sorted, and their cumulative weights."""
+        kept = self.weight > 0.0
+        value = self.theta[kept, j]
+        order = np.argsort(value, kind="stable")
+        cumulative = np.cumsum(self.weight[kept][order])
+        return value[order], cumulative / cumulative[-1:]
+
+    # Draws without weights ------------------------------------------------------------------
+
+    def resample(self, n: int, rng: RNGLike = None) -> IntArray:
+        """(n,) Numbers of draws, picked in proportion to their weights by systematic resampling.
+
+        Draw i is picked ``n w_i`` times, rounded up or down, in a random order.
+        ``len(numpy.unique(...))`` of the answer says how many different draws there are.
+
+        Parameters
+        ----------
+        n : int
+            How many, at least 0.
+        rng : None, int, SeedSequence, BitGenerator or Generator
+            Source of randomness.
+
+        Raises
+        ------
+        ParameterError
+            If there is nothing to pick from, or `n` is negative.
+        """
+        if n < 0:
+            raise ParameterError(f"`n` must be at least 0, but got {n}.")
+        if n > 0 and self.ess == 0.0:
+            raise ParameterError(
+                f"`n` must be 0 for a posterior without draws, but got {n}. Nothing was accepted "
+                f"at epsilon {self.epsilon:.4g}: use a larger epsilon or more simulations."
+            )
+        generator = checked_rng(rng)
+        position = (generator.random() + np.arange(n)) / max(1, n)
+        kept = np.flatnonzero(self.weight > 0.0)
+        picked = np.searchsorted(np.cumsum(self.weight[kept]), position, side="right")
+        index = kept[np.minimum(picked, len(kept) - 1)] if n else np.empty(0, dtype=np.int64)
+        return np.asarray(generator.permutation(index), dtype=np.int64)
+
+    def sample(self, n: int, rng: RNGLike = None, *, smooth: bool = False) -> FloatArray:
+        """(n, p) Draws without weights.
+
+        Plain draws are picked by `resample`, so there are at most ``len(posterior)`` different
+        ones, and about the effective sample size when weights are uneven: asking for more repeats
+        them, and the repeats carry no information.
+
+        Smooth draws are those of a kernel density estimate that keeps the weighted mean and
+        covariance (West 1993, Liu and West 2001): a picked draw is shrunk towards the mean by
+        √(1 − h²) and gets normal noise of h² times the covariance, h the rule-of-thumb bandwidth
+        (4 / ((k + 2) ESS))^(1/(k + 4)), at most 1.  All of it is done to the k scores Φ⁻¹(u) of
+        the place u in the unit cube, so that no draw leaves the prior, whatever its kind; a draw
+        that a constraint refuses is drawn again.  Discrete and constant parameters are left as
+        picked.  Smooth draws are for plots and for methods that want many draws, and blur modes
+        that are closer than h standard deviations.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        rng : RNGLike
+            None, a seed, or a generator.
+        smooth : bool
+            Whether to smooth.
+
+        Raises
+        ------
+        ParameterError
+            If there is nothing to draw from, or `n` is negative.
+
+        Warns
+        -----
+        AbctreeWarning
+            If a constraint refused some smooth draws 100 times: these are left as picked.
+        """
+        generator = checked_rng(rng)
+        picked = self.resample(n, generator)
+        return self._smoothed(picked, generator) if smooth and n else self.theta[picked]
+
+    def _smoothed(self, picked: IntArray, generator: np.random.Generator) -> FloatArray:
+        scores = self._scores
+        z, k = scores.z, scores.z.shape[1]
+        h = min(1.0, (4.0 / ((k + 2.0) * self.ess)) ** (1.0 / (k + 4.0)))
+        mean, root = self.weight @ z, h * _root(_scatter(z, self.weight))
+        draws = self.theta[picked]
+        left = np.arange(len(picked))
+        for _ in range(_TRIES):
+            noise = generator.standard_normal((len(left), k)) @ root.T
+            shrunk = mean + np.sqrt(1.0 - h**2) * (z[picked[left]] - mean)
+            theta, _, allowed = scores.moved(shrunk + noise, picked[left])
+            draws[left[allowed]] = theta[allowed]
+            left = left[~allowed]
+            if not len(left):
+                return draws
+            picked[left] = self.resample(len(left), generator)
+        warn(
+            f"{len(left)} of {len(picked)} smooth draws were refused by the constraint {_TRIES} "
+            "times each and are draws of the run as they are. Use smooth=False.",
+        )
+        draws[left] = self.theta[picked[left]]
+        return draws
+
+    @cached_property
+    def _scores(self) -> Scores:
+        if self.cube is not None and self.region is None:
+            warn(
+                "The prior of these draws did not come with them, as where a pickle could not hold "
+                "its functions: smooth and adjusted draws may leave it. Make them before that, or "
+                "put the constraint in a function of a module."
+            )
+        known = self.theta, self.cube, self.region, self.bounds, self.continuous
+        return Scores.of(*known, self.weight > 0.0)
+
+    # Other forms ----------------------------------------------------------------------------
+
+    def adjusted(self, method: Literal["linear"] = "linear") -> Posterior:
+        """The posterior with draws moved by a regression on the summaries.
+
+        See `abctree.answers.adjustment.linear_adjustment` for what it does and when it falls back
+        (with an `AbctreeWarning`) to the draws as they are.  An adjusted posterior is returned as
+        it is.
+
+        The regression is on the scores Φ⁻¹(u) of the place u in the unit cube, so that no draw
+        leaves the prior, whatever its kind.  Discrete parameters keep their values.  A draw that
+        would come to where the constraint refuses it, or a `DensityPrior` has no density, is moved
+        half as far until it is allowed, and a warning counts them.
+
+        Raises
+        ------
+        ParameterError
+            If the method is unknown or no summaries were kept.
+
+        Warns
+        -----
+        AbctreeWarning
+            If nothing is adjusted, or some draws are moved less far.
+        """
+        if method != "linear":
+            raise ParameterError(f'`method` must be "linear", but got {method!r}.')
+        if self.is_adjusted:
+            return self
+        if self.summary is None or self.observed is None:
+            raise ParameterError(
+                "`summary` and `observed` must be known for an adjustment, but no summaries were "
+                "kept: by default they are up to 64 numbers. Run with keep_summaries=True."
+            )
+        unit = float(np.max(self.log_weight, initial=-np.inf))
+        unit = unit if np.isfinite(unit) else 0.0
+        raw = np.exp(self.log_weight - unit)
+        scores = self._scores
+        z, weight = linear_adjustment(
+            scores.z, self.summary, self.observed, self.distance, self.epsilon, raw
+        )
+        if z is scores.z:
+            return self
+        theta, cube, short = scores.moved_within(z)
+        notes = self.notes
+        if len(short):
+            said = (
+                f"The regression would move {len(short)} of {len(theta)} draws, "
+                f"{weight[short].sum() / weight.sum():.2g} of the weight, to where the constraint "
+                "or the prior refuses them: they are moved less far. Where this is much, it does "
+                "not fit near the border: compare with the draws as they are."
+            )
+            warn(said)
+            notes = (*notes, said)
+        moved = replace(self, theta=theta, cube=cube, log_weight=log_of(weight) + unit)
+        return replace(moved, notes=notes, is_adjusted=True)
+
+    def to_dataframe(self) -> Any:
+        """A `pandas.DataFrame`: a column for each parameter, then weight, log_weight, distance.
+
+        A parameter of one of these names keeps it; the other column gets a trailing underscore.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas is not installed.
+        """
+        try:
+            import pandas as pd  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        except ImportError as error:
+            raise MissingDependencyError(
+                "`to_dataframe` needs pandas, which is not installed. Run: pip install pandas"
+            ) from error
+        columns: dict[str, FloatArray] = {
+            name: self.theta[:, j] for j, name in enumerate(self.names)
+        }
+        for name in ("weight", "log_weight", "distance"):
+            columns[f"{name}_" if name in self.names else name] = getattr(self, name)
+        return pd.DataFrame(columns)
+
+
+# Weighted arithmetic ----------------------------------------------------------------------------
+
+
+def _scatter(theta: FloatArray, weight: FloatArray) -> FloatArray:
+    """Σ w (θ − mean)(θ − mean)ᵀ for weights that sum to one."""
+    centred = theta - weight @ theta
+    return np.asarray((centred * weight[:, None]).T @ centred)
+
+
+def _root(scatter: FloatArray) -> FloatArray:
+    """R with R Rᵀ = scatter, through the correlation: units may differ by many powers of ten."""
+    sd = np.sqrt(np.diag(scatter))
+    value, vector = np.linalg.eigh(scatter / sd[:, None] / sd[None, :])
+    return np.asarray(sd[:, None] * vector * np.sqrt(np.maximum(value, 0.0)))
+
+
+def _quantile(value: FloatArray, cumulative: FloatArray, level: FloatArray) -> FloatArray:
+    if len(value) == 0:
+        return np.full(level.shape, np.nan)
+    return np.asarray(value[np.searchsorted(cumulative, level - ROUNDING, side="left")])
+
+
+def _shortest(value: FloatArray, cumulative: FloatArray, mass: float) -> tuple[float, float]:
+    if len(value) == 0:
+        return np.nan, np.nan
+    before = np.concatenate([[0.0], cumulative[:-1]])
+    end = np.searchsorted(cumulative, before + mass - ROUNDING, side="left")
+    start = np.flatnonzero(end < len(value))
+    width = value[end[start]] - value[start]
+    best = int(np.argmin(width))
+    return float(value[start[best]]), float(value[end[start[best]]])
+
+
+def log_of(weight: FloatArray) -> FloatArray:
+    """Logarithms of weights >= 0; -inf for 0."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(weight))

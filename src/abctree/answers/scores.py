@@ -1,0 +1,137 @@
+"""Scores z = Φ⁻¹(u): draws on a scale without bounds, where what moves stays in the prior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from abctree.problem.priors.cube import inside
+from abctree.problem.region import Region
+from abctree.protocols import Prior
+from abctree.types import BoolArray, FloatArray, IntArray
+
+#: How often a move that is not allowed is halved, before the draw stays where it is.
+_HALVINGS = 12
+#: Draws by which it is found out that a map does not tell two coordinates apart.
+_LOOK_AT = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The coordinates of draws that may move, and the way back to parameters.
+
+    They are the dimensions of the cube in which the draws differ, without those of discrete
+    parameters.  Draws whose prior is not known are their own scores.
+    """
+
+    theta: FloatArray  #: (m, p) the draws
+    cube: FloatArray | None  #: (m, d) their places; None where the prior is not known
+    region: Region | None  #: the prior and the constraint
+    bounds: FloatArray | None  #: (p, 2) ends of theta where that is all that is known; nan for none
+    moves: BoolArray  #: which coordinates of the cube, or without it of theta, may move
+
+    @classmethod
+    def of(
+        cls,
+        theta: FloatArray,
+        cube: FloatArray | None,
+        region: Region | None,
+        bounds: FloatArray | None,
+        continuous: BoolArray | None,
+        counts: BoolArray,
+    ) -> Scores:
+        """Of draws theta (m, p), of which some count, and their places in the cube (m, d)."""
+        if cube is None or region is None:
+            free = np.ones(theta.shape[1], bool) if continuous is None else continuous
+            return cls(theta, None, None, bounds, free & varies(theta[counts]))
+        cube = _canonical(region.prior, cube)
+        discrete = _is_discrete(region.prior, theta[counts])
+        return cls(theta, cube, region, None, varies(cube[counts]) & ~discrete)
+
+    @cached_property
+    def z(self) -> FloatArray:
+        """(m, k) The scores."""
+        if self.cube is None:
+            return self.theta[:, self.moves]
+        return np.asarray(ndtri(inside(self.cube[:, self.moves])))
+
+    def moved(
+        self, z: FloatArray, rows: IntArray | slice = slice(None)
+    ) -> tuple[FloatArray, FloatArray | None, BoolArray]:
+        """Some draws with other scores (n, k): theta (n, p), cube (n, d), and which are allowed.
+
+        Those are not allowed that the constraint or the bounds refuse, or where the prior has no
+        density.
+        """
+        place = (self.theta if self.cube is None else self.cube)[rows].copy()
+        if self.region is None:
+            place[:, self.moves] = z
+            return place, None, self._in_bounds(place)
+        place[:, self.moves] = inside(ndtr(z))
+        theta = self.region.prior.from_cube(place)
+        return theta, place, self.region.feasible(theta, place)
+
+    def _in_bounds(self, theta: FloatArray) -> BoolArray:
+        if self.bounds is None:
+            return np.ones(len(theta), dtype=bool)
+        low, high = self.bounds.T
+        return np.asarray(~((theta < low) | (theta > high)).any(axis=1))
+
+    def moved_within(self, z: FloatArray) -> tuple[FloatArray, FloatArray | None, IntArray]:
+        """All draws with other scores (m, k): theta (m, p), cube (m, d), and which fell short.
+
+        A draw that would not be allowed is moved half as far, until it is.
+        """
+        theta, cube, allowed = self.moved(z)
+        short = left = np.flatnonzero(~allowed)
+        for share in 0.5 ** np.arange(1.0, _HALVINGS + 1.0):
+            if not len(left):
+                break
+            some = self.z[left] + share * (z[left] - self.z[left])
+            theta[left], place, allowed = self.moved(some, left)
+            if cube is not None:
+                cube[left] = place
+            left = left[~allowed]
+        theta[left] = self.theta[left]
+        if cube is not None and self.cube is not None:
+            cube[left] = self.cube[left]
+        return theta, cube, short
+
+
+def varies(columns: FloatArray) -> BoolArray:
+    """Which columns of (m, k) are not one value: (k,)."""
+    if len(columns) == 0:
+        return np.zeros(columns.shape[1], dtype=bool)
+    return np.asarray(columns.max(axis=0) > columns.min(axis=0))
+
+
+def _canonical(prior: Prior, cube: FloatArray) -> FloatArray:
+    """The cube with coordinates in increasing order that the prior's map does not tell apart.
+
+    A map such as `np.sort` makes one theta of several points of the cube, and draws that are near
+    each other would be far apart there.
+    """
+    if hasattr(prior, "cube_range") or not len(cube):
+        return cube
+    some, ordered = cube[:_LOOK_AT], cube.copy()
+    theta = prior.from_cube(some)
+    for i in range(prior.d):
+        for j in range(i + 1, prior.d):
+            swapped = some.copy()
+            swapped[:, [i, j]] = some[:, [j, i]]
+            if np.array_equal(prior.from_cube(swapped), theta):
+                ordered[:, [i, j]] = np.sort(ordered[:, [i, j]], axis=1)
+    return ordered
+
+
+def _is_discrete(prior: Prior, theta: FloatArray) -> BoolArray:
+    """(d,) The dimensions in which a value owns an interval of the cube, not a point."""
+    ends: Any = getattr(prior, "cube_range", None)
+    if ends is None:  # a map of the user's own: it makes what values it makes
+        return np.zeros(prior.d, dtype=bool)
+    lower, upper = ends(theta)
+    return np.asarray((lower < upper).any(axis=0))

@@ -1,0 +1,165 @@
+"""`select`: which simulations are the draws of a posterior, by a tolerance or a number of draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from abctree.answers.evidence import check_epsilon, check_rows
+from abctree.answers.posterior import ROUNDING, Posterior, log_of
+from abctree.data import running_ess
+from abctree.errors import ParameterError, warn
+from abctree.numbers import checked_number
+from abctree.problem.region import Region
+from abctree.types import BoolArray, FloatArray, IntArray
+
+#: Default target: this effective sample size, or this share of the simulations if that is less.
+TARGET_ESS = 1000.0
+TARGET_SHARE = 0.03
+#: Where ties make the default jump over its target by this factor, the ε below is looked at, too.
+_JUMP = 1.5
+
+
+def default_ess(n_simulations: int) -> float:
+    """The effective sample size aimed at by default.
+
+    1 000, or if that is less, 3 % of the simulations, but at least 1.5 √T: below T = 2 500 fewer
+    draws would cost more than their smaller ε gains.
+    """
+    return min(TARGET_ESS, max(TARGET_SHARE * n_simulations, 1.5 * float(np.sqrt(n_simulations))))
+
+
+def select(
+    theta: FloatArray,
+    distance: FloatArray,
+    weight: FloatArray,
+    names: Sequence[str],
+    *,
+    epsilon: float | None = None,
+    ess: float | None = None,
+    limit: float = np.inf,
+    cube: FloatArray | None = None,
+    summary: FloatArray | None = None,
+    observed: FloatArray | None = None,
+    bounds: FloatArray | None = None,
+    continuous: BoolArray | None = None,
+    region: Region | None = None,
+    n_simulations: int | None = None,
+) -> Posterior:
+    """The posterior at a tolerance, or at the smallest one that gives enough draws.
+
+    Parameters
+    ----------
+    theta : (T, p) array
+        Parameters of all simulations.
+    distance, weight : (T,) array
+        Their distances, inf or nan for a failure (never accepted), and raw importance weights.
+    names : sequence of str
+        Of the columns of `theta`.
+    epsilon : float, optional
+        Accept distances strictly below it.  Rows without weight are no draws.
+    ess : float, optional
+        Take the smallest ε from which on the accepted draws keep this effective sample size, as ε
+        grows.  (Where they reach it first is where no heavy draw has come yet: errors that are
+        estimated there are too small.)  Equal distances are accepted together, and ε is put midway
+        to the next larger distance.  Default
+        (with `epsilon` None, too): `default_ess`, or what is nearer to it where many distances are
+        equal, as those of counts, and half of it is reached at the ε below.
+    limit : float
+        ε stays at or below it when `ess` is the aim.
+    cube, summary : (T, ...) array, optional
+        Rows that go with `theta`.
+    observed, bounds, continuous, region : optional
+        As in `Posterior`.
+    n_simulations : int, optional
+        T, where only the closest simulations are given.
+
+    Returns
+    -------
+    Posterior
+
+    Warns
+    -----
+    AbctreeWarning
+        If the target is out of reach, in which case the ε up to `limit` with the largest effective
+        sample size is taken; and if nothing is accepted.
+
+    Raises
+    ------
+    ParameterError
+        If both `epsilon` and `ess` are given, or an argument breaks its rule.
+    """
+    distance, weight = np.asarray(distance, np.float64), np.asarray(weight, np.float64)
+    check_rows(distance, weight)
+    if epsilon is not None and ess is not None:
+        raise ParameterError("`epsilon` or `ess` must be given, but got both. Drop one.")
+    n_simulations = len(distance) if n_simulations is None else n_simulations
+    if epsilon is None:
+        target = default_ess(n_simulations) if ess is None else ess
+        epsilon = _epsilon_for(distance, weight, target, limit, exact=ess is not None)
+    check_epsilon(epsilon)
+    rows = np.flatnonzero((distance < epsilon) & (weight > 0.0))
+    if not len(rows):
+        warn(
+            f"Nothing was accepted below epsilon {epsilon:.4g} in {n_simulations} simulations: the "
+            "posterior is empty. Use a larger epsilon, and check that the simulator can produce "
+            "the observed summaries."
+        )
+    return Posterior(
+        theta=np.asarray(theta, np.float64)[rows],
+        log_weight=log_of(weight[rows]),
+        distance=distance[rows],
+        epsilon=float(epsilon),
+        names=tuple(names),
+        n_simulations=n_simulations,
+        cube=None if cube is None else cube[rows],
+        summary=None if summary is None else summary[rows],
+        observed=observed,
+        bounds=bounds,
+        continuous=continuous,
+        region=region,
+    )
+
+
+def _epsilon_for(
+    distance: FloatArray, weight: FloatArray, target: float, limit: float, *, exact: bool
+) -> float:
+    """The smallest ε that keeps the target, or else that of the largest effective sample size."""
+    if not checked_number("ess", target) > 0.0:
+        raise ParameterError(f"`ess` must be above 0, but got {target}. Try 1000.")
+    check_epsilon(limit)
+    rows = np.flatnonzero((distance < limit) & (weight > 0.0))
+    if len(rows) == 0:
+        return limit
+    order = rows[np.argsort(distance[rows], kind="stable")]
+    d = distance[order]
+    last_of_tie = np.flatnonzero(np.append(d[1:] > d[:-1], [True]))
+    reached = running_ess(weight[order])[last_of_tie]
+    enough = np.flatnonzero(reached >= target * (1.0 - ROUNDING))
+    best = _start_of_last_run(enough) if len(enough) else int(np.argmax(reached))
+    if len(enough) and best > 0 and not exact and reached[best] > _JUMP * target:
+        below = reached[best - 1]  # of the distance before, at a smaller ε
+        if 2.0 * below >= target and below * reached[best] > target**2:
+            best -= 1
+    if not len(enough):
+        warn(
+            f"An effective sample size of {target:.4g} was asked for, but the run reaches "
+            f"{reached[best]:.4g}, at epsilon {d[last_of_tie[best]]:.4g}; that is what you get. "
+            "Use more simulations, or a smaller ess; epsilon= reads the run at any tolerance."
+        )
+    return _just_above(distance, float(d[last_of_tie[best]]), limit)
+
+
+def _start_of_last_run(index: IntArray) -> int:
+    """First of the consecutive numbers (n,) that the last one ends."""
+    return int(index[np.flatnonzero(np.diff(index, prepend=-2) > 1)[-1]])
+
+
+def _just_above(distance: FloatArray, last: float, limit: float) -> float:
+    """Midway from the last accepted distance to the next larger one, at most `limit`."""
+    beyond = float(np.nextafter(last, np.inf))
+    larger = float(np.min(distance, where=distance > last, initial=np.inf))
+    if larger == np.inf:
+        return beyond
+    return min(limit, max(beyond, last + (larger - last) / 2.0))

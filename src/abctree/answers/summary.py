@@ -1,0 +1,140 @@
+"""`Summary`: a run in one screen of text."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from abctree.answers.diagnostics import verdicts
+from abctree.answers.evidence import Evidence
+from abctree.answers.posterior import Posterior
+from abctree.errors import AbctreeWarning
+from abctree.types import FloatArray
+
+if TYPE_CHECKING:
+    from abctree.answers.mode import ModeSummary
+    from abctree.answers.result import Result
+
+#: Quantiles of the table, by their names in JSON.
+QUANTILES = {"5": 0.05, "50": 0.5, "95": 0.95}
+_WHAT_IT_IS = "±: one Monte Carlo standard error, how far a number is off because draws are few"
+#: Reasons of failures that are listed.
+_REASONS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """Means, standard deviations, quantiles, and verdicts in plain words; print it."""
+
+    posterior: Posterior
+    evidence: Evidence
+    run: tuple[str, ...]  #: what was done
+    verdicts: tuple[str, ...]  #: what it is good for
+    n_prior_draws: float  #: see `Result.n_prior_draws`
+
+    def __str__(self) -> str:
+        return "\n".join([*self.run, "", *self._table(), "", *self.verdicts])
+
+    def _table(self) -> list[str]:
+        names = self.posterior.names
+        width = max(9, *(len(name) for name in names))
+        heads = ("mean", "sd", *(f"{q} %" for q in QUANTILES))
+        rows = [" " * width + "".join(f"{head:>12}" for head in heads)]
+        for name, value, error in zip(names, self.estimates, self.errors, strict=True):
+            rows.append(f"{name:<{width}}" + "".join(f"{v:>12.4g}" for v in value))
+            rows.append(" " * width + "".join(f"{f'± {e:.1g}':>12}" for e in error))
+        return [*rows, _WHAT_IT_IS]
+
+    @property
+    def estimates(self) -> FloatArray:
+        """(p, 5) Mean, standard deviation, and the quantiles of 5, 50 and 95 %."""
+        draws = self.posterior
+        return np.column_stack(
+            [draws.mean(), draws.std(), draws.quantile(list(QUANTILES.values())).T]
+        )
+
+    @property
+    def errors(self) -> FloatArray:
+        """(p, 5) Their Monte Carlo standard errors, `Posterior.mcse`."""
+        draws = self.posterior
+        quantiles = [draws.mcse("quantile", prob) for prob in QUANTILES.values()]
+        return np.column_stack([draws.mcse(), draws.mcse("std"), *quantiles])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same numbers as plain Python objects, for JSON."""
+        draws, z = self.posterior, self.evidence
+        rows = zip(draws.names, self.estimates.tolist(), self.errors.tolist(), strict=True)
+        return {
+            "parameters": {
+                name: {**_named(value), "mcse": _named(error)} for name, value, error in rows
+            },
+            "epsilon": draws.epsilon,
+            "ess": draws.ess,
+            "n_draws": len(draws),
+            "largest_weight": draws.largest_weight,
+            "evidence": z.estimate,
+            "evidence_standard_error": z.standard_error,
+            "evidence_interval": list(z.interval(0.95)),
+            "n_prior_draws": self.n_prior_draws,
+            "n_simulations": draws.n_simulations,
+            "run": list(self.run),
+            "verdicts": list(self.verdicts),
+        }
+
+
+def _named(row: list[float]) -> dict[str, Any]:
+    """The columns of the table by name."""
+    mean, sd, *quantiles = row
+    return {"mean": mean, "sd": sd, "quantiles": dict(zip(QUANTILES, quantiles, strict=True))}
+
+
+def summarise(result: Result, epsilon: float | None, ess: float | None) -> Summary:
+    """The summary of a run at a tolerance or an effective sample size."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", AbctreeWarning)
+        draws = result.posterior(epsilon=epsilon, ess=ess)
+    notes = [str(w.message) for w in caught if issubclass(w.category, AbctreeWarning)]
+    z = result.evidence(draws.epsilon)
+    alarm = result.bias_alarm(draws.epsilon)
+    said = verdicts(draws, z, failures=result.failures.count, alarm=alarm)
+    notes += [*result.run_notes, *result.notes_on(draws)]
+    verdict = (*said, *_new(notes, said))
+    return Summary(draws, z, tuple(_run(result, draws, z)), verdict, result.n_prior_draws)
+
+
+def summarise_mode(result: Result, epsilon: float | None) -> ModeSummary:
+    """The summary of a run by its mode."""
+    return replace(result.mode(epsilon).summary(), run=(_played(result), *_failed(result)))
+
+
+def _run(result: Result, draws: Posterior, z: Evidence) -> list[str]:
+    return [
+        _played(result),
+        f"{len(draws)} draws at epsilon {draws.epsilon:.4g}, "
+        f"effective sample size {draws.ess:.0f}; the last round was played at {result.epsilon:.4g}",
+        f"evidence {z} at this epsilon",
+        f"{result.n_prior_draws:.0f} prior draws: a mode that holds less than "
+        f"{3.0 / max(result.n_prior_draws, 3.0):.2g} of the prior can have been missed",
+        *_failed(result),
+    ]
+
+
+def _played(result: Result) -> str:
+    rate = result.n_simulations / max(result.seconds, 1e-9)
+    return (
+        f"{result.n_simulations} simulations in {len(result.rounds) - 1} rounds and "
+        f"{result.seconds:.3g} s ({rate:.3g} a second); {result.stopped_because}"
+    )
+
+
+def _failed(result: Result) -> list[str]:
+    reasons = result.failures.reasons.most_common(_REASONS)
+    return [*(f"{count} failed: {reason}" for reason, count in reasons), *result.failures.text()]
+
+
+def _new(notes: list[str], said: list[str]) -> list[str]:
+    """Warnings that no verdict repeats."""
+    return [note for note in notes if note not in said]

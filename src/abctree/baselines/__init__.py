@@ -1,0 +1,1 @@
+"""Rejection ABC and SMC-ABC."""

@@ -1,0 +1,253 @@
+"""Rejection ABC as a stream: prior draws of any number, the closest of which are kept.
+
+It is the inner loop on one box.  Memory holds the kept rows and a few chunks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from abctree import streams
+from abctree.data import Simulations
+from abctree.problem import Problem
+from abctree.proposals.points import draw_prior
+from abctree.tree.inner_loop import Simulate
+from abctree.types import BoolArray, FloatArray, IntArray
+
+#: Prior draws that share a generator.  A change of it changes every run.
+_SEGMENT = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Simulated prior draws."""
+
+    index: IntArray  #: (n,) numbers of the simulations
+    cube: FloatArray  #: (n, d)
+    theta: FloatArray  #: (n, p)
+    distance: FloatArray  #: (n,)
+    summary: FloatArray  #: (n, ...)
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def take(self, rows: BoolArray | IntArray) -> Rows:
+        """Some of the rows, copied."""
+        return Rows(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+    def with_columns(self, n: int) -> Rows:
+        """The rows with n numbers of summary: all that there are, or 0 for none."""
+        flat = self.summary.reshape(len(self), -1)[:, :n]
+        return Rows(self.index, self.cube, self.theta, self.distance, flat)
+
+    @staticmethod
+    def join(parts: list[Rows]) -> Rows:
+        """Rows one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        return Rows(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Rows)))
+
+
+class PriorDraws:
+    """Prior draws by their numbers: the same whatever the size of the chunks they are taken in.
+
+    Parameters
+    ----------
+    problem : Problem
+        Prior and constraint.
+    root : int
+        Seed of the draws.
+    first : int
+        Number of the first draw.
+    """
+
+    def __init__(self, problem: Problem, root: int, first: int) -> None:
+        self._problem = problem
+        self._root = root
+        self._next = first  #: of the segment after the one at hand
+        self._cube = np.empty((0, problem.d))
+        self._theta = np.empty((0, len(problem.names)))
+        self._size = self._cost = 0  #: draws of the segment at hand, and points drawn for them
+        self._before = 0  #: points drawn for earlier segments
+
+    def take(self, n: int) -> tuple[FloatArray, FloatArray, float]:
+        """The next n draws (n, d) and (n, p), and the points drawn so far, refused ones included.
+
+        Of a segment that has been used in part, the points are counted in proportion.
+        """
+        cubes, thetas = [], []
+        while n > 0:
+            if not len(self._cube):
+                self._draw()
+            m = min(n, len(self._cube))
+            cubes.append(self._cube[:m])
+            thetas.append(self._theta[:m])
+            self._cube, self._theta = self._cube[m:], self._theta[m:]
+            n -= m
+        used = self._size - len(self._cube)
+        n_drawn = self._before + self._cost * used / max(self._size, 1)
+        if len(cubes) == 1:
+            return cubes[0], thetas[0], n_drawn
+        return np.concatenate(cubes), np.concatenate(thetas), n_drawn
+
+    def _draw(self) -> None:
+        # Segments are numbered by the draw that they begin with.  The last one is whole, too, so
+        # that the draws are the same with a larger budget.
+        self._before += self._cost
+        n = self._size = _SEGMENT
+        rng = streams.generator(self._root, self._next)
+        self._next += n
+        drawn = draw_prior(self._problem, n, rng)
+        self._cube, self._theta, self._cost = drawn.cube, drawn.theta, drawn.n_drawn
+
+
+class Closest:
+    """The rows with the smallest distances of a stream, in the order in which they came.
+
+    Of equal distances at the border the first ones are kept, and the others are counted: then each
+    that was kept stands for several.
+
+    Parameters
+    ----------
+    keep : int or None
+        Rows to keep; None for all, failures included.
+    """
+
+    def __init__(self, keep: int | None) -> None:
+        self._keep = keep
+        self._parts: list[Rows] = []
+        self._held = 0
+        self._worst = np.inf  #: the largest distance kept, once there are enough
+        self._nearest_dropped = np.inf
+        self._n_dropped = 0  #: rows dropped at exactly that distance
+
+    @property
+    def n_held(self) -> int:
+        """Rows held, at most about twice as many as are kept in the end."""
+        return self._held
+
+    @property
+    def worst(self) -> float:
+        """No row at this distance or further is taken any more; inf until enough are held."""
+        return self._worst
+
+    def add(self, rows: Rows) -> None:
+        """Offer rows that come after all others so far."""
+        if self._keep is not None:
+            near = rows.distance < self._worst
+            self._drop(rows.distance[~near])
+            rows = rows.take(near)
+        if len(rows):
+            self._parts.append(rows)
+            self._held += len(rows)
+        if self._keep is not None and self._held >= 2 * self._keep:
+            self._select(self._keep)
+
+    def needed(self, done: Simulations) -> Simulations:
+        """The next simulations without what makes no difference here: far distances become inf.
+
+        Those of the nearest row that is not taken stay, for `finish` counts them.
+        """
+        far = done.distance >= self._worst
+        if self._keep is None or not far.any():
+            return done
+        nearest = done.distance[far].min()
+        distance = np.where(far & (done.distance > nearest), np.inf, done.distance)
+        summary = done.summary.copy()
+        summary[far] = np.nan
+        return replace(done, distance=distance, summary=summary)
+
+    def finish(self) -> tuple[Rows | None, FloatArray, float]:
+        """The rows, how many each stands for (n,), and the ε up to which they are complete.
+
+        None without a row.
+        """
+        if self._keep is not None and self._held > self._keep:
+            self._select(self._keep)
+        if not self._parts:
+            return None, np.empty(0), self._nearest_dropped
+        rows = Rows.join(self._parts)
+        stands_for = np.ones(len(rows))
+        border = self._nearest_dropped
+        tied = rows.distance == border
+        if np.isfinite(border) and tied.any():
+            n = np.count_nonzero(tied)
+            stands_for[tied] = (n + self._n_dropped) / n
+            border = float(np.nextafter(border, np.inf))
+        return rows, stands_for, border
+
+    def _select(self, keep: int) -> None:
+        rows = Rows.join(self._parts)
+        # Stable: of equal distances the earlier row comes first.
+        order = np.argsort(rows.distance, kind="stable")
+        self._drop(rows.distance[order[keep:]])
+        self._worst = float(rows.distance[order[keep - 1]])
+        self._parts = [rows.take(np.sort(order[:keep]))]
+        self._held = keep
+
+    def _drop(self, distance: FloatArray) -> None:
+        nearest = float(distance.min(initial=np.inf))
+        if nearest < self._nearest_dropped:
+            self._nearest_dropped, self._n_dropped = nearest, 0
+        if nearest == self._nearest_dropped < np.inf:
+            self._n_dropped += int(np.count_nonzero(distance == nearest))
+
+
+def rejection(
+    draws: PriorDraws,
+    closest: Closest,
+    simulate: Simulate,
+    *,
+    first: int,
+    last: int,
+    chunk: int,
+    unit: int,
+    lookahead: int,
+    milestones: Sequence[int] = (),
+    n_columns: int,
+) -> Iterator[tuple[int, float]]:
+    """Simulations number first..last-1, in chunks that end when the caller stops asking.
+
+    Parameters
+    ----------
+    draws : PriorDraws
+        Where the parameters come from.
+    closest : Closest
+        What keeps the rows.
+    simulate : callable
+        Begins simulations.
+    first, last, chunk, unit : int
+        Range, rows in a chunk, and rows that must be simulated together: chunks end at multiples
+        of `unit`, so that their size changes nothing.
+    lookahead : int
+        Chunks that may be begun before the oldest has come back.
+    milestones : sequence of int
+        Numbers of simulations at which a chunk ends: earlier budgets of a run that is extended.
+    n_columns : int
+        Numbers of summary to keep.
+
+    Yields
+    ------
+    n, n_drawn
+        Simulations that have been taken in, and prior points drawn for them, refused ones included.
+    """
+    pending: deque[tuple[IntArray, FloatArray, FloatArray, float, Callable[[], Simulations]]]
+    pending = deque()
+    begun = first
+    while begun < last or pending:
+        while begun < last and len(pending) <= lookahead:
+            end = (begun + chunk + unit - 1) // unit * unit
+            end = min([end, *(m for m in (*milestones, last) if m > begun)])
+            index = np.arange(begun, end)
+            cube, theta, n_drawn = draws.take(len(index))
+            pending.append((index, cube, theta, n_drawn, simulate(theta, index)))
+            begun = end
+        index, cube, theta, n_drawn, wait = pending.popleft()
+        done = wait()
+        rows = Rows(index, cube, theta, done.distance, done.summary)
+        closest.add(rows.with_columns(n_columns))
+        yield int(index[-1]) + 1 - first, n_drawn

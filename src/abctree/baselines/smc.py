@@ -1,0 +1,341 @@
+"""Population Monte Carlo ABC (Beaumont, Cornuet, Marin and Robert 2009).
+
+A population is simulated until enough draws are closer than its tolerance.  The next one is
+proposed from it, a weighted particle and a step, at a lower tolerance; its draws are weighted by
+``π(θ) / Σ_j W_j K(θ | θ_j)``.
+
+Points outside the support of the prior, or refused by the constraint, are drawn again and cost no
+simulation.  They are counted: the share that is refused is what the proposal's density inside
+falls short of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from abctree.data import (
+    Arms,
+    Boxes,
+    Partition,
+    Plan,
+    Round,
+    Simulations,
+    Table,
+    effective_sample_size,
+)
+from abctree.problem import Problem
+from abctree.proposals.coordinates import Coordinates
+from abctree.proposals.kernel_mixture import FAR, KernelMixture, Proposal
+from abctree.proposals.perturbations import KernelDensity, Perturbation
+from abctree.proposals.points import draw_allowed, draw_points
+from abctree.protocols import Schedule
+from abctree.tree.inner_loop import Simulate
+from abctree.tree.schedules import Explicit
+from abctree.types import BoolArray, FloatArray, IntArray
+
+_NOWHERE = (
+    "`constraint` must leave some room around the particles, but refused {n} steps in a row. "
+    "Reparametrise, or use a kernel with smaller steps."
+)
+
+
+@dataclass(frozen=True)
+class SmcRules:
+    """The parts that the algorithm is parametrised by."""
+
+    perturbation: Perturbation  #: K
+    schedule: Schedule  #: tolerances
+    coordinates: Coordinates
+    min_ess: float  #: a population grows until its effective sample size is this
+
+
+@dataclass(frozen=True)
+class SmcGame:
+    """What all populations of a run share."""
+
+    problem: Problem  #: with its distance fitted
+    table: Table  #: holds the pilot
+    plan: Plan
+    rules: SmcRules
+    simulate: Simulate
+    rng: np.random.Generator
+    stop: Callable[[], bool] = lambda: False  #: asked after every block whether to end
+
+
+@dataclass
+class Population:
+    """A population while it is simulated; its rows go to the table when it is over."""
+
+    epsilon: float
+    n: int = 0  #: simulations
+    n_drawn: int = 0  #: points drawn, refused ones included
+    theta: list[FloatArray] = field(default_factory=list)
+    cube: list[FloatArray] = field(default_factory=list)
+    log_ratio: list[FloatArray] = field(default_factory=list)  #: of the proposal to the cube
+    done: list[Simulations] = field(default_factory=list)
+    interrupted: bool = False  #: by Ctrl-C
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Points to simulate, and the number of points drawn to get them."""
+
+    theta: FloatArray
+    cube: FloatArray
+    log_ratio: FloatArray
+    n_drawn: int
+
+
+def populations(game: SmcGame, n_prior: float) -> Iterator[Round]:
+    """Populations until the budget is spent, or a list of tolerances ends.
+
+    Where no tolerance is lower because all accepted distances are equal, the last population is
+    proposed from these draws, at the same tolerance, and takes the rest of the budget.
+
+    Parameters
+    ----------
+    game : SmcGame
+        Its table holds the pilot's prior draws, which belong to the first population.
+    n_prior : float
+        Points drawn for the pilot, refused ones included.
+
+    Yields
+    ------
+    Round
+        One for each population.  One that the budget or a stopping rule cuts short has fewer
+        accepted draws, and the tolerance that these have.
+    """
+    table, plan = game.table, game.plan
+    epsilon: float | None = game.rules.schedule.first(table.distance)
+    mixture = KernelMixture(float(n_prior), (), game.problem)
+    whole = game.problem.measure(Boxes.whole(game.problem.d))
+    proposal: Proposal | None = None
+    quota = float(plan.quota)
+    t = 1
+    while epsilon is not None:
+        begin = len(table)
+        population = _play(game, proposal, epsilon, quota)
+        _record(game, population, t)
+        mixture = _with(mixture, proposal, population.n_drawn)
+        played = _round(game, whole, mixture, population, t, begin)
+        yield played
+        accepted = accepted_of(table, t, epsilon)
+        t += 1
+        spent = len(table) >= plan.n_simulations
+        most = plan.max_rounds is not None and t > plan.max_rounds
+        if played.interrupted or spent or most or not len(accepted):
+            return
+        weight = weights(table)[accepted]
+        proposal = _learn(game, accepted, weight, proposal)
+        distance = table.distance[accepted]
+        lower = game.rules.schedule.next(epsilon, distance, weight)
+        if lower is None and _is_floor(game.rules.schedule, distance):
+            lower, quota = epsilon, float("inf")
+        epsilon = lower
+        if game.stop():  # no population that nobody begins
+            return
+
+
+def _is_floor(schedule: Schedule, distance: FloatArray) -> bool:
+    """Whether the tolerance accepts only what is nearest, and no list of tolerances has ended."""
+    return not isinstance(schedule, Explicit) and distance.min() == distance.max()
+
+
+def members(table: Table, t: int) -> BoolArray:
+    """Which rows (n,) are of population t; the pilot belongs to the first."""
+    return np.asarray(table.round <= 1 if t == 1 else table.round == t)
+
+
+def accepted_of(table: Table, t: int, epsilon: float) -> IntArray:
+    """Rows of population t that are closer than ε."""
+    return np.flatnonzero(members(table, t) & (table.distance < epsilon))
+
+
+def weights(table: Table) -> FloatArray:
+    """Raw weights (n,) of draws by the proposal of their own population."""
+    return np.asarray(table.prior_weight / table.proposal)
+
+
+def _play(game: SmcGame, proposal: Proposal | None, epsilon: float, quota: float) -> Population:
+    """Simulate until so many draws are closer and weigh evenly enough, or the budget is spent."""
+    population = Population(epsilon)
+    table, plan = game.table, game.plan
+    earlier = np.empty(0, dtype=np.int64)
+    if proposal is None:
+        earlier = accepted_of(table, 1, epsilon)
+    weight = weights(table)[earlier]
+    made = len(table) if proposal is None else 0
+    while len(table) + population.n < plan.n_simulations and not game.stop():
+        missing = _missing(weight, quota, game.rules.min_ess)
+        if missing <= 0.0:
+            break
+        n = _block(plan, missing, len(weight), made)
+        begun = len(table) + population.n
+        n = min([n, *(m - begun for m in (*plan.milestones, plan.n_simulations) if m > begun)])
+        points = draw(game.problem, proposal, game.rules.coordinates, n, game.rng)
+        index = len(table) + population.n + np.arange(n)
+        try:
+            done = game.simulate(points.theta, index)()
+        except KeyboardInterrupt:
+            population.interrupted = True  # what was simulated before is a shorter population
+            break
+        _add(population, points, done)
+        made += n
+        close = done.distance < epsilon
+        prior = game.problem.prior_weight(points.cube[close])
+        weight = np.append(weight, prior * np.exp(-points.log_ratio[close]))
+    return population
+
+
+def _missing(weight: FloatArray, quota: float, min_ess: float) -> float:
+    """About how many acceptances a population still needs."""
+    ess = effective_sample_size(weight)
+    short = (min_ess - ess) * len(weight) / ess if 0.0 < ess < min_ess else 0.0
+    return max(quota - len(weight), short)
+
+
+def _block(plan: Plan, missing: float, accepted: int, made: int) -> int:
+    """Simulations to begin: about as many as the missing acceptances take, and not many more.
+
+    Small enough at the end that a population is hardly larger than asked for.
+    """
+    if plan.block > 0:
+        return plan.block
+    rate = (accepted + 1.0) / (made + 2.0)
+    return int(np.clip(0.9 * missing / rate, max(8, plan.quota // 20), 2 * plan.quota + 100))
+
+
+def _add(population: Population, points: Points, done: Simulations) -> None:
+    population.n += len(points.log_ratio)
+    population.n_drawn += points.n_drawn
+    population.theta.append(points.theta)
+    population.cube.append(points.cube)
+    population.log_ratio.append(points.log_ratio)
+    population.done.append(done)
+
+
+def draw(
+    problem: Problem,
+    proposal: Proposal | None,
+    coordinates: Coordinates,
+    n: int,
+    rng: np.random.Generator,
+) -> Points:
+    """n points that the prior and the constraint allow, from a proposal or from the prior.
+
+    Raises
+    ------
+    ParameterError
+        If practically all points are refused.
+    """
+    if proposal is None:
+        whole = problem.measure(Boxes.whole(problem.d))
+        drawn = draw_points(problem, whole, np.ones(1), n, rng)
+        return Points(drawn.theta, drawn.cube, np.zeros(n), drawn.n_drawn)
+
+    def propose(want: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        z = proposal.density.draw(want, rng)
+        return z, *coordinates.theta(z)
+
+    def allowed(z: FloatArray, theta: FloatArray, log_base: FloatArray) -> BoolArray:
+        return _allowed(problem, coordinates, z, theta, log_base)
+
+    (z, theta, log_base), n_drawn = draw_allowed(propose, allowed, n, _NOWHERE)
+    log_ratio = np.clip(proposal.density.log_density(z) - log_base, -FAR, FAR)
+    return Points(theta, coordinates.cube(z, theta), log_ratio, n_drawn)
+
+
+def _allowed(
+    problem: Problem,
+    coordinates: Coordinates,
+    z: FloatArray,
+    theta: FloatArray,
+    log_base: FloatArray,
+) -> BoolArray:
+    """Which points (n,) the prior and the constraint allow."""
+    # Outside the support theta means nothing, and the constraint is not asked.
+    rows = np.flatnonzero(log_base > -np.inf)
+    rows = rows[problem.feasible(theta[rows])]
+    if hasattr(problem.prior, "cube_density"):
+        rows = rows[problem.prior_weight(coordinates.cube(z[rows], theta[rows])) > 0.0]
+    allowed = np.zeros(len(z), dtype=bool)
+    allowed[rows] = True
+    return allowed
+
+
+def _record(game: SmcGame, population: Population, t: int) -> None:
+    """The rows of a population, now that the share of refused points is known."""
+    if not population.n:
+        return
+    cube = np.concatenate(population.cube)
+    done = Simulations.join(population.done)
+    share = population.n / population.n_drawn
+    game.table.append(
+        cube=cube,
+        theta=np.concatenate(population.theta),
+        distance=done.distance,
+        proposal=np.exp(np.concatenate(population.log_ratio)) / share,
+        prior_weight=game.problem.prior_weight(cube),
+        arm=0,
+        round=t,
+        fold=0,
+        denominator=np.nan,  # known when weights by the mixture are asked for
+        summary=done.summary,
+    )
+
+
+def _with(mixture: KernelMixture, proposal: Proposal | None, n_drawn: int) -> KernelMixture:
+    """The mixture with one more population."""
+    problem = mixture.problem
+    if proposal is None:
+        return KernelMixture(mixture.n_prior + n_drawn, (), problem)
+    layers = (*mixture.proposals, (float(n_drawn), proposal))
+    return KernelMixture(mixture.n_prior, (), problem, layers)
+
+
+def _round(
+    game: SmcGame,
+    whole: Partition,
+    mixture: KernelMixture,
+    population: Population,
+    t: int,
+    begin: int,
+) -> Round:
+    table = game.table
+    accepted = accepted_of(table, t, population.epsilon)
+    made = np.count_nonzero(members(table, t))
+    return Round(
+        index=t,
+        epsilon=population.epsilon,
+        partitions=(whole,),
+        arms=(Arms(np.array([1.0 * len(accepted)]), np.array([1.0 * made - len(accepted)])),),
+        mixtures=(mixture,),
+        first=begin,
+        last=len(table),
+        n_accepted=int(np.count_nonzero(table.distance[begin:] < population.epsilon)),
+        ess=effective_sample_size(weights(table)[accepted]),
+        rng_state=dict(game.rng.bit_generator.state),
+        interrupted=population.interrupted,
+    )
+
+
+def _learn(
+    game: SmcGame, accepted: IntArray, weight: FloatArray, last: Proposal | None
+) -> Proposal:
+    """The proposal of the next population from the accepted draws of this one."""
+    chart, table = game.rules.coordinates, game.table
+    z = chart.of(table.theta[accepted], table.cube[accepted])
+    # Where all particles agree: the scale of the population before, at first of the prior draws.
+    scale = _pilot_scale(game) if last is None else last.density.scale
+    density = KernelDensity.of(z, weight, game.rules.perturbation, chart.is_lattice, scale)
+    return Proposal(density, chart, accepted)
+
+
+def _pilot_scale(game: SmcGame) -> FloatArray:
+    pilot = slice(game.plan.n_pilot)
+    z = game.rules.coordinates.of(game.table.theta[pilot], game.table.cube[pilot])
+    scale = z.std(axis=0)
+    return np.asarray(np.where(scale > 0.0, scale, np.maximum(np.abs(z[0]), 1.0)))

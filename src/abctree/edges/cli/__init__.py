@@ -1,9 +1,0 @@
-"""The command line: ``abctree check | run | resume | summary | plot | export``.
-
-Heavy imports are inside the commands, so that ``abctree --help`` answers at once.
-"""
-
-from abctree.edges.cli.commands import main
-from abctree.edges.cli.targets import READY
-
-__all__ = ["READY", "main"]

@@ -1,0 +1,9 @@
+"""The command line: ``abctree check | run | resume | summary | plot | export``.
+
+Heavy imports are inside the commands, so that ``abctree --help`` answers at once.
+"""
+
+from abctree.faces.cli.commands import main
+from abctree.faces.cli.targets import READY
+
+__all__ = ["READY", "main"]

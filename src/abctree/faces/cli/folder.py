@@ -1,0 +1,221 @@
+"""The output folder: whose run is in it, what was asked for, and its run store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from abctree import __version__
+from abctree.faces.cli.answer import to_json
+from abctree.faces.cli.methods import DEFAULT, METHODS, function_of, method_of
+
+if TYPE_CHECKING:
+    from abctree.running.stores import SqliteStore
+
+#: What is written for people and programs, the run store aside.
+FILES = (
+    "summary.txt",
+    "summary.json",
+    "posterior.csv",
+    "posterior.png",
+    "mode.csv",
+    "mode.png",
+    "partition.png",
+    "progress.png",
+    "failures.png",
+)
+#: Written before the first simulation, so that a killed run is known by it.
+_NOTE = "run.json"
+_STORE = "run.sqlite"
+#: `run.lock` stays: removing it would let two processes in at once.
+_STORES = (_STORE, f"{_STORE}-wal", f"{_STORE}-shm", f"{_STORE}-journal")
+#: What an error calls parts of a manifest; the others are settings.
+_WORDS = {
+    "seeds": "seed",
+    "n_simulations": "budget",
+    "problem": "code of the problem",
+    "versions": "version of abctree, NumPy or Python",
+    "code": "code of the problem",
+}
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a folder remembers of its run, beside the store."""
+
+    problem: str  #: as it was named on the command line
+    seed: int | None  #: None if the run was not begun here
+    asked: dict[str, Any] = field(default_factory=dict)  #: settings that were given
+    method: str = DEFAULT  #: by its name on the command line; that of the store is right, if any
+
+    def write(self, directory: Path) -> None:
+        """Remember it in a folder."""
+        said = {
+            "abctree": __version__,
+            "problem": self.problem,
+            "method": function_of(self.method),
+            "seed": self.seed,
+            "settings": self.asked,
+        }
+        text = to_json(said)
+        (directory / _NOTE).write_text(text + "\n", encoding="utf-8")
+
+    @property
+    def title(self) -> str:
+        """What an error calls the run."""
+        kind = "run" if self.method == DEFAULT else f"{self.method} run"
+        return f"{kind} of {self.problem}"
+
+    @classmethod
+    def read(cls, directory: Path) -> Note | None:
+        """That of a folder, or None if it holds none that can be read."""
+        try:
+            said = json.loads((directory / _NOTE).read_text(encoding="utf-8"))
+            method = method_of(said.get("method", function_of(DEFAULT)))
+            note = cls(said["problem"], said["seed"], said["settings"], method)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return None
+        kinds = ((note.problem, str), (note.seed, int | None), (note.asked, dict))
+        valid = all(isinstance(value, kind) for value, kind in kinds) and note.method in METHODS
+        return note if valid else None
+
+
+def claim(
+    directory: Path, new: Note, planned: Mapping[str, Any] | None, *, force: bool
+) -> list[str]:
+    """Make the folder, before anything is simulated; the names of a former run's files in it.
+
+    Parameters
+    ----------
+    directory : Path
+        The folder.
+    new : Note
+        What is to be run.
+    planned : dict or None
+        Its manifest; None if it is to have no store.
+    force : bool
+        Whether any former run may be replaced.
+
+    Raises
+    ------
+    click.UsageError
+        If the folder cannot be used, or, without `force`, if something in it would be lost: all
+        but a run of which this one is a repetition.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        former = [name for name in (_NOTE, *FILES, *_STORES) if (directory / name).exists()]
+    except OSError as error:
+        raise click.UsageError(f"--out {directory} cannot be used: {error.strerror}.") from error
+    if not former or force:
+        return former
+    owner = _owner(directory)
+    if owner is None or owner.title != new.title:
+        whose = f"of a {owner.title}" if owner else "of unknown origin"
+        raise click.UsageError(
+            f"--out {directory} holds {', '.join(former)} {whose}. Name another directory, or add "
+            "--force to replace them."
+        )
+    if _STORE in former:
+        _check_repeats_store(directory, new, planned)
+    elif former != [_NOTE] and owner != new:  # else there is nothing to lose
+        raise _finished(directory, new, "seed or settings")
+    return former
+
+
+def _check_repeats_store(directory: Path, new: Note, planned: Mapping[str, Any] | None) -> None:
+    """Refuse to replace simulations that the new run would not make again."""
+    from abctree.errors import StoreError
+    from abctree.running.stores import SqliteStore
+
+    try:
+        with SqliteStore.read(directory) as store:
+            kept, n = store.manifest or {}, store.n_simulations
+            only_failures = store.holds_failures_only
+    except StoreError as error:
+        raise click.UsageError(f"{error} Or add --force to replace it.") from error
+    budget = kept.get("plan", {}).get("n_simulations", n)
+    if only_failures and n < budget:
+        raise click.UsageError(
+            f"--out {directory} holds failures only: all {n} simulations of a {new.title} failed. "
+            "To start anew, mend what failed and add --force, or name another directory."
+        )
+    if 0 < n < budget:
+        raise click.UsageError(
+            f"--out {directory} holds an unfinished {new.title}: {n} of {budget} simulations. Go "
+            f"on with it by: abctree resume {directory}. Or name another directory, or add --force "
+            "to replace it."
+        )
+    differing = _differing(kept, planned)
+    if n > 0 and differing:
+        raise _finished(directory, new, " and ".join(differing))
+
+
+def _differing(kept: Mapping[str, Any], planned: Mapping[str, Any] | None) -> list[str]:
+    """In what a new run is not the one that is kept; nothing if it gives the same."""
+    if planned is None:
+        return ["store"]
+    now = json.loads(json.dumps(planned))  # as it would be read again
+    one, two = ({**manifest, **manifest.get("plan", {}), "plan": None} for manifest in (kept, now))
+    keys = [key for key in (*two, *one) if one.get(key) != two.get(key)]
+    return list(dict.fromkeys(_WORDS.get(key, "settings") for key in keys))
+
+
+def _finished(directory: Path, new: Note, differing: str) -> click.UsageError:
+    return click.UsageError(
+        f"--out {directory} holds a finished {new.title}, from which this one differs in "
+        f"{differing}. Name another directory, or add --force to replace it."
+    )
+
+
+def clear(directory: Path) -> None:
+    """Remove the files of a former run, unless another process is at work on it."""
+    former = [directory / name for name in (_NOTE, *FILES, *_STORES)]
+    if not any(file.exists() for file in former):
+        return
+    from abctree.running.stores.lock import FolderLock
+
+    lock = FolderLock(directory)
+    try:
+        for file in former:
+            file.unlink(missing_ok=True)
+    finally:
+        lock.release()
+
+
+def _owner(directory: Path) -> Note | None:
+    """What is known of the run in a folder; those of older versions have no note."""
+    note = Note.read(directory)
+    if note is not None:
+        return note
+    try:
+        summary = json.loads((directory / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    owner = summary.get("problem") if isinstance(summary, dict) and "abctree" in summary else None
+    return Note(owner, None) if isinstance(owner, str) else None
+
+
+def open_store(directory: Path, *, new: bool) -> SqliteStore:
+    """The run store of a folder, which leaves out the progress line among the stopping rules.
+
+    The line is a rule only to be asked after every block, and could not be made again by
+    `abctree.resume`.
+    """
+    from abctree.faces.cli.watch import Line
+    from abctree.running.fingerprint import named
+    from abctree.running.stores import SqliteStore
+
+    line = named(Line)
+
+    class Unwatched(SqliteStore):
+        def begin(self, manifest: Mapping[str, Any]) -> None:
+            rules = [rule for rule in manifest["stop"] if rule.get("own") != line]
+            super().begin({**manifest, "stop": rules})
+
+    return Unwatched.new(directory) if new else Unwatched.open(directory)

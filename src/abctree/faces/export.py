@@ -1,0 +1,300 @@
+"""Draws and runs for other programs: CSV, npz, and ArviZ."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from abctree.answers.mode import Candidate, Mode, ModeSummary
+from abctree.answers.posterior import Posterior
+from abctree.answers.result import Result
+from abctree.answers.summary import QUANTILES, Summary
+from abctree.errors import MissingDependencyError, ParameterError, warn
+from abctree.keywords import checks_keywords
+from abctree.types import FloatArray, RNGLike
+
+#: Version of the arrays in an npz file.
+_NPZ = 1
+
+
+@checks_keywords
+def to_csv(
+    what: Result | Posterior | Summary | Mode | ModeSummary, path: str | os.PathLike[str]
+) -> None:
+    """Write draws as CSV, one row each.
+
+    A posterior has a column for each parameter, then ``weight``, which sums to one, and
+    ``distance``.  A result has all its simulations: the parameters, ``weight``, the raw one, by
+    which the evidence is a mean over accepted rows, ``distance`` (inf for a failure) and ``round``
+    (0 for the pilot).  A summary has a row for each parameter: its name, ``mean``, ``sd``, the
+    quantiles ``q5``, ``q50`` and ``q95``, and the Monte Carlo standard error of each, ``mcse_mean``
+    and so on.  A mode has its candidates, the best first: the parameters, ``density``
+    relative to the best, ``acceptance`` rate, ``n_accepted``, and the standard errors ``se_NAME``,
+    nan where there is none.  A parameter of one of these names keeps it; the other column gets a
+    trailing underscore.  Numbers are written so that they read back as they are.
+
+    Parameters
+    ----------
+    what : Posterior, Result, Summary, Mode or ModeSummary
+        Draws at a tolerance, a run, ``result.summary()``, or ``result.mode()``.
+    path : str or Path
+        A file, replaced if it exists.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+
+    Warns
+    -----
+    AbctreeWarning
+        If the code changed while the run was made, which a table of numbers cannot tell.
+    """
+    if isinstance(what, ModeSummary):
+        what = what.mode
+    if not isinstance(what, Result | Summary | Mode):
+        what = _posterior_of(what)
+    for sentence in _code_changes(what):
+        warn(sentence)
+    if isinstance(what, Result):
+        table = what.table
+        columns: dict[str, Any] = {"weight": what.weights(), "distance": table.distance}
+        _write_csv(path, what.problem.names, table.theta, {**columns, "round": table.round})
+    elif isinstance(what, Summary):
+        _write_summary(what, path)
+    elif isinstance(what, Mode):
+        _write_candidates(what, path)
+    else:
+        columns = {"weight": what.weight, "distance": what.distance}
+        _write_csv(path, what.names, what.theta, columns)
+
+
+def _code_changes(what: Result | Posterior | Summary | Mode) -> tuple[str, ...]:
+    if isinstance(what, Summary):
+        what = what.posterior
+    if isinstance(what, Posterior):
+        return what.notes
+    run = what if isinstance(what, Result) else what.run
+    return () if run is None else run.code_changes
+
+
+def _write_summary(what: Summary, path: str | os.PathLike[str]) -> None:
+    columns = ["mean", "sd", *(f"q{q}" for q in QUANTILES)]
+    names = ["parameter", *columns, *(f"mcse_{column}" for column in columns)]
+    numbers = np.hstack([what.estimates, what.errors]).tolist()
+    rows = ([n, *map(repr, r)] for n, r in zip(what.posterior.names, numbers, strict=True))
+    _write_rows(path, [names, *rows])
+
+
+def _write_candidates(what: Mode, path: str | os.PathLike[str]) -> None:
+    shown, names = what.candidates, what.names
+    columns: dict[str, Any] = {
+        "density": np.array([c.density for c in shown]),
+        "acceptance": np.array([c.acceptance for c in shown]),
+        "n_accepted": np.array([c.n_accepted for c in shown], dtype=np.int64),
+    }
+    error = np.reshape([_error(c) for c in shown], (len(shown), len(names)))
+    columns |= {f"se_{name}": error[:, j] for j, name in enumerate(names)}
+    _write_csv(path, names, _stacked(what), columns)
+
+
+def _stacked(what: Mode) -> FloatArray:
+    """(c, p) The candidates."""
+    return np.reshape([c.theta for c in what.candidates], (len(what.candidates), len(what.names)))
+
+
+def _error(candidate: Candidate) -> FloatArray:
+    """(p,) Standard errors, nan where there is none."""
+    if candidate.covariance is None:
+        return np.full(len(candidate.theta), np.nan)
+    return np.asarray(np.sqrt(np.diag(candidate.covariance)))
+
+
+def _write_csv(
+    path: str | os.PathLike[str], names: tuple[str, ...], theta: FloatArray, more: dict[str, Any]
+) -> None:
+    columns = [*theta.T, *more.values()]
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    head = [*names, *(_free(name, names) for name in more)]
+    _write_rows(path, itertools.chain([head], ([repr(value) for value in row] for row in rows)))
+
+
+def _write_rows(path: str | os.PathLike[str], rows: Iterable[Sequence[str]]) -> None:
+    with Path(path).open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+
+
+def _free(name: str, names: tuple[str, ...]) -> str:
+    """A name for a column that no parameter has."""
+    while name in names:
+        name += "_"
+    return name
+
+
+@checks_keywords
+def to_npz(result: Result | Mode, path: str | os.PathLike[str]) -> None:
+    """Write a run as a compressed npz file of arrays, which reads without pickle.
+
+    Its arrays, T simulations, p parameters in d dimensions of the cube, S rounds with the pilot:
+
+    - ``names`` (p,) strings; ``theta`` (T, p); ``cube`` (T, d); ``distance`` (T,), inf for a
+      failure; ``weight`` (T,) raw; ``round``, ``fold`` (T,); ``summary`` (T, q) if it was kept.
+    - ``round_epsilon`` (S,), inf for the pilot; ``round_simulations``, ``round_acceptance_rate``,
+      ``round_ess`` (S,).
+    - ``about``: a JSON string with the method, the number of simulations, why the run stopped, its
+      seconds, its number of failures, and ``notes``, what to know of it.
+
+    A mode, or a run that seeks it, also has ``mode`` (p,); ``mode_covariance`` (p, p) of its error,
+    and ``mode_spread`` (p, p) of the posterior around it, nan where there is none; ``mode_epsilon``
+    (); ``candidate`` (c, p) and ``candidate_density`` (c,); ``mode_quadratic``, ``mode_kernel`` and
+    ``mode_box`` (p,), the other estimates.
+
+    Parameters
+    ----------
+    result : Result or Mode
+        A run, or ``result.mode()`` of one, which is written with its run.
+    path : str or Path
+        A file, replaced if it exists; no suffix is added.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    mode, run = (result, result.run) if isinstance(result, Mode) else (None, result)
+    if not isinstance(run, Result):
+        raise ParameterError(
+            f"`result` must be a run, but got a {type(result).__name__}. Give the result of "
+            "abctree.abc_tree, or write draws with to_csv."
+        )
+    if run.method == "map_tree":
+        mode = mode or run.mode()
+    table, rounds = run.table, run.rounds
+    arrays: dict[str, Any] = {
+        "names": np.array(run.problem.names, dtype=np.str_),
+        "theta": table.theta,
+        "cube": table.cube,
+        "distance": table.distance,
+        "weight": run.weights(),
+        "round": table.round,
+        "fold": table.fold,
+        "round_epsilon": np.array([played.epsilon for played in rounds], dtype=np.float64),
+        "round_simulations": np.array([played.n_simulations for played in rounds], dtype=np.int64),
+        "round_acceptance_rate": np.array([p.acceptance_rate for p in rounds], dtype=np.float64),
+        "round_ess": np.array([played.ess for played in rounds], dtype=np.float64),
+        "about": np.array(json.dumps(_about(run))),
+    }
+    if table.summary.shape[1] > 0:
+        arrays["summary"] = table.summary
+    with Path(path).open("wb") as file:
+        np.savez_compressed(file, **arrays, **({} if mode is None else _mode_arrays(mode)))
+
+
+def _mode_arrays(mode: Mode) -> dict[str, Any]:
+    p = len(mode.names)
+
+    def known(matrix: FloatArray | None) -> FloatArray:
+        return np.full((p, p), np.nan) if matrix is None else matrix
+
+    return {
+        "mode": mode.theta,
+        "mode_covariance": known(mode.covariance),
+        "mode_spread": known(mode.spread),
+        "mode_epsilon": np.float64(mode.epsilon),
+        "candidate": _stacked(mode),
+        "candidate_density": np.array([c.density for c in mode.candidates]),
+        **{f"mode_{name}": value for name, value in mode.estimates.items()},
+    }
+
+
+def _about(result: Result) -> dict[str, Any]:
+    return {
+        "format": _NPZ,
+        "method": result.method,
+        "weights": result.default_weights,
+        "n_simulations": result.n_simulations,
+        "stopped_because": result.stopped_because,
+        "seconds": result.seconds,
+        "n_failures": result.failures.count,
+        "notes": list(result.run_notes),
+    }
+
+
+def _posterior_of(what: object) -> Posterior:
+    """Draws at a tolerance: as they are, or those of a run."""
+    found = what.posterior() if isinstance(what, Result) else what
+    if not isinstance(found, Posterior):
+        raise ParameterError(
+            f"`posterior` must be a Posterior or a Result, but got a {type(found).__name__}. "
+            "Give result.posterior()."
+        )
+    return found
+
+
+@checks_keywords
+def to_arviz(posterior: Posterior | Result, n: int | None = None, rng: RNGLike = 0) -> Any:
+    """The posterior for ArviZ: `arviz.InferenceData`, or `xarray.DataTree` from ArviZ 1.0 on.
+
+    ArviZ knows no weights.  Its group ``posterior`` has one chain of draws that all weigh the same,
+    picked by systematic resampling.  By default they are as many as the effective sample size says,
+    for more would repeat draws and make ArviZ think them more certain than they are.  Diagnostics
+    of chains, such as R-hat, mean nothing here.  The group ``weighted_posterior`` has the draws as
+    they are, with ``log_weight`` (raw) and ``distance``.
+
+    Parameters
+    ----------
+    posterior : Posterior or Result
+        Draws at a tolerance; of a run they are those of its `posterior()`.
+    n : int, optional
+        Draws without weights.  Default: the effective sample size, rounded.
+    rng : RNGLike
+        Randomness of the resampling.
+
+    Raises
+    ------
+    MissingDependencyError
+        If ArviZ is not installed.
+    ParameterError
+        If the posterior is empty.
+    """
+    try:
+        import arviz  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        import xarray as xr  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    except ImportError as error:
+        raise MissingDependencyError(
+            "`to_arviz` needs ArviZ, which is not installed. Run: pip install arviz"
+        ) from error
+    posterior = _posterior_of(posterior)
+    n = max(1, round(posterior.ess)) if n is None else n
+    attributes = {
+        "inference_library": "abctree",
+        "epsilon": posterior.epsilon,
+        "n_simulations": posterior.n_simulations,
+        "effective_sample_size": posterior.ess,
+        **({"notes": "\n".join(posterior.notes)} if posterior.notes else {}),
+    }
+    more = {"log_weight": posterior.log_weight, "distance": posterior.distance}
+    groups = {
+        "posterior": posterior.theta[posterior.resample(n, rng)].T,
+        "weighted_posterior": np.vstack([posterior.theta.T, *more.values()]),
+    }
+    names = (*posterior.names, *(_free(name, posterior.names) for name in more))
+    sets = {
+        group: xr.Dataset(
+            # Only the draws without weights have as many rows of values as there are parameters.
+            {name: (("chain", "draw"), row[None]) for name, row in zip(names, rows, strict=False)},
+            coords={"chain": [0], "draw": np.arange(rows.shape[1])},
+            attrs=attributes,
+        )
+        for group, rows in groups.items()
+    }
+    if int(arviz.__version__.split(".")[0]) >= 1:
+        return xr.DataTree.from_dict(sets)
+    return arviz.InferenceData(**sets, warn_on_custom_groups=False)

@@ -1,0 +1,347 @@
+"""Pictures of partitions in two dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from abctree.answers.result import Result
+from abctree.data import Partition, Round
+from abctree.errors import ParameterError
+from abctree.faces.plots.canvas import TRUTH, figure_of, grid_of_axes, one_axes, quieten
+from abctree.keywords import checks_keywords
+from abctree.problem.priors.cube import inside
+from abctree.protocols import Prior
+from abctree.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Show = Literal["posterior", "proposal"]
+
+#: Panels of a row that was not asked for in detail.
+_PANELS = 5
+#: Most accepted draws in a panel.
+_DOTS = 2000
+
+
+@checks_keywords
+def partition(
+    result: Result,
+    round: int = -1,  # noqa: A002 - the word of the paper
+    fold: int = 0,
+    dims: tuple[str, str] | None = None,
+    ax: Axes | None = None,
+    coordinates: Literal["theta", "cube"] = "theta",
+    *,
+    show: Show = "posterior",
+    draws: bool = False,
+) -> Figure:
+    """The boxes of one round, darker where the step-function posterior or the proposal is denser.
+
+    In more than two dimensions this is the slice of the partition through the posterior mean (in
+    the cube), and the title says where.
+
+    Parameters
+    ----------
+    result : Result
+        A run with at least two free parameters.
+    round : int
+        Which of ``result.rounds``; 0 is the pilot, -1 the last.
+    fold : int
+        Which of the folds' partitions.
+    dims : two str, optional
+        Parameters to show.  Default: the first two free ones.
+    ax : matplotlib Axes, optional
+        Default: of a new figure.
+    coordinates : {"theta", "cube"}
+        User units, or quantiles of the prior.  A parameter that is discrete or that belongs to a
+        joint prior is drawn in the cube in either case, and its label says so.
+    show : {"posterior", "proposal"}
+        π(Ω_k) η_k over the volume of the box (Equation 7), or the density with which the round
+        played the box, without that of kernels beside it.  Per volume in θ where both axes are in
+        user units, else in the cube; also there where all boxes shown reach to infinity.
+    draws : bool
+        Whether the draws that the round accepted, in any fold, are shown as red dots; in more than
+        two dimensions all of them are projected onto the slice.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ParameterError
+        If the round, the fold, a parameter or an option is unknown, or there are not two
+        dimensions to show.
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    played = _round(result, round)
+    if not 0 <= fold < len(played.partitions):
+        raise ParameterError(
+            f"`fold` must be in 0 .. {len(played.partitions) - 1}, but got {fold}."
+        )
+    if show not in ("posterior", "proposal"):
+        raise ParameterError(f'`show` must be "posterior" or "proposal", but got {show!r}.')
+    if coordinates not in ("theta", "cube"):
+        raise ParameterError(f'`coordinates` must be "theta" or "cube", but got {coordinates!r}.')
+    sides = _sides(result, dims, coordinates)
+    ax = one_axes(ax, 4.2, 4.2)
+    # Red is hard to see on black: behind dots the shades stop at a middle grey.
+    _draw_boxes(ax, result, played, fold, sides, show, darkest=0.55 if draws else 0.9)
+    if draws:
+        _draw_accepted(ax, result, played, sides)
+    x, y = sides
+    ax.set(xlim=x.limits, ylim=y.limits, xlabel=x.label, ylabel=y.label)
+    quieten(ax)
+    ax.set_title(_title(result, played, sides), fontsize="medium")
+    return figure_of(ax)
+
+
+@checks_keywords
+def partitions(
+    result: Result,
+    rounds: Sequence[int] | None = None,
+    fold: int = 0,
+    dims: tuple[str, str] | None = None,
+    axes: Any = None,
+    coordinates: Literal["theta", "cube"] = "theta",
+    *,
+    show: Show = "proposal",
+) -> Figure:
+    """A row of partitions over the rounds, the accepted draws as red dots (the paper's Figure 2).
+
+    Parameters
+    ----------
+    result : Result
+        A run with at least two free parameters.
+    rounds : sequence of int, optional
+        Which of ``result.rounds``.  Default: five, from the first to the last.
+    fold, dims, coordinates, show
+        As in `partition`.
+    axes : array of matplotlib Axes, optional
+        One for each round.  Default: of a new figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    ParameterError
+        As in `partition`; if `rounds` is empty; if `axes` has another number.
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    chosen = _spread(len(result.rounds)) if rounds is None else [int(r) for r in rounds]
+    if not chosen:
+        raise ParameterError("`rounds` must name at least one round, but is empty.")
+    row = grid_of_axes(axes, (1, len(chosen)), (2.9 * len(chosen) + 0.4, 3.3))[0]
+    for ax, index in zip(row, chosen, strict=True):
+        partition(result, index, fold, dims, ax, coordinates, show=show, draws=True)
+        if ax is not row[0]:
+            ax.set_ylabel("")
+            ax.tick_params(labelleft=False)
+    return figure_of(row[0])
+
+
+def _spread(n_rounds: int) -> list[int]:
+    """At most five rounds, the pilot left out where there are others."""
+    first = min(1, n_rounds - 1)
+    wanted = np.linspace(first, n_rounds - 1, min(_PANELS, n_rounds - first))
+    return [int(r) for r in np.unique(np.round(wanted))]
+
+
+def _round(result: Result, index: int) -> Round:
+    n = len(result.rounds)
+    if not -n <= index < n:
+        raise ParameterError(f"`round` must be in {-n} .. {n - 1}, but got {index}.")
+    return result.rounds[index]
+
+
+# One side of the picture ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """A dimension of the cube, and how it is drawn."""
+
+    prior: Prior
+    dim: int  #: of the cube
+    column: int | None  #: of theta, in whose units it is drawn; None for the cube's own
+    label: str
+    limits: tuple[float, float]
+
+    def place(self, u: FloatArray) -> FloatArray:
+        """Cube coordinates (n,) as places on the axis (n,)."""
+        return u if self.column is None else _along(self.prior, self.column, self.dim, u)
+
+
+def _sides(result: Result, dims: tuple[str, str] | None, coordinates: str) -> tuple[_Side, _Side]:
+    prior = result.problem.prior
+    if prior.d < 2:
+        raise ParameterError(
+            f"`result` must have two free parameters for a picture of boxes, but its problem has "
+            f"{prior.d}. Plot result.histogram().marginal(name) instead."
+        )
+    histogram = result.histogram()
+    column_of: dict[int, int] = {}
+    for column, name in enumerate(prior.names):
+        dim = histogram.driver(name)
+        if dim is not None:
+            column_of.setdefault(dim, column)
+    wanted = (0, 1) if dims is None else _dims(result, dims, column_of)
+    x, y = (_side(prior, dim, column_of.get(dim), coordinates) for dim in wanted)
+    return x, y
+
+
+def _dims(result: Result, dims: Sequence[str], column_of: dict[int, int]) -> tuple[int, int]:
+    names = result.problem.names
+    dim_of = {names[column]: dim for dim, column in column_of.items()}
+    known = sorted(dim_of)
+    if isinstance(dims, str) or len(dims) != 2 or not set(dims) <= set(known) or dims[0] == dims[1]:
+        raise ParameterError(
+            f"`dims` must be two different names of {known}, the parameters that have a dimension "
+            f"of the cube to themselves, but got {dims!r}."
+        )
+    return dim_of[dims[0]], dim_of[dims[1]]
+
+
+def _side(prior: Prior, dim: int, column: int | None, coordinates: str) -> _Side:
+    name = f"cube dimension {dim + 1}" if column is None else prior.names[column]
+    if column is None or coordinates == "cube" or _is_discrete(prior, column, dim):
+        suffix = "" if column is None else " (quantile of the prior)"
+        return _Side(prior, dim, None, name + suffix, (0.0, 1.0))
+    return _Side(prior, dim, column, name, _limits(prior, column, dim))
+
+
+def _along(prior: Prior, column: int, dim: int, u: FloatArray) -> FloatArray:
+    """A parameter along the dimension of the cube that alone drives it."""
+    cube = np.full((len(u), prior.d), 0.5)
+    cube[:, dim] = inside(u)
+    return np.asarray(prior.from_cube(cube)[:, column])
+
+
+def _is_discrete(prior: Prior, column: int, dim: int) -> bool:
+    value = _along(prior, column, dim, np.linspace(0.005, 0.995, 500))
+    return len(np.unique(value)) < 250
+
+
+def _limits(prior: Prior, column: int, dim: int) -> tuple[float, float]:
+    """The support of a bounded prior, the central 99.9 % of one with long tails."""
+    ends = _along(prior, column, dim, np.array([0.0, 0.0005, 0.9995, 1.0]))
+    low, high = (ends[0], ends[3]) if ends[3] - ends[0] < 1.5 * (ends[2] - ends[1]) else ends[1:3]
+    return float(low), float(high)
+
+
+# What is drawn ----------------------------------------------------------------------------------
+
+
+def _draw_boxes(
+    ax: Axes,
+    result: Result,
+    played: Round,
+    fold: int,
+    sides: tuple[_Side, _Side],
+    show: Show,
+    darkest: float,
+) -> None:
+    measured = played.partitions[fold]
+    in_theta = all(side.column is not None for side in sides)
+    cut = _slice(result, measured, sides)
+    density = _density(played, fold, measured, cut, show, in_theta=in_theta)
+    corner = [
+        [side.place(bound[cut, side.dim]) for side in sides]
+        for bound in (measured.boxes.lower, measured.boxes.upper)
+    ]
+    (left, bottom), (right, top) = corner
+    path = np.array([[left, bottom], [right, bottom], [right, top], [left, top]])
+    from matplotlib.collections import PolyCollection
+    from matplotlib.colors import PowerNorm
+
+    shown = density[cut]
+    ax.add_collection(
+        PolyCollection(
+            list(path.transpose(2, 0, 1)),
+            array=shown,
+            cmap="Greys",
+            # The square root of a density: the eye sees the shoulders, too.
+            norm=PowerNorm(0.5, vmin=0.0, vmax=float(shown.max()) / darkest**2 or 1.0),
+            edgecolors="#7d8a93",
+            linewidths=float(np.clip(4.0 / np.sqrt(len(shown)), 0.08, 0.5)),
+        )
+    )
+
+
+def _density(
+    played: Round, fold: int, measured: Partition, cut: IntArray, show: Show, *, in_theta: bool
+) -> FloatArray:
+    """Mass over volume (K,), up to a constant; 0 in a box of infinite volume.
+
+    The volume is in θ if it is asked for and finite in one of the boxes `cut`, else in the cube.
+    """
+    if show == "posterior":
+        mass = measured.prior_mass * played.arms[fold].mean
+    else:
+        layers = played.mixtures[fold].layers
+        # The pilot has no proposal but the prior; later the newest layer is the round's own.
+        relative = layers[-1][1] if layers and played.index > 0 else np.ones(len(measured))
+        mass = relative * measured.boxes.volume
+    log_volume = np.log(measured.boxes.volume)
+    # Boxes that are all without end have no density in θ to tell them apart.
+    known = not np.isnan(measured.log_volume).any() and np.isfinite(measured.log_volume[cut]).any()
+    if in_theta and known:
+        log_volume = measured.log_volume
+    # In units of the smallest box: volumes may be too small for a float.
+    unit = float(log_volume.min())
+    return np.asarray(mass * np.exp(unit - log_volume))
+
+
+def _slice(result: Result, measured: Partition, sides: tuple[_Side, _Side]) -> IntArray:
+    """The boxes that the plane through the posterior mean cuts; all of them in two dimensions."""
+    boxes = measured.boxes
+    at = _centre(result)
+    others = [j for j in range(boxes.d) if j not in {side.dim for side in sides}]
+    inside = (boxes.lower[:, others] <= at[others]) & (at[others] < boxes.upper[:, others])
+    return np.flatnonzero(inside.all(axis=1))
+
+
+def _centre(result: Result) -> FloatArray:
+    """The weighted mean of the last round's draws in the cube; the middle without draws."""
+    table = result.table
+    rows = table.distance < result.epsilon
+    weight = result.weights()[rows]
+    if not weight.sum() > 0.0:
+        return np.full(table.cube.shape[1], 0.5)
+    return np.asarray(weight @ table.cube[rows] / weight.sum())
+
+
+def _draw_accepted(ax: Axes, result: Result, played: Round, sides: tuple[_Side, _Side]) -> None:
+    rows = played.first + np.flatnonzero(
+        result.table.distance[played.first : played.last] < played.epsilon
+    )
+    rows = rows[-_DOTS:]
+    x, y = (side.place(result.table.cube[rows, side.dim]) for side in sides)
+    size = float(np.clip(900.0 / max(1, len(rows)), 1.5, 9.0))
+    ax.scatter(x, y, s=size, c=TRUTH, linewidths=0, alpha=0.8, zorder=3)
+
+
+def _title(result: Result, played: Round, sides: tuple[_Side, _Side]) -> str:
+    title = f"round {played.index}, ε = {played.epsilon:.3g}" if played.index else "pilot"
+    if result.problem.d == 2:
+        return title
+    prior, at = result.problem.prior, _centre(result)
+    theta = prior.from_cube(at[None])[0]
+    shown = {side.dim for side in sides}
+    histogram = result.histogram()
+    hidden = [
+        f"{name} = {theta[i]:.3g}"
+        for i, name in enumerate(prior.names)
+        if histogram.driver(name) not in (shown | {None})
+    ]
+    return title + "\nslice at " + (", ".join(hidden) or "the posterior mean")

@@ -1,1 +1,0 @@
-"""What is plugged in: priors, distances, utilities, schedules, partitioners, executors."""

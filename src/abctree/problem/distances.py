@@ -1,0 +1,486 @@
+"""Distances between summaries, or between whole samples, on a batch of simulations.
+
+Each takes ``simulated (n, ...)`` and ``observed (...)`` and returns ``(n,)``.  A row with nan gets
+nan or inf, and touches no other row.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from abctree.errors import ParameterError, SimulatorError, warn
+from abctree.keywords import checks_keywords
+from abctree.problem.arrays import floats
+from abctree.problem.differences import check_length, check_order, differences, norm
+from abctree.problem.form import Form
+from abctree.problem.pilot_scales import (
+    covariance,
+    deviations,
+    listed,
+    ones_where_constant,
+    positive,
+    unfitted,
+    usable_rows,
+    whitening,
+)
+from abctree.problem.sample_distances import (
+    directions,
+    energy,
+    energy_line,
+    paired,
+    wasserstein_line,
+)
+from abctree.protocols import Distance
+from abctree.types import FloatArray, IntArray
+
+#: The median absolute deviation of a normal law is its sd divided by this.
+_MAD_TO_SD = 1.4826022185056018
+
+
+# Vectors of summaries ---------------------------------------------------------------------------
+
+
+@checks_keywords
+@dataclass(frozen=True)
+class Euclidean:
+    """Euclidean distance √Σ (s − s_obs)² of summaries; arrays of any shape are flattened.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Euclidean()(np.array([[3.0, 4.0], [0.0, 1.0]]), np.zeros(2))
+    array([5., 1.])
+    """
+
+    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
+        """(n, ...) and (...) -> (n,)."""
+        return norm(differences(simulated, observed), 2.0)
+
+
+@checks_keywords
+@dataclass(frozen=True)
+class Minkowski:
+    """Minkowski distance (Σ |s − s_obs|^p)^(1/p).
+
+    Parameters
+    ----------
+    p : float
+        At least 1; 1 is "manhattan", inf is "chebyshev" (the largest difference).
+
+    Raises
+    ------
+    ParameterError
+        If `p` is below 1 or nan.
+    """
+
+    p: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_order(self.p)
+
+    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
+        """(n, ...) and (...) -> (n,)."""
+        return norm(differences(simulated, observed), self.p)
+
+
+@checks_keywords
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """Minkowski distance of summaries divided by their spread in pilot simulations.
+
+    The distance does not change when a summary changes its unit.  The scale is fixed once, from
+    the pilot: a run never recalibrates it.
+
+    Parameters
+    ----------
+    by : {"mad", "std"}
+        Median absolute deviation times 1.4826 (the sd of a normal law; robust to the wild
+        simulations that a wide prior produces), or standard deviation.
+    p : float
+        Order of the Minkowski distance, at least 1.
+    scale : (m,) array_like, optional
+        Positive scales, if they are known; otherwise call `fitted`.
+
+    Raises
+    ------
+    ParameterError
+        If an argument breaks its rule, or when called before `fitted`.
+    """
+
+    by: Literal["mad", "std"] = "mad"
+    p: float = 2.0
+    scale: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        check_order(self.p)
+        if self.by not in {"mad", "std"}:
+            raise ParameterError(f'`by` must be "mad" or "std", but got {self.by!r}.')
+        if self.scale is not None:
+            object.__setattr__(self, "scale", positive(self.scale))
+
+    def of_entries(self, keep: IntArray, n: int) -> Scaled:
+        """The same for some of n summaries."""
+        if self.scale is None or len(self.scale) != n:
+            return self
+        return replace(self, scale=self.scale[keep])
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the scales are known."""
+        return self.scale is not None
+
+    def fitted(self, simulated: Any) -> Scaled:
+        """The distance with the scales of pilot summaries (n, ...).
+
+        Rows with a value that is not finite are ignored.  A summary that never varies gets scale 1
+        and an `AbctreeWarning`; one with more than half of its values equal, whose MAD is 0, is
+        scaled by its standard deviation, again with a warning.  Scales that are known are kept.
+
+        Raises
+        ------
+        SimulatorError
+            If no row is finite.
+        """
+        if self.is_fitted:
+            return self
+        rows = usable_rows(simulated)
+        deviation = deviations(rows)
+        scale = deviation
+        if self.by == "mad":
+            centred = np.abs(rows - np.median(rows, axis=0))
+            scale = _MAD_TO_SD * np.median(centred, axis=0)
+            tied = (scale == 0.0) & (deviation > 0.0)
+            if tied.any():
+                warn(
+                    f"{listed(tied)}: more than half of the pilot's values are equal, so the MAD "
+                    'is 0; the standard deviation is used. Use distance="std" to have it for all.'
+                )
+            scale = np.where(tied, deviation, scale)
+        return replace(self, scale=ones_where_constant(scale))
+
+    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
+        """(n, ...) and (...) -> (n,)."""
+        if self.scale is None:
+            raise unfitted("Scaled")
+        difference = differences(simulated, observed)
+        check_length(self.scale, difference)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return norm(difference / self.scale, self.p)
+
+
+@checks_keywords
+@dataclass(frozen=True, eq=False)
+class Mahalanobis:
+    """Mahalanobis distance √((s − s_obs)ᵀ C⁻¹ (s − s_obs)).
+
+    It does not change under any invertible linear map of the summaries.  A covariance that is
+    nearly singular is inverted on the directions that it knows (pseudo-inverse of the correlation
+    matrix), with an `AbctreeWarning`: differences along the others count nothing.
+
+    Parameters
+    ----------
+    cov : (m, m) array_like, optional
+        Covariance of the summaries; if None it is that of the pilot, see `fitted`.
+
+    Raises
+    ------
+    ParameterError
+        If `cov` is not a covariance matrix, or when called before `fitted`.
+    """
+
+    cov: FloatArray | None = None
+    _root: FloatArray | None = field(default=None, init=False, repr=False)  # W, C⁻¹ = W Wᵀ
+
+    def __post_init__(self) -> None:
+        if self.cov is not None:
+            cov = covariance(self.cov)
+            object.__setattr__(self, "cov", cov)
+            object.__setattr__(self, "_root", whitening(cov))
+
+    def of_entries(self, keep: IntArray, n: int) -> Mahalanobis:
+        """The same for some of n summaries."""
+        if self.cov is None or len(self.cov) != n:
+            return self
+        return Mahalanobis(self.cov[np.ix_(keep, keep)])
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the covariance is known."""
+        return self.cov is not None
+
+    def fitted(self, simulated: Any) -> Mahalanobis:
+        """The distance with the covariance of pilot summaries (n, ...).
+
+        Rows with a value that is not finite are ignored.  A summary that never varies gets
+        variance 1 and an `AbctreeWarning`.  A covariance that is known is kept.
+
+        Raises
+        ------
+        SimulatorError
+            If fewer than two rows are finite.
+        """
+        if self.is_fitted:
+            return self
+        rows = usable_rows(simulated, at_least=2)
+        scale = ones_where_constant(deviations(rows))
+        # Standardised first: a product of two units may overflow.
+        correlation = np.atleast_2d(np.cov((rows - rows.mean(axis=0)) / scale, rowvar=False))
+        constant = np.diag(correlation) == 0.0
+        correlation[constant, constant] = 1.0
+        return Mahalanobis(correlation * np.outer(scale, scale))
+
+    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
+        """(n, ...) and (...) -> (n,)."""
+        if self._root is None:
+            raise unfitted("Mahalanobis")
+        difference = differences(simulated, observed)
+        check_length(self._root, difference)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return norm(difference @ self._root, 2.0)
+
+
+# Samples ----------------------------------------------------------------------------------------
+
+
+@checks_keywords
+@dataclass(frozen=True)
+class Energy:
+    """Energy distance of two samples, √(2 E|X−Y| − E|X−X'| − E|Y−Y'|) (Székely and Rizzo 2004).
+
+    For data that are independent observations, when no summary is at hand: it is 0 only for equal
+    empirical laws and ignores the order of the observations.  Called directly, it takes an
+    observed sample of another size; in a `Problem` all samples have the size of the observation.
+
+    For one-dimensional observations it is computed exactly in O((m + m') log(m + m')) a row, as
+    √(2 ∫ (F − G)²); for k > 1 from all pairs.  Scale the coordinates of vectors beforehand.
+    """
+
+    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
+        """Simulated (n, m) or (n, m, k), observed (m',) or (m', k) -> (n,)."""
+        x, y = paired(simulated, observed)
+        usable = np.isfinite(x).all(axis=(1, 2))
+        squared = np.full(len(x), np.nan)
+        one = x.shape[2] == 1
+        squared[usable] = energy_line(x[usable, :, 0], y[:, 0]) if one else energy(x[usable], y)
+        return np.asarray(np.sqrt(np.maximum(squared, 0.0)))
+
+
+@checks_keywords
+@dataclass(frozen=True)
+class Wasserstein:
+    """Wasserstein distance of order p of two samples.
+
+    Called directly, it takes an observed sample of another size; in a `Problem` all samples have
+    the size of the observation.
+
+    One-dimensional observations: exact, (∫ |F⁻¹ − G⁻¹|^p)^(1/p), from sorted values.  Vectors: the
+    sliced distance, the p-mean of the exact one over fixed random directions.  Scale the
+    coordinates of vectors beforehand.
+
+    Parameters
+    ----------
+    p : float
+        Order, finite and at least 1.
+    n_directions : int
+        Directions for vectors.
+    seed : int
+        Seed of the directions; they are the same in every call.
+
+    Raises
+    ------
+    ParameterError
+        If an argument breaks its rule.
+    """
+
+    p: float = 1.0
+    n_directions: int = 50
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_order(self.p)
+        if np.isinf(self.p):
+            raise ParameterError("`p` must be finite, but got inf.")
+        if self.n_directions < 1:
+            raise ParameterError(f"`n_directions` must be at least 1, but got {self.n_directions}.")
+
+    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
+        """Simulated (n, m) or (n, m, k), observed (m',) or (m', k) -> (n,)."""
+        x, y = paired(simulated, observed)
+        usable = np.isfinite(x).all(axis=(1, 2))
+        power = np.full(len(x), np.nan)
+        slices = [
+            wasserstein_line(x[usable] @ u, y @ u, self.p)
+            for u in directions(self.n_directions, x.shape[2], self.seed)
+        ]
+        power[usable] = np.mean(slices, axis=0)
+        return np.asarray(power ** (1.0 / self.p))
+
+
+# What is no distance ----------------------------------------------------------------------------
+
+#: How far below 0 rounding may take a distance, as a share of the largest number in the summaries,
+#: and where these are tiny.
+_ROUNDING, _LEAST_ROUNDING = 1e-9, 1e-14
+
+
+class NegativeDistanceError(SimulatorError):
+    """A distance below 0: of the simulations that are nearest, or of all, if it is a similarity."""
+
+    #: How the reason of such a failure begins.
+    REASON = "NegativeDistanceError: "
+
+
+def not_negative(distance: FloatArray, simulated: FloatArray, observed: FloatArray) -> FloatArray:
+    """The distances (n,), 0 where rounding took them below.
+
+    Raises
+    ------
+    NegativeDistanceError
+        If one is further below 0.
+    """
+    negative = np.flatnonzero(distance < 0.0)
+    if not len(negative):
+        return distance
+    # Of each row by itself, so that the answer does not depend on which rows come together.
+    own = np.abs(simulated[negative].reshape(len(negative), -1)).max(axis=1, initial=0.0)
+    size = np.maximum(own, np.abs(observed).max(initial=0.0))
+    if (distance[negative] < -(_ROUNDING * size + _LEAST_ROUNDING)).any():
+        raise NegativeDistanceError(
+            f"distance must be at least 0, but got {float(np.nanmin(distance)):.6g}. Return a "
+            "distance, not a similarity or the logarithm of a distance; "
+            "if rounding made it negative, return max(0.0, ...)."
+        )
+    return np.where(distance < 0.0, 0.0, distance)
+
+
+# Functions and names ----------------------------------------------------------------------------
+
+
+@checks_keywords
+@dataclass(frozen=True, eq=False)
+class FunctionDistance:
+    """A user's function as a distance.
+
+    Parameters
+    ----------
+    function : callable
+        Of one pair of summaries ``(...), (...) -> float``, or, `vectorized`, of a batch
+        ``(n, ...), (...) -> (n,)``.
+    vectorized : bool
+        Which of the two it is.
+
+    Raises
+    ------
+    SimulatorError
+        When called, if the function returns another shape.
+    """
+
+    function: Callable[..., Any]
+    vectorized: bool = False
+
+    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
+        """(n, ...) and (...) -> (n,)."""
+        n = len(simulated)
+        if not self.vectorized:
+            return np.array([self._one(row, observed) for row in simulated], dtype=np.float64)
+        value = self._numbers(self.function(simulated, observed))
+        if value.shape != (n,):
+            raise SimulatorError(
+                f"distance returned shape {value.shape} for {n} simulations; it must be ({n},). "
+                "Reduce over all axes but the first, as in np.abs(s - s_obs).sum(axis=1)."
+            )
+        return value
+
+    def _one(self, row: Any, observed: Any) -> float:
+        value = self._numbers(self.function(row, observed))
+        if value.size != 1:
+            raise SimulatorError(
+                f"distance returned shape {value.shape} for one simulation; it must be a number."
+            )
+        return float(value.item())
+
+    @staticmethod
+    def _numbers(value: Any) -> FloatArray:
+        try:
+            return floats(value, "distance")
+        except (TypeError, ValueError):
+            raise SimulatorError(
+                f"distance must return numbers, but returned {value!r} ({type(value).__name__})."
+            ) from None
+
+
+_NAMES: dict[str, Callable[[], Distance]] = {
+    "euclidean": Euclidean,
+    "manhattan": lambda: Minkowski(1.0),
+    "chebyshev": lambda: Minkowski(np.inf),
+    "mad": lambda: Scaled("mad"),
+    "std": lambda: Scaled("std"),
+    "mahalanobis": Mahalanobis,
+    "energy": Energy,
+    "wasserstein": Wasserstein,
+}
+
+
+def as_distance(spec: str | Distance | Callable[..., Any], *, vectorized: bool = False) -> Distance:
+    """The distance that `spec` names.
+
+    Parameters
+    ----------
+    spec : str, Distance or callable
+        "euclidean", "manhattan", "chebyshev", "mad", "std", "mahalanobis", "energy" or
+        "wasserstein"; a function, see `FunctionDistance`; or any other callable object, which must
+        take a batch as the `Distance` protocol says and is returned as it is.
+    vectorized : bool
+        Whether a function takes a batch ``(n, ...)`` rather than one pair.
+
+    Raises
+    ------
+    ParameterError
+        If `spec` is none of these.
+    """
+    if isinstance(spec, str):
+        if spec not in _NAMES:
+            known = ", ".join(f'"{name}"' for name in _NAMES)
+            raise ParameterError(f"`distance` must be one of {known}, but got {spec!r}.")
+        return _NAMES[spec]()
+    if inspect.isclass(spec):
+        raise ParameterError(
+            f"`distance` must be an object, but got the class {spec.__name__}. Call it first: "
+            f"distance={spec.__name__}()."
+        )
+    if _is_function(spec):
+        return FunctionDistance(spec, vectorized=vectorized)
+    if callable(spec):
+        return cast("Distance", spec)
+    raise ParameterError(f"`distance` must be a name, a Distance or a function, but got {spec!r}.")
+
+
+def of_entries(distance: Distance, form: Form | None) -> Distance:
+    """The distance for an observation of which some entries are missing.
+
+    Raises
+    ------
+    ParameterError
+        If it compares whole rows, and some of them miss a part.
+    """
+    if form is None or form.keep is None:
+        return distance
+    if isinstance(distance, Energy | Wasserstein) and len(form.shape) > 1 and form.rows is None:
+        raise ParameterError(
+            f"`observed` must have whole rows for {type(distance).__name__}, but some of them miss "
+            "a part. Drop these rows, from what the simulator returns, too."
+        )
+    known = getattr(distance, "of_entries", None)
+    return distance if known is None else known(form.keep, int(np.prod(form.shape)))
+
+
+def _is_function(spec: Any) -> bool:
+    """Functions of any make, compiled ones (`py_func`) included, but not objects with a call."""
+    is_partial = isinstance(spec, functools.partial)
+    return inspect.isroutine(spec) or is_partial or hasattr(spec, "py_func")

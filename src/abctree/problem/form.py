@@ -1,0 +1,163 @@
+"""`Form`: how the observation is labelled, and what of it is missing."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from abctree.problem.arrays import floats, is_missing
+from abctree.problem.labels import (
+    Layout,
+    WrongLabelsError,
+    is_structured,
+    record_of,
+    with_fields,
+)
+from abctree.types import BoolArray, FloatArray, IntArray
+
+#: Where values are missing: an array, or one for each field of a record.
+Missing = BoolArray | Mapping[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """How the observation is labelled, and what of it is missing; simulations are read by it."""
+
+    shape: tuple[int, ...]  #: of its summary, what is missing included
+    data: Layout | None = None  #: of the data that a summary is applied to
+    hidden: Missing | None = None  #: what is missing in these
+    summary: Layout | None = None  #: of the summary, or of the data without one
+    keep: IntArray | None = None  #: entries of the summary that are not missing; None: all
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether arrays are read as they are."""
+        known = (self.data, self.hidden, self.summary, self.keep)
+        return all(part is None for part in known)
+
+    @property
+    def rows(self) -> IntArray | None:
+        """Along the first axis, what is kept as a whole, if nothing else is."""
+        if self.keep is None or len(self.shape) == 0:
+            return None
+        each = int(np.prod(self.shape[1:]))
+        rows = np.unique(self.keep // max(each, 1))
+        return rows if len(rows) * each == len(self.keep) else None
+
+    def of_data(self, data: Any, lead: int) -> Any:
+        """What a simulator returned, as the summary is to see it.
+
+        In the order of the observation, and without what is missing there.
+        """
+        if self.data is not None:
+            strict = self.hidden is not None  # else the wrong entries may be left out
+            data = self.data.arranged(data, "simulator", lead=lead, strict=strict)
+        return data if self.hidden is None else hide(data, self.hidden, lead)
+
+    def numbers(self, value: Any, source: str, lead: int) -> FloatArray:
+        """What the summary returned, or the simulator without one, as floats in our order."""
+        if self.summary is not None:
+            value = self.summary.arranged(value, source, lead=lead)
+        return numbers_of(value, source, lead)
+
+    def kept(self, numbers: FloatArray, lead: int) -> FloatArray:
+        """The numbers of summaries without what is missing in the observation."""
+        if self.keep is None:
+            return numbers
+        if self.rows is not None:
+            return np.take(numbers, self.rows, axis=lead)
+        return numbers.reshape(*numbers.shape[:lead], -1)[..., self.keep]
+
+
+def missing_in(value: Any) -> Missing | None:
+    """Where values of an observation are missing; None where nothing is, or nobody knows."""
+    record = record_of(value)
+    if record is not None:
+        found = {name: missing_in(item) for name, item in record.items()}
+        held = {name: where for name, where in found.items() if where is not None}
+        return held or None
+    where = _missing_entries(value)
+    return where if where is not None and where.any() else None
+
+
+def _missing_entries(value: Any) -> BoolArray | None:
+    for name in ("isna", "isnull"):  # pandas, xarray
+        if hasattr(value, name):
+            return np.asarray(getattr(value, name)())
+    if isinstance(value, np.ma.MaskedArray):
+        own = _missing_entries(value.filled(0))
+        masked = np.ma.getmaskarray(value)
+        return masked if own is None else masked | own
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a masked element in a list
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError):
+            return None
+    if array.dtype.kind == "O":
+        flat = [is_missing(item) for item in array.ravel().tolist()]
+        return np.array(flat, dtype=bool).reshape(array.shape)
+    return np.isnan(array) if array.dtype.kind in "fc" else None
+
+
+def n_missing(where: Missing) -> int:
+    """How many values."""
+    if isinstance(where, Mapping):
+        return sum(map(n_missing, where.values()))
+    return int(np.count_nonzero(where))
+
+
+def hide(value: Any, where: Missing, lead: int = 0) -> Any:
+    """The value with nan where the observation has nothing.
+
+    Raises
+    ------
+    WrongLabelsError
+        If it has another shape than the observation.
+    """
+    record = record_of(value)
+    if isinstance(where, Mapping):
+        held = {
+            name: hide(item, where[name], lead) if name in where else item
+            for name, item in (record or {}).items()
+        }
+        return with_fields(value, held, plain=False)
+    if hasattr(value, "isna"):
+        return value.where(~_spread(where, value.shape, lead))
+    if hasattr(value, "isel"):
+        return value.where(value.copy(data=~_spread(where, value.shape, lead)))
+    array = floats(value, "simulator")
+    return np.where(_spread(where, array.shape, lead), np.nan, array)
+
+
+def _spread(where: BoolArray, shape: tuple[int, ...], lead: int) -> BoolArray:
+    if shape[lead:] != where.shape:
+        raise WrongLabelsError(
+            f"simulator returned shape {shape[lead:]}, but the observation, of which some values "
+            f"are missing, has {where.shape}, and these are to be left out of both"
+        )
+    return np.broadcast_to(where, shape)
+
+
+def numbers_of(value: Any, source: str, lead: int = 0) -> FloatArray:
+    """The numbers of anything; fields of one shape are stacked as rows, others strung together.
+
+    Those of a structured array are its columns, as of a table.
+    """
+    record = record_of(value)
+    if record is not None:
+        items = (np.nan if item is None else item for item in record.values())
+        parts = [numbers_of(item, source, lead) for item in items]
+        if is_structured(value):
+            return np.stack(parts, axis=-1)
+        if len({part.shape for part in parts}) == 1:
+            return np.stack(parts, axis=lead)
+        flat = [part.reshape(*part.shape[:lead], -1) for part in parts]
+        return np.concatenate(flat, axis=lead)
+    if lead and type(value) in (list, tuple) and any(record_of(row) is not None for row in value):
+        return np.stack([numbers_of(row, source) for row in value])
+    return floats(value, source)

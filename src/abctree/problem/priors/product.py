@@ -1,0 +1,311 @@
+"""`Product`: independent parameters and blocks, from a dict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from abctree.errors import ParameterError
+from abctree.problem.priors.block import Block, DiscreteBlock
+from abctree.problem.priors.checks import checked_boxes, checked_cube, checked_names, checked_theta
+from abctree.problem.priors.continuous import Uniform
+from abctree.problem.priors.law import spelled
+from abctree.problem.priors.read import joint_parameters, one_parameter
+from abctree.protocols import Prior
+from abctree.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A block and its place."""
+
+    block: Block
+    column: IntArray  #: its columns of theta
+    dim: IntArray  #: its dimensions of the cube
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class Product:
+    """A prior of independent parameters, or of independent joint blocks.
+
+    Parameters
+    ----------
+    spec : dict
+        Keys are names, or tuples of names for a joint block.  Their order is the order of the
+        columns of theta.  A value is one of
+
+        - a frozen distribution of `scipy.stats`, continuous or discrete, such as
+          ``stats.norm(0, 2)`` or ``stats.poisson(3)``, or a new-style one, ``stats.Normal()``;
+        - ``(low, high)``, uniform on the interval;
+        - a number: the parameter is fixed;
+        - `Integers`, `Categorical`;
+        - under a tuple of names, `MultivariateNormal` or `Dirichlet`, or the frozen scipy ones.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The columns of theta, fixed parameters included.
+    d : int
+        Dimensions of the cube.  Fixed parameters have none.
+
+    Raises
+    ------
+    ParameterError
+        If a name or a value is not as above, or no parameter is free.
+
+    Notes
+    -----
+    The map is the quantile function of each parameter, so a uniform point of the cube is a draw of
+    the prior and the prior mass of a box is its volume, exactly.  Volumes in theta space are
+    lengths for continuous parameters and counts for discrete ones.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> from abctree.problem.priors import Integers, Product
+    >>> prior = Product({"a": stats.norm(0, 2), "b": (-5.0, 5.0), "n": Integers(1, 20), "c": 3.0})
+    >>> prior.d
+    3
+    >>> prior.from_cube([[0.5, 0.25, 0.0]])
+    array([[ 0. , -2.5,  1. ,  3. ]])
+    """
+
+    names: tuple[str, ...]
+    d: int
+    _parts: tuple[_Part, ...]
+    _text: str
+
+    def __init__(self, spec: Mapping[Any, Any]) -> None:
+        items = _checked_items(spec)
+        names = checked_names(name for key, _ in items for name in _names_of(key))
+        blocks = [_block(key, value) for key, value in items]
+        d = sum(block.d for block in blocks)
+        if d == 0:
+            raise ParameterError(
+                f"`prior` must have a free parameter, but got only fixed ones, {list(names)}. "
+                "Give at least one of them a distribution."
+            )
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "d", d)
+        object.__setattr__(self, "_parts", _placed(blocks))
+        text = ", ".join(f"{key!r}: {spelled(value)}" for key, value in items)
+        object.__setattr__(self, "_text", f"Product({{{text}}})")
+
+    def __repr__(self) -> str:
+        return self._text
+
+    @property
+    def bounds(self) -> FloatArray:
+        """(n_parameters, 2) Least and largest value of each, infinite where there is none.
+
+        All nan for a parameter that a regression must not move: discrete, fixed, or on a simplex.
+        """
+        bounds = np.empty((len(self.names), 2))
+        for part in self._parts:
+            bounds[part.column] = part.block.support()
+        return bounds
+
+    def from_cube(self, cube: FloatArray) -> FloatArray:
+        """The parameters at points of the cube.
+
+        Parameters
+        ----------
+        cube : array of shape (n, d)
+            In [0, 1].  Unbounded parameters read 0 and 1 as the nearest floats inside.
+
+        Returns
+        -------
+        array of shape (n, n_parameters)
+            In user units, finite and inside the support.
+
+        Raises
+        ------
+        ParameterError
+            If the cube has another shape or points outside.
+        """
+        points = checked_cube("cube", cube, self.d)
+        if len(self._parts) == 1:
+            return self._parts[0].block.from_cube(points)
+        theta = np.empty((len(points), len(self.names)))
+        for part in self._parts:
+            theta[:, part.column] = part.block.from_cube(points[:, part.dim])
+        return theta
+
+    def to_cube(self, theta: FloatArray) -> FloatArray:
+        """The points of the open cube that are mapped to theta.
+
+        A discrete parameter goes to the middle of its atom, an outsider to the nearest face.
+
+        Parameters
+        ----------
+        theta : array of shape (n, n_parameters)
+
+        Returns
+        -------
+        array of shape (n, d)
+
+        Raises
+        ------
+        ParameterError
+            If theta has another shape or contains nan.
+        """
+        rows = checked_theta(theta, self.names)
+        cube = np.empty((len(rows), self.d))
+        for part in self._parts:
+            cube[:, part.dim] = part.block.to_cube(rows[:, part.column])
+        return cube
+
+    def cube_range(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The part of the cube that is mapped to theta: a point, or the intervals of atoms.
+
+        Parameters
+        ----------
+        theta : array of shape (n, n_parameters)
+
+        Returns
+        -------
+        lower, upper : array of shape (n, d)
+            In [0, 1].  Both are `to_cube` in the dimensions of continuous parameters; in those of
+            discrete ones they are the ends of the interval of the nearest atom, of a length that is
+            the prior probability of the atom.
+
+        Raises
+        ------
+        ParameterError
+            If theta has another shape or contains nan.
+        """
+        rows = checked_theta(theta, self.names)
+        lower, upper = np.empty((2, len(rows), self.d))
+        for part in self._parts:
+            ends = _ends(part.block, rows[:, part.column])
+            lower[:, part.dim], upper[:, part.dim] = ends
+        return lower, upper
+
+    def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
+        """Log-volumes in theta space of boxes of the cube.
+
+        Parameters
+        ----------
+        lower, upper : array of shape (K, d)
+            In [0, 1], ``lower <= upper``.
+
+        Returns
+        -------
+        array of shape (K,)
+            Lengths for continuous parameters, counts for discrete ones; inf where unbounded.
+        """
+        low, high = checked_boxes(lower, upper, self.d)
+        volume = np.zeros(len(low))
+        for part in self._parts:
+            volume += part.block.log_volume(low[:, part.dim], high[:, part.dim])
+        return volume
+
+    def log_density(self, theta: FloatArray) -> FloatArray:
+        """Log-density of the prior: (n, n_parameters) -> (n,), relative to `log_volume`.
+
+        Masses for discrete and fixed parameters; -inf outside the support.
+        """
+        rows = checked_theta(theta, self.names)
+        density = np.zeros(len(rows))
+        for part in self._parts:
+            density += part.block.log_density(rows[:, part.column])
+        return density
+
+
+def _ends(block: Block, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The two corners (n, d) of what a block maps to theta (n, n_columns)."""
+    if isinstance(block, DiscreteBlock):
+        return block.cube_range(theta)
+    point = block.to_cube(theta)
+    return point, point
+
+
+def as_prior(spec: Any, names: tuple[str, ...] | None = None) -> Prior:
+    """The prior that a user meant.
+
+    Parameters
+    ----------
+    spec : Prior or dict
+        A prior is passed through, a dict becomes a `Product`.
+    names : tuple of str, optional
+        The names that the prior must have, in this order.
+
+    Returns
+    -------
+    Prior
+
+    Raises
+    ------
+    ParameterError
+        If spec is neither, or its names are not `names`.
+    """
+    prior = Product(spec) if isinstance(spec, Mapping) else _passed_through(spec)
+    if names is not None and tuple(prior.names) != tuple(names):
+        raise ParameterError(
+            f"`names` must be the names of the prior, {tuple(prior.names)}, but got "
+            f"{tuple(names)}. Leave them out, or order the prior like them."
+        )
+    return prior
+
+
+def _passed_through(spec: Any) -> Prior:
+    members = ("names", "d", "from_cube", "to_cube", "log_volume")
+    missing = [member for member in members if not hasattr(spec, member)]
+    if missing or isinstance(spec, type):
+        advice = (
+            "Wrap a function in PriorTransform (a map of the cube) or DensityPrior (a log-density)."
+            if callable(spec)
+            else "Write {'a': scipy.stats.norm(0, 1), 'b': (0.0, 1.0)}."
+        )
+        raise ParameterError(f"`prior` must be a dict or a prior, but got {spec!r}. {advice}")
+    prior: Prior = spec
+    return prior
+
+
+def _checked_items(spec: Any) -> tuple[tuple[Any, Any], ...]:
+    if not isinstance(spec, Mapping) or not spec:
+        raise ParameterError(
+            f"`prior` must be a dict with at least one parameter, but got {spec!r}. "
+            "Write {'a': scipy.stats.norm(0, 1), 'b': (0.0, 1.0)}."
+        )
+    return tuple(spec.items())
+
+
+def _names_of(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) and key else (key,)
+
+
+def _block(key: str | tuple[str, ...], value: Any) -> Block:
+    label = f"prior[{key!r}]"
+    return (
+        joint_parameters(label, key, value)
+        if isinstance(key, tuple)
+        else one_parameter(label, value)
+    )
+
+
+def _placed(blocks: list[Block]) -> tuple[_Part, ...]:
+    """The blocks with their columns and dimensions; all uniform parameters as one block."""
+    parts: list[_Part] = []
+    column = dim = 0
+    for block in blocks:
+        columns = np.arange(column, column + block.n_columns)
+        parts.append(_Part(block, columns, np.arange(dim, dim + block.d)))
+        column, dim = column + block.n_columns, dim + block.d
+    uniform = [part for part in parts if isinstance(part.block, Uniform)]
+    others = [part for part in parts if not isinstance(part.block, Uniform)]
+    return (*_merged(uniform), *others)
+
+
+def _merged(uniform: list[_Part]) -> tuple[_Part, ...]:
+    if not uniform:
+        return ()
+    blocks = [part.block for part in uniform if isinstance(part.block, Uniform)]
+    block = Uniform(
+        np.concatenate([b.low for b in blocks]), np.concatenate([b.high for b in blocks])
+    )
+    column = np.concatenate([part.column for part in uniform])
+    return (_Part(block, column, np.concatenate([part.dim for part in uniform])),)

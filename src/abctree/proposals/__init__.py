@@ -1,0 +1,1 @@
+"""What draws points of the cube and knows its density."""

@@ -1,0 +1,1 @@
+"""How a run is executed, kept, stopped and told."""

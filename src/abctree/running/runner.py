@@ -1,0 +1,338 @@
+"""`Runner`: what surrounds every algorithm, whichever it is.
+
+A loop is a function of a runner: it has the pilot made, plays its rounds, simulates through the
+runner, and asks it after every block whether to stop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from abctree.answers.failure_policy import (
+    Case,
+    FailedSimulationError,
+    Streak,
+    Watched,
+    named,
+)
+from abctree.answers.failures import Failures
+from abctree.answers.result import Result
+from abctree.answers.run_notes import HOPELESS
+from abctree.data import (
+    Arms,
+    Boxes,
+    Failure,
+    Mixture,
+    OtherStream,
+    Progress,
+    Round,
+    Simulations,
+    Table,
+)
+from abctree.errors import SimulatorError
+from abctree.problem import Discrepancy, Problem
+from abctree.problem.distances import NegativeDistanceError
+from abctree.protocols import Executor, StoppingRule
+from abctree.running.interrupts import Interruptible, Interrupts
+from abctree.running.recipe import Recipe
+from abctree.running.stores import START_ANEW, Recorded
+from abctree.running.versions import changes
+from abctree.running.watch import Watch
+from abctree.tree.pilot import Pilot, run_pilot
+from abctree.types import FloatArray, IntArray
+
+#: Calls that drew from streams of their own, after which no more are noted.
+_ENOUGH = 10_000
+#: Seconds between two calls of the progress callback in the pilot, at least.
+_PATIENCE = 1.0
+
+
+class Runner:
+    """One run: its clock, its failures, its stopping rules, and who is told of its progress.
+
+    Parameters
+    ----------
+    problem : Problem
+        As given; after the pilot `problem` is the one with its distance scaled.
+    recipe : Recipe
+        What makes the run.
+    executor : Executor
+        Who simulates; a `Recorded` one if there is a store.
+    table : Table
+        Takes the rows.
+    rules : sequence of StoppingRule, optional
+        Instead of those of the recipe.
+    watch : callable, optional
+        Told of the progress after each round, and now and then in the pilot.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        recipe: Recipe,
+        executor: Executor,
+        table: Table,
+        rules: Sequence[StoppingRule] | None = None,
+        watch: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self.problem = problem
+        self.recipe = recipe
+        self.plan = recipe.settings.plan
+        self.table = table
+        self.root = recipe.seeds.root
+        self.rng = np.random.default_rng(recipe.seeds.algorithm)
+        self.rounds: list[Round] = []
+        self.failures = Failures(table, self.rounds, self.root, problem.unit)
+        self.n_simulations = 0  #: that have come back
+        self._other_streams: set[OtherStream] = set()
+        self._executor = executor
+        self.interrupts = Interrupts()
+        self._watched = Watched(Interruptible(executor, self.interrupts), self._look_at)
+        self._streak = Streak(recipe.on_failure)
+        self._rules = recipe.stop if rules is None else tuple(rules)
+        self._hurried = [rule for rule in self._rules if getattr(rule, "every_block", False)]
+        self._watch = Watch(watch)
+        self._round = 0, float("inf"), 0.0, 0.0
+        self._why: str | None = None
+        self._told = 0.0
+        self._began = time.monotonic()
+        self._first: float | None = None  # when the first simulation began
+
+    # Simulations ----------------------------------------------------------------------------
+
+    def simulate(self, theta: FloatArray, index: IntArray) -> Callable[[], Simulations]:
+        """Begin a block."""
+        work = Discrepancy(self.problem, self.root)
+        return self._watched.submit(work, theta, index, self.problem.unit)
+
+    def store_only(self, needed: Callable[[Simulations], Simulations]) -> None:
+        """Let the store, if there is one, keep so much of each block."""
+        if isinstance(self._executor, Recorded):
+            self._executor.needed = needed
+
+    def pilot(self, table: Table | None = None) -> Pilot:
+        """Prior draws into the run's table, or another; fewer than planned if the run ends there.
+
+        Raises
+        ------
+        SimulatorError
+            If the first have the wrong shape, or all fail from which the distance takes its scale.
+        """
+        plan, table = self.plan, self.table if table is None else table
+        calls: list[IntArray] = []
+        watched = Watched(self._watched, lambda _, __, index: calls.append(index))
+        try:
+            pilot = run_pilot(
+                self.problem, table, watched, plan.n_pilot, plan.n_folds, self.root, self.rng,
+                stop=self._stop_pilot,
+            )  # fmt: skip
+        except SimulatorError as error:
+            self._explain(error)
+            if self._kept and not isinstance(error, FailedSimulationError):
+                raise SimulatorError(f"{error}{self._kept}") from error
+            raise
+        # Those of a distance that the pilot scales are known only now.
+        late = pilot.simulations.failures[self.failures.count :]
+        for index in calls:
+            rows = [f for f in late if index[0] <= f.index <= index[-1]]
+            self._count(rows, table.theta[index], index)
+        self.problem = pilot.problem
+        self._streak = Streak(self.recipe.on_failure)
+        if pilot.interrupted:
+            self._why = "interrupted"
+        return pilot
+
+    def begin(self, mixtures: tuple[Mixture, ...]) -> None:
+        """Round 0, once the pilot's rows are in the table.
+
+        Raises
+        ------
+        SimulatorError
+            If all of them failed: there is no tolerance to begin with.
+        """
+        self._explain(None)
+        n = len(self.table)
+        self.rounds.append(self.round_on_one_box(0, float("inf"), mixtures, (0, n), float(n)))
+
+    def round_on_one_box(
+        self,
+        s: int,
+        epsilon: float,
+        mixtures: tuple[Mixture, ...],
+        rows: tuple[int, int],
+        ess: float,
+    ) -> Round:
+        """Round s, in which nothing was learned of where to draw."""
+        whole = self.problem.measure(Boxes.whole(self.problem.d))
+        first, last = rows
+        return Round(
+            index=s,
+            epsilon=epsilon,
+            partitions=(whole,) * len(mixtures),
+            arms=(Arms(np.ones(1), np.ones(1)),) * len(mixtures),
+            mixtures=mixtures,
+            first=first,
+            last=last,
+            n_accepted=int(np.count_nonzero(self.table.distance[first:last] < epsilon)),
+            ess=ess,
+            rng_state=dict(self.rng.bit_generator.state),
+        )
+
+    def _look_at(self, done: Simulations, theta: FloatArray, index: IntArray) -> None:
+        """Note a block that has come back."""
+        self.n_simulations += len(index)
+        if self._first is None and np.isfinite(done.began):  # not one that a store remembers
+            ago = time.time() - done.began  # by the clock of a worker, perhaps of another machine
+            now = time.monotonic()
+            self._first = min(max(now - ago, self._began), now)
+        self._streak.add(len(index), len(done.failures))
+        if len(self._other_streams) < _ENOUGH:
+            self._other_streams.update(done.other_streams)
+        self._count(done.failures, theta, index)
+
+    def _count(self, failures: Sequence[Failure], theta: FloatArray, index: IntArray) -> None:
+        self.failures.add(failures, theta, index)
+        self._refuse_negative(failures)
+        if failures and self.recipe.on_failure.on_failure == "raise":
+            case = Case.of(failures[0], theta, index, self.problem.unit, self.root)
+            raise FailedSimulationError(case, self.problem.names)
+
+    def _refuse_negative(self, failures: Sequence[Failure]) -> None:
+        """End the run at a negative distance: counted as a failure, the nearest would be lost."""
+        if isinstance(self._executor, Recorded) and self._executor.only_reads:
+            return  # a run that ended by it can still be looked at
+        reason = NegativeDistanceError.REASON
+        found = next((f for f in failures if f.reason.startswith(reason)), None)
+        if found is not None:
+            raise SimulatorError(
+                f"{found.reason.removeprefix(reason)} This was simulation {found.index}, at "
+                f"{named(self.problem.names, found.theta)}."
+            )
+
+    def _explain(self, error: SimulatorError | None) -> None:
+        """Say what went wrong first when the whole pilot failed."""
+        n = self.n_simulations
+        if isinstance(error, FailedSimulationError) or not 0 < n == self.failures.count:
+            return
+        first = self.failures.first[0]
+        if error is not None and first.reason.partition(": ")[2].rstrip(".") in str(error):
+            return
+        raise SimulatorError(
+            f"All {n} pilot simulations failed; number {first.index}, at "
+            f"{named(self.problem.names, first.theta)}: {first.reason.rstrip('.')}. "
+            f"Run `problem.check()` to see what the simulator returns{self._larger_pilot}."
+            + self._kept
+            + (f"\n{first.traceback}" if first.traceback else "")
+        ) from error
+
+    @property
+    def _kept(self) -> str:
+        """What a store has of a pilot that failed, and how to start anew."""
+        store = self._executor.store if isinstance(self._executor, Recorded) else None
+        if store is None or store.n_simulations == 0:
+            return ""
+        all_failed = self.failures.count == self.n_simulations
+        what = "failures only" if all_failed else "the simulations of this pilot"
+        return f" {store!r} holds {what}. {START_ANEW}"
+
+    @property
+    def _larger_pilot(self) -> str:
+        """What to do where the simulator works in a small part of the prior only."""
+        if self.recipe.method == "rejection":  # its pilot is part of the budget
+            return ""
+        return "; if it works in a small part of the prior only, give a larger n_pilot="
+
+    # Whether to go on -----------------------------------------------------------------------
+
+    def stop(self) -> bool:
+        """Whether not even to finish the round: to be asked after every block."""
+        self._why = self._why or self._hopeless() or self._reason(self._hurried)
+        return self._why is not None
+
+    def told(self, s: int, epsilon: float, acceptance_rate: float, ess: float) -> str | None:
+        """Tell of round s; why to stop after it, or None."""
+        self._round = s, epsilon, acceptance_rate, ess
+        self._watch(self._now())
+        return self._reason(self._rules)
+
+    def follow(
+        self,
+        rounds: Iterable[Round],
+        rate: Callable[[Round], float] = lambda played: played.acceptance_rate,
+    ) -> str:
+        """Play rounds until they end, or there is a reason to stop; the reason."""
+        for played in rounds:
+            self.rounds.append(played)
+            reason = self.told(played.index, played.epsilon, rate(played), played.ess)
+            if played.interrupted or reason is not None:
+                return "interrupted" if played.interrupted else str(reason)
+        return self.ended()
+
+    def ended(self) -> str:
+        """Why a loop that has ended by itself did so."""
+        plan = self.plan
+        if self._why is not None:
+            return self._why
+        if self.n_simulations >= plan.n_simulations:
+            return f"budget of {plan.n_simulations} simulations spent"
+        if plan.max_rounds is not None and self.rounds[-1].index >= plan.max_rounds:
+            return f"{plan.max_rounds} rounds played"
+        return "the schedule has no lower tolerance"
+
+    def result(self, why: str, **more: Any) -> Result:
+        """The run as it is now."""
+        return Result(
+            problem=self.problem,
+            table=self.table,
+            rounds=tuple(self.rounds),
+            plan=self.plan,
+            failures=self.failures,
+            stopped_because=why,
+            seconds=time.monotonic() - self._began,
+            root=self.root,
+            other_streams=frozenset(self._other_streams),
+            default_weights=self.recipe.settings.weights,
+            method=self.recipe.method,
+            code_changes=changes(self.recipe.code, self.n_simulations),
+            **more,
+        )
+
+    def _stop_pilot(self) -> bool:
+        """As `stop`; that nearly all of it fails is no reason to end the pilot."""
+        if self._seconds - self._told >= _PATIENCE:
+            self._told = self._seconds
+            self._watch(self._now())
+        self._why = self._reason(self._hurried)
+        return self._why is not None
+
+    def _hopeless(self) -> str | None:
+        if not self._streak.is_hopeless:
+            return None
+        count, first = self.failures.count, self.failures.first[0].reason
+        return f"{count} of {self.n_simulations} {HOPELESS} {first}"
+
+    def _reason(self, rules: Iterable[StoppingRule]) -> str | None:
+        now = self._now()
+        return next((r for r in (rule.reason(now) for rule in rules) if r), None)
+
+    @property
+    def _seconds(self) -> float:
+        """Since the first simulation began: workers that start and records cost none."""
+        return 0.0 if self._first is None else time.monotonic() - self._first
+
+    def _now(self) -> Progress:
+        s, epsilon, acceptance_rate, ess = self._round
+        return Progress(
+            n_simulations=self.n_simulations,
+            budget=self.plan.n_simulations,
+            round=s,
+            epsilon=epsilon,
+            acceptance_rate=acceptance_rate,
+            ess=ess,
+            n_failures=self.failures.count,
+            seconds=self._seconds,
+        )

@@ -1,0 +1,180 @@
+"""Algorithm 1: Bandit ABC on a fixed partition at a fixed tolerance.
+
+The boxes are arms, acceptance is the reward.  The paper is ``F = 1`` fold and ``block = 1``.  With
+F folds the simulation number i belongs to fold i mod F; a fold draws from its own partition and
+beliefs, and those learn from the *other* folds' rows only, so that no draw shapes the proposal
+that it is weighted by.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from abctree.data import Simulations, Table
+from abctree.problem import Problem
+from abctree.proposals.points import draw_around, draw_in_arms, draw_points
+from abctree.protocols import Policy
+from abctree.tree.fold import Fold
+from abctree.types import BoolArray, FloatArray, IntArray
+
+#: Begins simulations, theta (n, p) and their numbers (n,); the answer waits for them.
+Simulate = Callable[[FloatArray, IntArray], Callable[[], Simulations]]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Points to simulate, and where they came from."""
+
+    cube: FloatArray  #: (n, d)
+    theta: FloatArray  #: (n, p)
+    arm: IntArray  #: (n,)
+    proposal: FloatArray  #: (n,) density relative to the prior with which each was drawn
+    fold: IntArray  #: (n,)
+    of_box: BoolArray  #: (n,) whether it was drawn from its box, and not from kernels
+    #: Fold, points drawn from boxes times their density (K,), and points drawn from kernels.
+    offered: tuple[tuple[int, FloatArray, int], ...]
+
+
+def inner_loop(
+    problem: Problem,
+    table: Table,
+    folds: Sequence[Fold],
+    epsilon: float,
+    *,
+    policy: Policy,
+    simulate: Simulate,
+    quota: int,
+    budget: int,
+    block: int,
+    lookahead: int = 0,
+    milestones: Sequence[int] = (),
+    round_index: int,
+    rng: np.random.Generator,
+    stop: Callable[[], bool] = lambda: False,
+) -> int:
+    """Play until B acceptances or T_max simulations; the number of acceptances.
+
+    Parameters
+    ----------
+    problem : Problem
+        Prior and constraint; the simulator is behind `simulate`.
+    table : Table
+        The lookup table; new rows are appended (the paper's D(ε) and u).
+    folds : sequence of Fold
+        Partition Ω and beliefs α, β, one for each fold.
+    epsilon : float
+        Tolerance ε.
+    quota, budget, block : int
+        B, T_max, and the number of pulls between two updates of the beliefs.
+    lookahead : int
+        Blocks that may be begun before the oldest has come back, so that stragglers do not idle
+        the others; beliefs are then as many blocks old.  The order of all updates is fixed.
+    milestones : sequence of int
+        Numbers of simulations at which a block ends: earlier budgets of a run that is extended.
+    round_index : int
+        Number s of the round, for the table.
+    stop : callable
+        Asked after every block whether to end.
+    """
+    n_accepted, begun = 0, len(table)  # line 1
+    end = begun + budget
+    pending: deque[tuple[Block, Callable[[], Simulations]]] = deque()
+    while True:
+        while n_accepted < quota and begun < end and len(pending) <= lookahead:  # line 2
+            if stop():
+                return n_accepted
+            n = min([block, *(m - begun for m in (*milestones, end) if m > begun)])  # line 3
+            pulled = pull_arms(problem, folds, policy, begun, n, rng)  # lines 4 to 7, and 10
+            pending.append((pulled, simulate(pulled.theta, begun + np.arange(n))))  # line 8
+            begun += n
+        if not pending:
+            return n_accepted
+        pulled, wait = pending.popleft()
+        result = wait()
+        reward = result.distance < epsilon  # line 9
+        record(table, problem, pulled, result, round_index)  # line 15
+        update_beliefs(folds, pulled, result.distance)  # line 11
+        n_accepted += int(reward.sum())  # line 12
+
+
+def pull_arms(
+    problem: Problem,
+    folds: Sequence[Fold],
+    policy: Policy,
+    first: int,
+    n: int,
+    rng: np.random.Generator,
+) -> Block:
+    """Lines 4 to 7 and 10 for the simulations number first..first+n-1, each in its fold."""
+    fold = (first + np.arange(n)) % len(folds)
+    arm = np.empty(n, dtype=np.int64)
+    cube = np.empty((n, problem.d))
+    theta = np.empty((n, len(problem.names)))
+    proposal = np.empty(n)
+    of_box = np.ones(n, dtype=bool)
+    offered = []
+    for f in np.unique(fold).tolist():
+        game, rows = folds[f], np.flatnonzero(fold == f)
+        if game.companion is not None:
+            of_box[rows] = rng.random(len(rows)) >= game.companion.share
+        rows, around = rows[of_box[rows]], rows[~of_box[rows]]
+        # Lines 4 to 6 are `UtilityProposal.pull`; a policy may also fix the arms (Algorithm 3).
+        fixed, q = policy.pull(game.beliefs.arms(), game.partition, len(rows), rng)
+        share = game.partition.cube_proposal(q)
+        density = share / game.partition.boxes.volume  # c_k, relative to the cube
+        points = (  # lines 7 and 8
+            draw_points(problem, game.partition, share, len(rows), rng)
+            if fixed is None
+            else draw_in_arms(problem, game.partition, fixed, rng)
+        )
+        cube[rows], theta[rows], arm[rows] = points.cube, points.theta, points.arm
+        # Line 10, u = 1 / proposal.  Refused points were drawn, too: a share became simulations.
+        kept = game.tally.share(len(rows), points.n_drawn)
+        proposal[rows] = density[points.arm] / kept
+        n_around = 0
+        if game.companion is not None:
+            beside = draw_around(problem, game.companion.kernels, game.partition, len(around), rng)
+            cube[around], theta[around], arm[around] = beside.cube, beside.theta, beside.arm
+            n_around = beside.n_drawn
+            both = np.append(rows, around)
+            proposal[both] = game.companion.mixed(
+                density[arm[both]] / kept, cube[both], len(around), n_around
+            )
+        offered.append((f, points.n_drawn * density, n_around))
+    return Block(cube, theta, arm, proposal, fold, of_box, tuple(offered))
+
+
+def record(
+    table: Table, problem: Problem, pulled: Block, result: Simulations, round_index: int
+) -> None:
+    """The rows of a block, as line 15 returns them."""
+    table.append(
+        cube=pulled.cube,
+        theta=pulled.theta,
+        distance=result.distance,
+        proposal=pulled.proposal,
+        prior_weight=problem.prior_weight(pulled.cube),
+        arm=pulled.arm,
+        round=round_index,
+        fold=pulled.fold,
+        denominator=np.nan,  # known at the end of the round
+        summary=result.summary,
+    )
+
+
+def update_beliefs(folds: Sequence[Fold], pulled: Block, distance: FloatArray) -> None:
+    """Line 11: each fold learns from the rows of the others (with F = 1, from its own)."""
+    for f, density, n_around in pulled.offered:
+        folds[f].density += density
+        folds[f].n_around += n_around
+    for f, game in enumerate(folds):
+        if len(folds) == 1:
+            game.beliefs.learn(pulled.arm[pulled.of_box], distance[pulled.of_box])
+        else:
+            teaches = (pulled.fold != f) & pulled.of_box
+            arm = game.partition.boxes.locate(pulled.cube[teaches])
+            game.beliefs.learn(arm, distance[teaches])

@@ -1,0 +1,214 @@
+"""Algorithm 2: the outer loop, shared by ABC-Tree and MAP-Tree.
+
+A generator of `Round`s.  A store, a progress bar and a stopping rule are its consumers.
+
+    Paper differs: rewards are counted at the tolerance that is played next, not at the last one
+    (``plan.relabel``); the beliefs have a prior (`BeliefRule`); the first partition may be cut from
+    the pilot (``plan.from_pilot``); after the last round no partition is made that nobody plays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from abctree.data import (
+    Boxes,
+    Mixture,
+    Plan,
+    Round,
+    Table,
+    effective_sample_size,
+    mixture_weights,
+    update_denominators,
+)
+from abctree.problem import Problem
+from abctree.protocols import BeliefRule, Partitioner, Policy, Schedule
+from abctree.tree.companion import with_companions
+from abctree.tree.fold import Fold
+from abctree.tree.inner_loop import Simulate, inner_loop
+from abctree.types import IntArray
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The parts that Algorithm 2 is parametrised by."""
+
+    partitioner: Partitioner  #: P
+    beliefs: BeliefRule  #: α, β on a new partition
+    policy: Policy  #: q
+    schedule: Schedule  #: g
+
+
+@dataclass(frozen=True)
+class Game:
+    """What all rounds of a run share."""
+
+    problem: Problem  #: with its distance fitted
+    table: Table  #: the lookup table D; grows by T_s rows each round
+    plan: Plan
+    rules: Rules
+    simulate: Simulate
+    rng: np.random.Generator  #: draws arms and points, and what a partitioner draws
+    stop: Callable[[], bool] = lambda: False  #: asked after every block whether to end
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """ε_1, ε_{s-1} and ε_s."""
+
+    first: float
+    last: float
+    now: float
+
+
+def outer_loop(game: Game, mixtures: tuple[Mixture, ...]) -> Iterator[Round]:
+    """Rounds of ABC-Tree until the budget is spent.
+
+    Parameters
+    ----------
+    game : Game
+        Its table holds the pilot's rows.
+    mixtures : tuple of Mixture
+        The pilot's share of the proposals, one for each fold.
+    """
+    update_denominators(game.table, mixtures, 0)
+    first = game.rules.schedule.first(game.table.distance)
+    epsilon = Tolerances(first, first, first)
+    s = 1  # line 1
+    folds = (
+        _cut_folds(game, mixtures, [None] * game.plan.n_folds, epsilon)
+        if game.plan.from_pilot
+        else _whole_folds(game, mixtures, epsilon)
+    )
+    while not _is_over(game, s):  # line 2
+        played = _play_round(game, folds, s, epsilon.now)  # line 3
+        yield played
+        s += 1  # line 4
+        if played.interrupted or _is_over(game, s):
+            return
+        current = [fold.partition.boxes for fold in folds]
+        epsilon = _lowered(game, epsilon, played)  # line 10
+        folds = _cut_folds(game, played.mixtures, current, epsilon)  # lines 5 to 9
+
+
+def _is_over(game: Game, s: int) -> bool:
+    most = game.plan.max_rounds
+    spent = len(game.table) >= game.plan.n_simulations
+    return spent or (most is not None and s > most) or game.stop()
+
+
+def _play_round(game: Game, folds: Sequence[Fold], s: int, epsilon: float) -> Round:
+    """Line 3, and what the round leaves behind."""
+    table = game.table
+    begin = len(table)
+    interrupted = False
+    try:
+        inner_loop(
+            game.problem,
+            table,
+            folds,
+            epsilon,
+            policy=game.rules.policy,
+            simulate=game.simulate,
+            quota=game.plan.quota,
+            budget=game.plan.n_simulations - begin,
+            block=game.plan.block,
+            lookahead=game.plan.lookahead,
+            milestones=game.plan.milestones,
+            round_index=s,
+            rng=game.rng,
+            stop=game.stop,
+        )
+    except KeyboardInterrupt:
+        interrupted = True  # what was simulated before is a valid, shorter round
+    mixtures = tuple(fold.mixture_so_far() for fold in folds)
+    update_denominators(table, mixtures, begin)
+    return Round(
+        index=s,
+        epsilon=epsilon,
+        partitions=tuple(fold.partition for fold in folds),
+        arms=tuple(fold.beliefs.arms() for fold in folds),
+        mixtures=mixtures,
+        first=begin,
+        last=len(table),
+        n_accepted=int(np.count_nonzero(table.distance[begin:] < epsilon)),
+        ess=effective_sample_size(mixture_weights(table)[table.distance < epsilon]),
+        rng_state=dict(game.rng.bit_generator.state),
+        interrupted=interrupted,
+    )
+
+
+def _whole_folds(game: Game, mixtures: Sequence[Mixture], epsilon: Tolerances) -> tuple[Fold, ...]:
+    """Line 1: Ω^1 = {Θ} in every fold."""
+    whole = Boxes.whole(game.problem.d)
+    everyone = enumerate(mixtures)
+    return tuple(_new_fold(game, whole, m, epsilon, _teachers(game, f)) for f, m in everyone)
+
+
+def _cut_folds(
+    game: Game,
+    mixtures: Sequence[Mixture],
+    current: Sequence[Boxes | None],
+    epsilon: Tolerances,
+) -> tuple[Fold, ...]:
+    """Lines 5 to 9 for each fold, from the rows that teach it."""
+    folds = []
+    for f, mixture in enumerate(mixtures):
+        rows = _teachers(game, f)  # line 5
+        boxes = game.rules.partitioner.partition(  # line 6
+            game.table.cube[rows],
+            game.table.distance[rows],
+            _label_epsilon(game, epsilon),
+            current[f],
+            game.rng,
+        )
+        folds.append(_new_fold(game, boxes, mixture, epsilon, rows))
+    if game.plan.kernels:
+        teachers = [_teachers(game, f) for f in range(len(folds))]
+        return with_companions(
+            game.table, folds, teachers, epsilon.now, game.rules.policy, game.rng
+        )
+    return tuple(folds)
+
+
+def _new_fold(
+    game: Game, boxes: Boxes, mixture: Mixture, epsilon: Tolerances, rows: IntArray
+) -> Fold:
+    """Lines 7 to 9: beliefs on a new partition from past rows."""
+    partition = game.problem.measure(boxes)
+    beliefs = game.rules.beliefs.start(
+        partition,
+        boxes.locate(game.table.cube[rows]),
+        game.table.distance[rows],
+        mixture_weights(game.table)[rows],
+        epsilon=epsilon.now,
+        first_epsilon=epsilon.first,
+        count_epsilon=_label_epsilon(game, epsilon),
+    )
+    return Fold(partition, beliefs, mixture)
+
+
+def _label_epsilon(game: Game, epsilon: Tolerances) -> float:
+    """The tolerance at which the past is relabelled."""
+    return epsilon.last if game.plan.relabel == "last" else epsilon.now
+
+
+def _teachers(game: Game, f: int) -> IntArray:
+    """Rows that fold f may learn from: those of the other folds, in the window."""
+    table, plan = game.table, game.plan
+    others = np.ones(len(table), dtype=bool) if plan.n_folds == 1 else table.fold != f
+    if plan.window == "rolling":
+        others &= table.round == table.round[-1]
+    return np.flatnonzero(others)
+
+
+def _lowered(game: Game, epsilon: Tolerances, played: Round) -> Tolerances:
+    """Line 10: ε_s ← g(ε_{s-1}); the same ε again when there is no lower one."""
+    distance = game.table.distance[played.first : played.last]
+    accepted = played.first + np.flatnonzero(distance < epsilon.now)
+    weight = mixture_weights(game.table)[accepted]
+    lower = game.rules.schedule.next(epsilon.now, game.table.distance[accepted], weight)
+    return Tolerances(epsilon.first, epsilon.now, epsilon.now if lower is None else lower)

@@ -1,0 +1,75 @@
+"""Soft trees: the default partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from abctree.data import Boxes, SplitTree
+from abctree.errors import ParameterError
+from abctree.kernels import compiled
+from abctree.keywords import checks_keywords
+from abctree.tree.partitioners.growth import labels
+from abctree.types import FloatArray
+
+
+@checks_keywords
+@dataclass(frozen=True)
+class SoftTree:
+    """A regression tree of a soft reward, grown from the root in each round; not in the paper.
+
+    Each box is cut at one of the inner edges of `n_bins` equal slices of itself, best-first, where
+    the squared error of the soft label falls most.
+
+    Parameters
+    ----------
+    min_rows : int or None
+        Least rows on each side of a cut, at least 1; None is n / 80, but at least 10, and at most
+        100 in one or two dimensions and 20 in more.
+    boxes_per_root : float
+        The tree has at most this many times √n boxes from n rows; positive.
+    n_bins : int
+        Slices of a box that are considered, at least 2.
+    reach : float
+        The soft label reaches 0 at this many ε; positive.
+
+    Raises
+    ------
+    ParameterError
+        If a setting is outside its range.
+    """
+
+    min_rows: int | None = None
+    boxes_per_root: float = 8.0
+    n_bins: int = 16
+    reach: float = 2.5
+
+    def __post_init__(self) -> None:
+        if self.min_rows is not None and self.min_rows < 1:
+            raise ParameterError(f"`min_rows` must be at least 1, but got {self.min_rows}.")
+        if self.n_bins < 2:
+            raise ParameterError(f"`n_bins` must be at least 2, but got {self.n_bins}.")
+        if not self.reach > 0.0 or not self.boxes_per_root > 0.0:
+            raise ParameterError(
+                "`reach` and `boxes_per_root` must be positive, but got "
+                f"{self.reach} and {self.boxes_per_root}."
+            )
+
+    def partition(
+        self,
+        cube: FloatArray,
+        distance: FloatArray,
+        epsilon: float,
+        current: Boxes | None,  # noqa: ARG002 - grown from the root
+        rng: np.random.Generator,  # noqa: ARG002 - deterministic
+    ) -> Boxes:
+        """Boxes from rows (n, d) and their distances (n,); O(n d) a level of the tree."""
+        n, d = cube.shape
+        label = labels(distance, epsilon, self.reach)
+        most = max(1, int(self.boxes_per_root * np.sqrt(n)))
+        least = self.min_rows or max(10, min(n // 80, 100 if d <= 2 else 20))
+        feature, threshold, left, right, box, _ = compiled.grow_soft_tree(
+            np.ascontiguousarray(cube), label, most, least, self.n_bins
+        )
+        return Boxes.from_tree(SplitTree(feature, threshold, left, right, box), d)

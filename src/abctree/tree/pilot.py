@@ -1,0 +1,174 @@
+"""The pilot: prior draws that scale the distance and give the first tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from abctree.data import Boxes, Simulations, Table
+from abctree.errors import SimulatorError
+from abctree.problem import Discrepancy, Problem, finite_rows
+from abctree.problem.distances import NegativeDistanceError
+from abctree.proposals.points import draw_points
+from abctree.protocols import Executor
+from abctree.tree.inner_loop import Block, record
+from abctree.types import FloatArray, IntArray
+
+#: Simulations that are made and looked at before all others, and the least in a block.
+_LOOK_AT = 5
+#: Blocks after each of which the pilot can end, at most.
+_BLOCKS = 20
+#: Reasons of failure that the parameters are not to blame for.
+_WRONG = (
+    "WrongShapeError", "WrongTypeError", "WrongLabelsError", "SimulatorError: ",
+    NegativeDistanceError.REASON,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What the pilot found: the problem with its distance scaled, and what was drawn."""
+
+    problem: Problem
+    simulations: Simulations
+    n_drawn: tuple[float, ...]  #: prior points drawn in each fold, refused ones included
+    interrupted: bool = False  #: cut short by Ctrl-C
+
+
+def run_pilot(
+    problem: Problem,
+    table: Table,
+    executor: Executor,
+    n: int,
+    n_folds: int,
+    root: int,
+    rng: np.random.Generator,
+    stop: Callable[[], bool] = lambda: False,
+) -> Pilot:
+    """Simulate n prior draws into an empty table (round 0), or fewer.
+
+    The first simulations are looked at before the rest is begun, so that a simulator of the wrong
+    shape costs nothing.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its distance may still need a scale.
+    table : Table
+        Takes the rows.
+    executor : Executor
+        Who simulates.
+    n, n_folds : int
+        Prior draws, and the folds that they are dealt to.
+    root : int
+        Seed of the simulations.
+    rng : Generator
+        For the draws.
+    stop : callable
+        Asked after every block, about a twentieth of the pilot, whether to end.
+
+    Raises
+    ------
+    SimulatorError
+        If the first simulations have the wrong shape, or all of them fail.
+    KeyboardInterrupt
+        If there is none yet when Ctrl-C is pressed; later it cuts the pilot short.
+    """
+    draws = _prior_draws(problem, n, n_folds, rng)
+    done, interrupted = _simulated(problem, executor, draws.theta, n_folds, root, stop)
+    m = len(done.distance)
+    drawn, n_drawn = draws.first(m)
+    if problem.needs_pilot:
+        problem = problem.fitted(done.summary[finite_rows(done.summary)])
+        done = problem.measured(done, drawn.theta, np.arange(m))
+    record(table, problem, drawn, done, 0)
+    return Pilot(problem, done, n_drawn, interrupted)
+
+
+def _simulated(
+    problem: Problem,
+    executor: Executor,
+    theta: FloatArray,
+    n_folds: int,
+    root: int,
+    stop: Callable[[], bool],
+) -> tuple[Simulations, bool]:
+    """The first rows, as many as there is time for, and whether Ctrl-C came between."""
+    work = Discrepancy(problem, root)
+
+    def begin(rows: IntArray) -> Callable[[], Simulations]:
+        return executor.submit(work, theta[rows], rows, problem.unit)
+
+    first, *others = _blocks(len(theta), n_folds, problem.unit)
+    try:
+        done = [begin(first)()]
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("before the first simulations had come back") from None
+    _look_at(done[0], len(first))
+    try:
+        # All at once: a pool has something to do, and what is not waited for is given up.
+        waiting = [] if stop() else [begin(rows) for rows in others]
+        for wait in waiting:
+            done.append(wait())
+            if stop():
+                break
+    except KeyboardInterrupt:
+        return Simulations.join(done), True
+    return Simulations.join(done), False
+
+
+def _blocks(n: int, n_folds: int, unit: int) -> list[IntArray]:
+    """Rows of each block.  The first has one of every fold; only the first may cut a unit."""
+    size = max(_LOOK_AT, -(-n // _BLOCKS))
+    ends = [min(n, max(_LOOK_AT, n_folds, unit))]
+    while ends[-1] < n:
+        ends.append(min(n, -(-(ends[-1] + size) // unit) * unit))
+    return np.split(np.arange(n), ends[:-1])
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """Prior draws."""
+
+    cube: FloatArray  #: (n, d)
+    theta: FloatArray  #: (n, p)
+    fold: IntArray  #: (n,)
+    n_drawn: tuple[int, ...]  #: points drawn in each fold, refused ones included
+
+    def first(self, m: int) -> tuple[Block, tuple[float, ...]]:
+        """The first m draws, and in proportion the points drawn for them in each fold."""
+        n_folds = len(self.n_drawn)
+        made = np.bincount(self.fold[:m], minlength=n_folds)
+        share = made / np.bincount(self.fold, minlength=n_folds)
+        n_drawn = tuple((np.array(self.n_drawn) * share).tolist())
+        arm = np.zeros(m, dtype=np.int64)
+        proposal = np.full(m, sum(n_drawn) / m)  # 1 without a constraint
+        from_prior = np.ones(m, dtype=bool)
+        block = Block(
+            self.cube[:m], self.theta[:m], arm, proposal, self.fold[:m], from_prior, offered=()
+        )
+        return block, n_drawn
+
+
+def _prior_draws(problem: Problem, n: int, n_folds: int, rng: np.random.Generator) -> _Draws:
+    whole = problem.measure(Boxes.whole(problem.d))
+    fold = np.arange(n) % n_folds
+    cube = np.empty((n, problem.d))
+    theta = np.empty((n, len(problem.names)))
+    n_drawn = []
+    for f in range(n_folds):
+        rows = np.flatnonzero(fold == f)
+        points = draw_points(problem, whole, np.ones(1), len(rows), rng)
+        cube[rows], theta[rows] = points.cube, points.theta
+        n_drawn.append(points.n_drawn)
+    return _Draws(cube, theta, fold, tuple(n_drawn))
+
+
+def _look_at(first: Simulations, n: int) -> None:
+    """Stop at once when the very first simulations cannot be right."""
+    wrong = [f for f in first.failures if f.reason.startswith(_WRONG)]
+    if len(wrong) == n:
+        message = wrong[0].reason.partition(": ")[2].rstrip(".")
+        raise SimulatorError(f"{message}. Run `problem.check()` for a dry run.")
