@@ -11,9 +11,10 @@ import pytest
 
 import abctree
 from abctree.answers.mode import from_run
+from abctree.baselines import smc
 from abctree.problems import gaussian_mixture
 from abctree.running.interrupts import Interrupts
-from abctree.tree import inner_loop, outer_loop, smc
+from abctree.tree import inner_loop, outer_loop
 
 #: Where Ctrl-C comes: a method, and a function of the library that it calls.
 PLACES = [
