@@ -76,7 +76,7 @@ def compare(
     problem = abctree.Problem(
         {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}, busy if seconds else trivial, [0.0, 0.0]
     )
-    work = Discrepancy(problem, 1)
+    work = Discrepancy(problem.measurement, 1)
     theta = np.random.default_rng(0).uniform(-5.0, 5.0, (args.block, 2))
     index = np.arange(args.block)
     chunk = chunk or rows_of_a_chunk(work, theta, index, args.workers)

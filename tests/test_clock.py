@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.problem import core
+from abctree.problem import measurement
 from abctree.running import runner
 from abctree.running.stores import SqliteStore
 
@@ -28,7 +28,7 @@ class Clock:
     def __init__(self, monkeypatch):
         self.now = 1000.0
         fake = types.SimpleNamespace(monotonic=lambda: self.now, time=lambda: 1e9 + self.now)
-        for module in (runner, core):
+        for module in (runner, measurement):
             monkeypatch.setattr(module, "time", fake)
 
     def problem(self):

@@ -254,12 +254,12 @@ def dozes(theta, seeds):
 
 
 def test_slow_seeded_simulators_are_spread_over_the_workers():
-    work = Discrepancy(problem(dozes, vectorized="seeds"), 1)
+    work = Discrepancy(problem(dozes, vectorized="seeds").measurement, 1)
     theta, index = np.zeros((400, 1)), np.arange(400)
     with abctree.Threads(8) as executor:
-        executor.submit(work, theta[:16], index[:16], work.problem.unit)()  # to learn the pace
+        executor.submit(work, theta[:16], index[:16], work.measurement.unit)()  # to learn the pace
         began = time.monotonic()
-        executor.submit(work, theta, index, work.problem.unit)()
+        executor.submit(work, theta, index, work.measurement.unit)()
         assert time.monotonic() - began < 0.5 * 0.8  # one after the other: 0.8 s
 
 
@@ -306,12 +306,14 @@ def test_processes_lose_nothing_when_a_worker_is_killed_on_the_way(chunk, tmp_pa
 
 @pytest.mark.slow
 def test_processes_lose_nothing_when_spawned_workers_are_killed(tmp_path, spawned):
-    work = Discrepancy(problem(DiesAtFirst(str(tmp_path), 1)), 1)
+    work = Discrepancy(problem(DiesAtFirst(str(tmp_path), 1)).measurement, 1)
     theta, index = np.array([[0.0], [4.9], [1.0], [2.0]]), np.arange(4)
     result = spawned.submit(work, theta, index, 1)()
     assert len(list(tmp_path.iterdir())) == 1
     assert not result.failures
-    np.testing.assert_array_equal(result.distance, Discrepancy(problem(), 1)(theta, index).distance)
+    np.testing.assert_array_equal(
+        result.distance, Discrepancy(problem().measurement, 1)(theta, index).distance
+    )
 
 
 @pytest.mark.slow
@@ -331,7 +333,7 @@ def test_processes_lose_nothing_when_someone_kills_workers_at_random_moments():
 
     killer = threading.Thread(target=kill)
     with executor:
-        executor.submit(Discrepancy(problem(), 1), np.zeros((4, 1)), np.arange(4), 1)()
+        executor.submit(Discrepancy(problem().measurement, 1), np.zeros((4, 1)), np.arange(4), 1)()
         killer.start()
         result = play(executor, problem(naps), n=600, lookahead=1)
         killer.join(60.0)
@@ -504,7 +506,7 @@ def test_workers_do_not_outlive_a_killed_parent():
                 time.sleep(1000)
             return theta
 
-        work = Discrepancy(abctree.Problem({"a": (-1., 1.)}, sleepy, [0.]), 1)
+        work = Discrepancy(abctree.Problem({"a": (-1., 1.)}, sleepy, [0.]).measurement, 1)
         executor = abctree.Processes(2, "fork", chunk=1)
         executor.submit(work, np.ones((2, 1)), np.arange(2), 1)
         time.sleep(1000)
@@ -547,8 +549,8 @@ def test_a_timeout_ends_code_that_does_not_return_to_the_interpreter():
     index = np.arange(6)
     theta = np.array([[3.1], [4.9], [3.2], [3.3], [4.8], [3.4]])
     with forked(timeout=0.2, chunk=6) as executor:
-        result = executor.submit(Discrepancy(p, 1), theta, index, 1)()
-    expected = Discrepancy(q, 1)(theta, index)
+        result = executor.submit(Discrepancy(p.measurement, 1), theta, index, 1)()
+    expected = Discrepancy(q.measurement, 1)(theta, index)
     np.testing.assert_array_equal(result.distance, expected.distance)
     assert [f.index for f in result.failures] == [1, 4]
     assert all(f.reason.startswith("TimeoutError: ") for f in result.failures)
@@ -645,7 +647,7 @@ def test_a_simulator_that_leaks_gets_new_workers_and_loses_nothing(chunk):
     held, workers = [], []
     for memory in (40 * LARGE, None):
         with forked(memory=memory, chunk=5) as executor:
-            done = executor.submit(Discrepancy(p, 1), theta, index, 1)()
+            done = executor.submit(Discrepancy(p.measurement, 1), theta, index, 1)()
         held.append(done.summary[:, 0].max())
         workers.append(len(np.unique(done.summary[:, 1])))
     assert held[0] <= 20 + 2 * 5
@@ -713,7 +715,7 @@ def test_what_workers_do_not_need_need_not_be_picklable(part, monkeypatch):
     monkeypatch.setattr(parcel, "_cloudpickle", lambda: None)
     p = problem(**STAYS[part])
     same(play(forked(1), p, n=100), play(None, p, n=100))
-    sent = pickle.dumps(Discrepancy(p, 1))
+    sent = pickle.dumps(Discrepancy(p.measurement, 1))
     assert b"simulators" in sent
     assert b"priors" not in sent
     assert b"Region" not in sent
@@ -807,7 +809,9 @@ def test_processes_limit_the_threads_of_linear_algebra(spawned):
     p = abctree.Problem({"a": (0.0, 1.0)}, threads_of_libraries, [0.0, 0.0])
     for executor, n in ((spawned, 1), (forked(1, n_threads=2), 2)):
         with running(executor):
-            done = executor.submit(Discrepancy(p, 1), np.zeros((3, 1)), np.arange(3), 1)()
+            done = executor.submit(
+                Discrepancy(p.measurement, 1), np.zeros((3, 1)), np.arange(3), 1
+            )()
         assert (done.summary[:, 1] == n).all()
         assert (done.summary[:, 0] <= n).all()
     assert dict(os.environ) == before
@@ -841,11 +845,11 @@ def test_pool_of_loky_survives_a_killed_worker(tmp_path):
     executor = loky.get_reusable_executor(2)
     same(play(executor, n=300), play(None, n=300))
     theta = np.array([[0.0], [4.9], [1.0], [2.0]])
-    work = Discrepancy(problem(DiesAtFirst(str(tmp_path), 1)), 1)
+    work = Discrepancy(problem(DiesAtFirst(str(tmp_path), 1)).measurement, 1)
     result = abctree.Pool(executor, chunk=1).submit(work, theta, np.arange(4), 1)()
     assert not result.failures
     np.testing.assert_array_equal(
-        result.distance, Discrepancy(problem(), 1)(theta, np.arange(4)).distance
+        result.distance, Discrepancy(problem().measurement, 1)(theta, np.arange(4)).distance
     )
     loky.get_reusable_executor(2).shutdown(kill_workers=True)
 
@@ -1047,7 +1051,7 @@ def test_a_run_shuts_down_what_it_opened_and_leaves_what_it_was_lent():
 def test_a_pool_that_is_forgotten_ends_its_workers():
     children = set(multiprocessing.active_children())
     executor = forked()
-    executor.submit(Discrepancy(problem(), 1), np.zeros((4, 1)), np.arange(4), 1)()
+    executor.submit(Discrepancy(problem().measurement, 1), np.zeros((4, 1)), np.arange(4), 1)()
     del executor
     gc.collect()
     assert set(multiprocessing.active_children()) == children
@@ -1150,7 +1154,7 @@ def test_ctrl_c_while_workers_start_leaves_a_resumed_run_what_it_has(tmp_path, i
 @pytest.mark.slow
 def test_ctrl_c_does_not_reach_the_workers(truth):
     with forked() as executor:
-        executor.submit(Discrepancy(problem(), 1), np.zeros((4, 1)), np.arange(4), 1)()
+        executor.submit(Discrepancy(problem().measurement, 1), np.zeros((4, 1)), np.arange(4), 1)()
         workers = {child.pid for child in multiprocessing.active_children()}
         for pid in workers:
             os.kill(pid, signal.SIGINT)

@@ -440,7 +440,7 @@ def test_rounding_below_zero_is_zero_and_no_more_than_rounding_is(unit):
             PRIOR, sound, observed, distance=lambda x, y: np.abs(x - y).max() - share * unit
         )
         x = np.array([observed, observed + unit])
-        return made.measured(
+        return made.measurement.measured(
             abctree.data.Simulations(np.zeros(2), x), np.zeros((2, 2)), np.arange(2)
         )
 

@@ -46,7 +46,7 @@ def test_distance_is_a_root_mean_square_log_error():
     made = problem()
     theta = np.tile(list(USUAL_RATES.values()), (20, 1))
     index = np.arange(20)
-    done = made.measured(made.simulate(theta, index, 3), theta, index)
+    done = made.measurement.measured(made.simulate(theta, index, 3), theta, index)
     series = made.model.simulator(theta, seeds_of(20))
     logs = made.model.summary(series)
     observed = np.log1p(made.observed[1:])
@@ -86,7 +86,7 @@ def test_usual_rates_are_closer_than_the_prior():
     cube = np.random.default_rng(0).random((300, 4))
 
     def distances(theta):
-        return made.measured(made.simulate(theta, index, 1), theta, index).distance
+        return made.measurement.measured(made.simulate(theta, index, 1), theta, index).distance
 
     usual = distances(np.tile(list(USUAL_RATES.values()), (300, 1)))
     assert np.median(usual) < 0.6 * np.median(distances(made.prior.from_cube(cube)))

@@ -142,7 +142,7 @@ def test_without_a_seed_for_each_task_forks_repeat_noise(monkeypatch):
 
 @pytest.mark.slow
 def test_a_task_that_is_made_again_is_no_alarm():
-    work = Discrepancy(problem(legacy), 1)
+    work = Discrepancy(problem(legacy).measurement, 1)
     theta, index = np.linspace(-4.0, 4.0, 3)[:, None], np.arange(3)
     with ProcessPoolExecutor(1, FORK) as first, ProcessPoolExecutor(1, FORK) as second:
         one, two = (pool.submit(work, theta, index).result(30) for pool in (first, second))

@@ -218,7 +218,8 @@ def test_problem_can_be_sent_to_a_worker(name):
     theta = problem.prior.from_cube(np.full((2, problem.d), 0.3))
     index = np.arange(2)
     here, there = (
-        p.measured(p.simulate(theta, index, 5), theta, index).distance for p in (problem, copy)
+        p.measurement.measured(p.simulate(theta, index, 5), theta, index).distance
+        for p in (problem, copy)
     )
     np.testing.assert_array_equal(here, there)
     assert copy.names == problem.names
@@ -600,7 +601,7 @@ def test_lotka_volterra_distance_is_scaled_by_the_prior_s_deviations():
     problem = problems.lotka_volterra()
     theta = np.random.default_rng(0).random((50, 4))
     index = np.arange(50)
-    done = problem.measured(problem.simulate(theta, index, 3), theta, index)
+    done = problem.measurement.measured(problem.simulate(theta, index, 3), theta, index)
     by_hand = (done.summary - predator_prey.OBSERVED) / predator_prey.SCALE
     np.testing.assert_allclose(done.distance, np.linalg.norm(by_hand, axis=1), rtol=1e-12)
 

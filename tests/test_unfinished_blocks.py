@@ -19,7 +19,7 @@ import pytest
 
 import abctree
 from abctree.data import Failure, Simulations
-from abctree.problem import Discrepancy, core
+from abctree.problem import Discrepancy, measurement
 from abctree.problem.simulators import Vectorized
 from abctree.running.executors import as_executor
 from abctree.running.stores import SqliteStore, notebook
@@ -201,7 +201,7 @@ def test_call_of_which_a_part_is_kept_would_be_noticed(tmp_path, monkeypatch):
         with monkeypatch.context() as patched:
             patched.setattr(Vectorized, "fill", cut)
             clock = SimpleNamespace(monotonic=interrupted(31), time=lambda: 0.0)
-            patched.setattr(core, "time", clock)
+            patched.setattr(measurement, "time", clock)
             folder = tmp_path / str(len(found))
             first = method(store=folder)
         assert first.stopped_because.startswith("interrupted; ")
@@ -627,7 +627,7 @@ def test_executors_note_each_row_once_and_cut_no_unit(kind, timeout, executor):
     if timeout is not None and executor == "threads":
         pytest.skip("threads have no timeout")
     p = problem(kind)
-    work, index = Discrepancy(p, 3), np.arange(5, 90)
+    work, index = Discrepancy(p.measurement, 3), np.arange(5, 90)
     theta = np.random.default_rng(0).uniform(-5.0, 5.0, size=(len(index), 2))
     truth = abctree.Serial().submit(work, theta, index, p.unit)()
     STATE["nap"] = 0.002
@@ -652,7 +652,7 @@ def test_executors_note_each_row_once_and_cut_no_unit(kind, timeout, executor):
 def test_a_long_task_sends_what_it_has(hasty):
     """The twin: without notes it is one call."""
     p = problem("vectorized")
-    work, index, theta = Discrepancy(p, 3), np.arange(70), np.zeros((70, 2))
+    work, index, theta = Discrepancy(p.measurement, 3), np.arange(70), np.zeros((70, 2))
     STATE["nap"] = 0.001
     with abctree.Threads(1, chunk=70) as executor:
         notes = Listener(0.02)

@@ -1,7 +1,8 @@
 """Everything a user may replace, on one page.
 
-Protocols are structural: a part of your own imports nothing from here.  `abctree.testing` has a
-conformance check for partitioners, priors and utilities.
+Protocols are structural: a part of your own imports nothing from here.  What a part may have beside
+its protocol stands behind it, as ``Has...`` or by a name of its own.  `abctree.testing` has a
+conformance check for each.
 """
 
 from __future__ import annotations
@@ -11,16 +12,12 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from abctree.data import Arms, Boxes, Partition, Simulations
-from abctree.types import BoolArray, FloatArray, IntArray
+from abctree.data import Arms, Boxes, Partition, Progress, Simulations
+from abctree.types import BoolArray, FloatArray, IntArray, SimulatorFunction
 
 
 class Prior(Protocol):
-    """π, as a map of the unit cube: `from_cube` of a uniform point is a draw of the prior.
-
-    A prior that is a density rather than a map (Remark 1) also has
-    ``cube_density(cube) -> (n,)``, its density relative to the cube, up to a constant.
-    """
+    """π, as a map of the unit cube: `from_cube` of a uniform point is a draw of the prior."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -40,15 +37,72 @@ class Prior(Protocol):
         """Log-volume in θ space of boxes of the cube: (K, d), (K, d) -> (K,); nan if unknown."""
 
 
+@runtime_checkable
+class HasCubeDensity(Protocol):
+    """Of a prior that is a density rather than a map (Remark 1)."""
+
+    def cube_density(self, cube: FloatArray) -> FloatArray:
+        """(n, d) -> (n,), the density relative to the cube, up to a constant."""
+
+
+@runtime_checkable
+class HasLogDensity(Protocol):
+    """Of a prior whose density in θ is known."""
+
+    def log_density(self, theta: FloatArray) -> FloatArray:
+        """Theta (n, n_parameters) -> (n,), up to a constant; -inf out of the support."""
+
+
+@runtime_checkable
+class HasCubeRange(Protocol):
+    """Of a prior that can say which part of the cube is mapped to a point."""
+
+    def cube_range(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Theta (n, n_parameters) -> the ends (n, d), (n, d): equal but along discrete ones."""
+
+
+@runtime_checkable
+class HasBounds(Protocol):
+    """Of a prior whose support is known."""
+
+    @property
+    def bounds(self) -> FloatArray:
+        """(n_parameters, 2), nan for a parameter that a regression must not move."""
+
+
+@runtime_checkable
+class NamedSimulator(Protocol):
+    """A simulator that asks for the names of the columns of theta."""
+
+    def with_names(self, names: Sequence[str]) -> SimulatorFunction:
+        """The simulator to call."""
+
+
 class Distance(Protocol):
-    """d(s, s_obs) on a batch.
+    """d(s, s_obs) on a batch."""
 
-    A distance that learns its scale from pilot simulations also has
-    ``fitted(simulated (n, ...)) -> Distance`` and raises if called before.
-    """
-
-    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
+    def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """(n, ...) simulated summaries and (...) observed ones -> (n,) distances >= 0."""
+
+
+@runtime_checkable
+class LearnedDistance(Distance, Protocol):
+    """A distance that takes its scale from pilot simulations; it raises if called before."""
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it has its scale."""
+
+    def fitted(self, simulated: FloatArray) -> Distance:
+        """The distance with the scale of summaries (n, ...)."""
+
+
+@runtime_checkable
+class HasOfEntries(Protocol):
+    """Of a distance that keeps something for each summary."""
+
+    def of_entries(self, keep: IntArray, n: int) -> Distance:
+        """The same for some of n summaries, those that are not missing."""
 
 
 class Utility(Protocol):
@@ -56,6 +110,14 @@ class Utility(Protocol):
 
     def optimal_proposal(self, eta: FloatArray, prior_mass: FloatArray) -> FloatArray:
         """Rates η (K,) and masses π(Ω_k) (K,) -> q* (K,), >= 0, summing to one."""
+
+
+@runtime_checkable
+class HasValue(Protocol):
+    """Of a utility: ω itself."""
+
+    def value(self, q: FloatArray, eta: FloatArray, prior_mass: FloatArray) -> float:
+        """Utility of the proposal q (K,) at rates η (K,) and masses π(Ω_k) (K,)."""
 
 
 class Beliefs(Protocol):
@@ -119,6 +181,14 @@ class Partitioner(Protocol):
         """
 
 
+@runtime_checkable
+class VolumePartitioner(Partitioner, Protocol):
+    """A partitioner that works with volumes in θ space."""
+
+    def measured(self, prior: Prior) -> Partitioner:
+        """The same, told the prior of the run."""
+
+
 class Schedule(Protocol):
     """g, the tolerance progression (Algorithm 2, line 10)."""
 
@@ -135,8 +205,29 @@ class Schedule(Protocol):
 class Constraint(Protocol):
     """A predicate on named parameters, vectorised over rows."""
 
-    def __call__(self, theta: Any) -> BoolArray:
+    def __call__(self, theta: Mapping[str, FloatArray]) -> BoolArray:
         """A dict of columns, name -> (n,), to (n,) booleans: True where allowed."""
+
+
+class Work(Protocol):
+    """What an executor runs: parameters and numbers of simulations in, simulations out."""
+
+    def __call__(self, theta: FloatArray, index: IntArray, /) -> Simulations:
+        """Simulations number `index` (m,) at theta (m, p)."""
+
+
+@runtime_checkable
+class TimedWork(Work, Protocol):
+    """Work that can end before it is done, and knows the shape of what is not."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one summary."""
+
+    def until(
+        self, end: float, theta: FloatArray, index: IntArray, take: Callable[[Simulations], None]
+    ) -> None:
+        """As a call, but of the first rows only: those begun before `end` by `time.monotonic`."""
 
 
 class Executor(Protocol):
@@ -147,7 +238,7 @@ class Executor(Protocol):
 
     def submit(
         self,
-        work: Callable[[FloatArray, IntArray], Simulations],
+        work: Work,
         theta: FloatArray,
         index: IntArray,
         unit: int,
@@ -186,7 +277,7 @@ class NotingExecutor(Executor, Protocol):
 
     def submit_noted(
         self,
-        work: Callable[[FloatArray, IntArray], Simulations],
+        work: Work,
         theta: FloatArray,
         index: IntArray,
         unit: int,
@@ -261,5 +352,14 @@ class NotingStore(Store, Protocol):
 class StoppingRule(Protocol):
     """Why a run ends before its budget."""
 
-    def reason(self, progress: Any) -> str | None:
-        """A short reason to stop now, or None.  `progress` is `abctree.Progress`."""
+    def reason(self, progress: Progress) -> str | None:
+        """A short reason to stop now, or None."""
+
+
+@runtime_checkable
+class HasEveryBlock(Protocol):
+    """Of a stopping rule that may be asked between rounds, too."""
+
+    @property
+    def every_block(self) -> bool:
+        """Whether it is to be asked after every block; such a rule is about the clock."""

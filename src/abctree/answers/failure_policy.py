@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from abctree.data import Failure, Simulations
 from abctree.errors import ParameterError, SimulatorError
 from abctree.keywords import checks_keywords
 from abctree.numbers import checked_number
+from abctree.problem import Problem
 from abctree.protocols import Executor
 from abctree.types import FloatArray, IntArray
 
@@ -74,13 +75,6 @@ def as_policy(spec: FailurePolicy | str) -> FailurePolicy:
     return FailurePolicy("raise" if spec == "raise" else "reject")
 
 
-class Repeatable(Protocol):
-    """What can make one simulation again; an `abctree.Problem`."""
-
-    def rerun(self, theta: FloatArray, index: IntArray, root: int, number: int) -> float:
-        """The distance of simulation `number`; what it raises is not caught."""
-
-
 @dataclass(frozen=True, eq=False)
 class Case:
     """One failure, with all that is needed to see it again."""
@@ -96,7 +90,7 @@ class Case:
         rows = np.flatnonzero(index // unit == failure.index // unit)
         return cls(failure, theta[rows].copy(), index[rows].copy(), root)
 
-    def reproduce(self, problem: Repeatable) -> float:
+    def reproduce(self, problem: Problem) -> float:
         """Make the simulation again, with the same parameters and seed.
 
         Parameters
@@ -115,7 +109,7 @@ class Case:
         Exception
             Whatever the simulator, the summary or the distance raises.
         """
-        return problem.rerun(self.theta, self.index, self.root, self.failure.index)
+        return problem.measurement.rerun(self.theta, self.index, self.root, self.failure.index)
 
 
 class FailedSimulationError(SimulatorError):

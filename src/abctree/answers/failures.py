@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from abctree.answers.failure_policy import Case, Repeatable
+from abctree.answers.failure_policy import Case
 from abctree.data import Failure, Round, Table
 from abctree.keywords import checks_keywords_of_methods
+from abctree.problem import Problem
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Failures kept whole.
@@ -91,7 +92,7 @@ class Failures:
         kind = _NUMBER.sub("#", reason)
         return kind if len(self.reasons) < 2 * _REASONS or kind in self.reasons else "other reasons"
 
-    def reproduce(self, problem: Repeatable, i: int = 0) -> float:
+    def reproduce(self, problem: Problem, i: int = 0) -> float:
         """Make one of the kept failures again and let its exception through; see `Case.reproduce`.
 
         The same by hand, for a simulator that takes one theta at a time::

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist, pdist
 from abctree.data import effective_sample_size as ess
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
-from abctree.protocols import Utility
+from abctree.protocols import HasValue, Utility
 from abctree.tree.utilities import (
     AcceptanceMinusDivergence,
     EffectiveSampleSize,
@@ -279,9 +279,8 @@ def utility_value(utility: Utility) -> Callable[[FloatArray, FloatArray, FloatAr
     ParameterError
         If it is not known.
     """
-    own: Any = getattr(utility, "value", None)
-    if own is not None:
-        return lambda q, eta, prior_mass: float(own(q, eta, prior_mass))
+    if isinstance(utility, HasValue):
+        return utility.value
     known: dict[type[Any], Callable[[FloatArray, FloatArray, FloatArray], float]] = {
         PosteriorMatch: _omega1,
         SamplingEfficiency: _omega2,

@@ -31,6 +31,7 @@ from abctree.errors import AbctreeWarning, ParameterError
 from abctree.keywords import checks_keywords_of_methods
 from abctree.numbers import checked_number
 from abctree.problem import Problem
+from abctree.protocols import HasBounds
 from abctree.types import FloatArray
 
 if TYPE_CHECKING:
@@ -262,8 +263,8 @@ class Result:
     @cached_property
     def _bounds(self) -> FloatArray | None:
         """Ends of the prior's support, nan where a regression must not move a parameter."""
-        bounds = getattr(self.problem.prior, "bounds", None)
-        return None if bounds is None else np.asarray(bounds)
+        prior = self.problem.prior
+        return np.asarray(prior.bounds) if isinstance(prior, HasBounds) else None
 
     def evidence(self, epsilon: float | None = None, weights: Weights | None = None) -> Evidence:
         """Z(ε), the prior probability of a distance below ε, with its error.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from abctree.problem.priors.cube import inside
 from abctree.problem.region import Region
-from abctree.protocols import Prior
+from abctree.protocols import HasCubeRange, Prior
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: How often a move that is not allowed is halved, before the draw stays where it is.
@@ -115,7 +114,7 @@ def _canonical(prior: Prior, cube: FloatArray) -> FloatArray:
     A map such as `np.sort` makes one theta of several points of the cube, and draws that are near
     each other would be far apart there.
     """
-    if hasattr(prior, "cube_range") or not len(cube):
+    if isinstance(prior, HasCubeRange) or not len(cube):
         return cube
     some, ordered = cube[:_LOOK_AT], cube.copy()
     theta = prior.from_cube(some)
@@ -130,8 +129,7 @@ def _canonical(prior: Prior, cube: FloatArray) -> FloatArray:
 
 def _is_discrete(prior: Prior, theta: FloatArray) -> BoolArray:
     """(d,) The dimensions in which a value owns an interval of the cube, not a point."""
-    ends: Any = getattr(prior, "cube_range", None)
-    if ends is None:  # a map of the user's own: it makes what values it makes
+    if not isinstance(prior, HasCubeRange):  # a map of the user's own: it makes what it makes
         return np.zeros(prior.d, dtype=bool)
-    lower, upper = ends(theta)
+    lower, upper = prior.cube_range(theta)
     return np.asarray((lower < upper).any(axis=0))

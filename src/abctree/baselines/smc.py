@@ -31,7 +31,7 @@ from abctree.proposals.coordinates import Coordinates
 from abctree.proposals.kernel_mixture import FAR, KernelMixture, Proposal
 from abctree.proposals.perturbations import KernelDensity, Perturbation
 from abctree.proposals.points import draw_allowed, draw_points
-from abctree.protocols import Schedule
+from abctree.protocols import HasCubeDensity, Schedule
 from abctree.tree.inner_loop import Simulate
 from abctree.tree.schedules import Explicit
 from abctree.types import BoolArray, FloatArray, IntArray
@@ -259,7 +259,7 @@ def _allowed(
     # Outside the support theta means nothing, and the constraint is not asked.
     rows = np.flatnonzero(log_base > -np.inf)
     rows = rows[problem.feasible(theta[rows])]
-    if hasattr(problem.prior, "cube_density"):
+    if isinstance(problem.prior, HasCubeDensity):
         rows = rows[problem.prior_weight(coordinates.cube(z[rows], theta[rows])) > 0.0]
     allowed = np.zeros(len(z), dtype=bool)
     allowed[rows] = True

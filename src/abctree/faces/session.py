@@ -48,6 +48,7 @@ from abctree.methods.run_folder import play
 from abctree.numbers import checked_count
 from abctree.problem import Problem
 from abctree.running.recipe import Recipe
+from abctree.running.stopping import is_hurried
 from abctree.running.versions import changes
 from abctree.types import Data, FloatArray, IntArray, RNGLike
 
@@ -406,7 +407,7 @@ def _check_recipe(recipe: Recipe) -> None:
             "simulations."
         )
     for rule in recipe.stop:
-        if getattr(rule, "every_block", False):
+        if is_hurried(rule):
             raise ParameterError(
                 f"`stop` must not look at the clock, which is yours in a session, but got {rule!r}."
             )

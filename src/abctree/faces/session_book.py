@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from abctree import streams
 from abctree.data import Failure, Simulations
 from abctree.errors import ParameterError, StoreError
-from abctree.problem import Discrepancy, Problem, finite_rows
+from abctree.problem import Discrepancy, Measurement, Problem, finite_rows
 from abctree.problem.arrays import WrongTypeError, floats
 from abctree.problem.labels import WrongLabelsError, is_labelled
 from abctree.problem.simulators import (
@@ -138,8 +138,8 @@ class Book:
         """Whether all of these simulations are answered."""
         return bool(self.kind[index].all())
 
-    def read(self, problem: Problem, theta: FloatArray, index: IntArray) -> Simulations:
-        """The answers to a block, as the problem would have given them."""
+    def read(self, measurement: Measurement, theta: FloatArray, index: IntArray) -> Simulations:
+        """The answers to a block, as the measurement would have given them."""
         kind = self.kind[index]
         distance = self.distance[index]
         summary = np.full((len(index), *self._shape[1:]), np.nan)
@@ -150,9 +150,9 @@ class Book:
         rows = np.flatnonzero(kind == SUMMARY)
         if len(rows):
             summary[rows] = self._summaries()[index[rows]]
-            if not problem.needs_pilot:
+            if not measurement.needs_pilot:
                 part = Simulations(np.full(len(rows), np.inf), summary[rows])
-                part = problem.measured(part, theta[rows], index[rows])
+                part = measurement.measured(part, theta[rows], index[rows])
                 distance[rows] = part.distance
                 failures += part.failures
         return Simulations(distance, summary, tuple(sorted(failures, key=lambda f: f.index)))
@@ -218,7 +218,7 @@ class Desk:
         """The told answers; raises when they are waited for and are not all there."""
         if not isinstance(work, Discrepancy):
             raise TypeError("a session answers for a problem only")
-        problem = work.problem
+        measurement = work.measurement
         self._book.begin(theta, index)
 
         def wait() -> Simulations:
@@ -226,9 +226,9 @@ class Desk:
             if not self._book.has(index):
                 raise self.missing
             self._book.used[index] = True
-            key = (int(index[0]), problem.needs_pilot)
+            key = (int(index[0]), measurement.needs_pilot)
             if key not in self._read:
-                self._read[key] = self._book.read(problem, theta, index)
+                self._read[key] = self._book.read(measurement, theta, index)
             return self._read[key]
 
         return wait
@@ -294,7 +294,7 @@ def told_data(problem: Problem, index: IntArray, data: Any) -> Answers:
     ParameterError
         If there are more or fewer items, or one is not None and has a wrong shape or type.
     """
-    if problem.vectorized and is_labelled(data):
+    if problem.measurement.vectorized and is_labelled(data):
         try:
             rows = problem.model.read(data, (len(index), *problem.shape))
         except CAUGHT as error:
@@ -341,7 +341,7 @@ def _summaries(problem: Problem, index: IntArray, data: Any) -> tuple[FloatArray
     rows = np.full((len(data), *shape), np.nan)
     source = "data told are" if summary is None else "summary of the data told is"
     reasons = [f"{source} nan or inf"] * len(data)
-    if problem.vectorized:
+    if problem.measurement.vectorized:
         try:
             return problem.model.read(_batch(data), rows.shape), reasons
         except CAUGHT:  # find the rows that cannot be used, keep the others
@@ -351,7 +351,7 @@ def _summaries(problem: Problem, index: IntArray, data: Any) -> tuple[FloatArray
             reasons[i] = "NothingError: None was told"
             continue
         try:
-            piece = _batch(data[i : i + 1]) if problem.vectorized else data[i]
+            piece = _batch(data[i : i + 1]) if problem.measurement.vectorized else data[i]
             rows[i] = problem.model.read(piece, shape).reshape(problem.shape)
         except _SLIPS as error:
             raise _wrong_data(problem, int(index[i]), data[i], error) from None

@@ -7,6 +7,7 @@ from dataclasses import replace
 from abctree.answers.result import Result
 from abctree.data import Mixture, update_denominators
 from abctree.problem import Problem
+from abctree.protocols import VolumePartitioner
 from abctree.running.runner import Runner
 from abctree.tree.outer_loop import Game, Rules, outer_loop
 
@@ -29,5 +30,6 @@ def _measured(rules: Rules, problem: Problem) -> Rules:
 
     It is told here because the prior is no part of a recipe.
     """
-    measured = getattr(rules.partitioner, "measured", None)
-    return rules if measured is None else replace(rules, partitioner=measured(problem.prior))
+    if not isinstance(rules.partitioner, VolumePartitioner):
+        return rules
+    return replace(rules, partitioner=rules.partitioner.measured(problem.prior))

@@ -25,6 +25,7 @@ from abctree.protocols import Executor, NotingStore, StoppingRule, Store
 from abctree.running.executors import ExecutorLike, as_executor, running
 from abctree.running.recipe import Recipe, StopLike, check_problem_given
 from abctree.running.runner import Runner
+from abctree.running.stopping import is_hurried
 from abctree.running.stores import Recorded, SqliteStore
 from abctree.running.versions import changes
 from abctree.running.watch import check_progress
@@ -225,9 +226,7 @@ def _played(
 ) -> Result:
     """Play a run with a store, and note how it ended."""
     n_before = store.n_simulations
-    rules = tuple(
-        _AfterReplay(rule, n_before, getattr(rule, "every_block", False)) for rule in recipe.stop
-    )
+    rules = tuple(_AfterReplay(rule, n_before, is_hurried(rule)) for rule in recipe.stop)
     recorded = _recorded(problem, recipe, store, executor)
     try:
         result = _play(problem, recipe, recorded, rules, progress)

@@ -1,6 +1,7 @@
 """`Problem`: what is to be inferred."""
 
 from abctree.problem.check import CheckReport
-from abctree.problem.core import Discrepancy, Problem, finite_rows
+from abctree.problem.measurement import Discrepancy, Measurement, finite_rows
+from abctree.problem.problem import Problem
 
-__all__ = ["CheckReport", "Discrepancy", "Problem", "finite_rows"]
+__all__ = ["CheckReport", "Discrepancy", "Measurement", "Problem", "finite_rows"]

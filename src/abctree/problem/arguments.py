@@ -16,7 +16,7 @@ from abctree.problem.form import Form, Missing, hide, missing_in, n_missing, num
 from abctree.problem.labels import Layout, is_structured, record_of, with_fields
 from abctree.problem.priors import PriorTransform, as_prior
 from abctree.problem.simulators import Model, OneByOne, Seeded, Vectorized
-from abctree.protocols import Prior
+from abctree.protocols import NamedSimulator, Prior
 from abctree.types import Data, FloatArray, IntArray, SimulatorFunction
 
 #: What may be done with missing values of the observation.
@@ -41,6 +41,14 @@ def prior_of(
     return PriorTransform(transform, names)
 
 
+def check_function(name: str, value: object, advice: str = "") -> None:
+    """Raise `ParameterError` unless the value is None or may be called."""
+    if value is not None and not callable(value):
+        raise ParameterError(
+            f"`{name}` must be a function or None, but got {value!r}. {advice}".rstrip()
+        )
+
+
 def model_of(
     simulator: SimulatorFunction | None,
     summary: Callable[[Any], Any] | None,
@@ -51,8 +59,7 @@ def model_of(
     if not callable(simulator):
         raise ParameterError(f"`simulator` must be callable, but got {simulator!r}.")
     _takes_two(simulator)
-    if summary is not None and not callable(summary):
-        raise ParameterError(f"`summary` must be callable or None, but got {summary!r}.")
+    check_function("summary", summary)
     batch_size = checked_count("batch_size", batch_size)
     if vectorized is False:
         return OneByOne(simulator, summary)
@@ -63,10 +70,11 @@ def model_of(
     raise ParameterError(f'`vectorized` must be False, True or "seeds", but got {vectorized!r}.')
 
 
-def with_names(simulator: Any, names: Sequence[str]) -> Any:
+def with_names(
+    simulator: SimulatorFunction | None, names: Sequence[str]
+) -> SimulatorFunction | None:
     """The simulator, told the names of its parameters if it asks for them, as `External` does."""
-    told = getattr(simulator, "with_names", None)
-    return simulator if told is None else told(names)
+    return simulator.with_names(names) if isinstance(simulator, NamedSimulator) else simulator
 
 
 def _takes_two(simulator: SimulatorFunction) -> None:

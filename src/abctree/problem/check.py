@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,11 +11,11 @@ from abctree.data import Boxes, Simulations
 from abctree.errors import SimulatorError
 from abctree.numbers import checked_rng
 from abctree.problem.distances import NegativeDistanceError
+from abctree.problem.measurement import Measurement, finite_rows
 from abctree.problem.reach import out_of_reach
+from abctree.problem.region import Region
+from abctree.problem.simulators import Seeded
 from abctree.types import FloatArray, IntArray, RNGLike
-
-if TYPE_CHECKING:
-    from abctree.problem.core import Problem
 
 #: Prior draws that a dry run simulates.
 _DRAWS = 10
@@ -47,7 +46,7 @@ class CheckReport:
         return "\n".join([*self.lines, *verdict])
 
 
-def dry_run(problem: Problem, rng: RNGLike) -> CheckReport:
+def dry_run(region: Region, measurement: Measurement, rng: RNGLike) -> CheckReport:
     """Simulate a few prior draws, one of them twice with the same seed and once with another.
 
     Raises
@@ -57,11 +56,11 @@ def dry_run(problem: Problem, rng: RNGLike) -> CheckReport:
     """
     generator = checked_rng(rng)
     root = int(generator.integers(2**63))
-    theta, share = _prior_draws(problem, generator, _DRAWS)
+    theta, share = _prior_draws(region, generator, _DRAWS)
     index = np.arange(len(theta))
     runs, times = [], [time.perf_counter()]
     for i in index:
-        runs.append(problem.simulate(theta[i : i + 1], index[i : i + 1], root))
+        runs.append(measurement.simulate(theta[i : i + 1], index[i : i + 1], root))
         times.append(time.perf_counter())
     seconds = (times[-1] - times[1]) / (len(index) - 1)
     result = Simulations.join(runs)
@@ -69,56 +68,55 @@ def dry_run(problem: Problem, rng: RNGLike) -> CheckReport:
         first = result.failures[0]
         raise SimulatorError(
             f"All {len(theta)} simulations of the dry run failed; the first, at "
-            f"{_named(problem, np.array(first.theta))}: {first.reason}"
+            f"{_named(region, first.theta)}: {first.reason}"
             + (f"\n{first.traceback}" if first.traceback else "")
         )
-    measured = _measure(problem, result, theta, index)
+    measured = _measure(measurement, result, theta, index)
     said = [
         *_on_failures(measured, len(theta)),
-        *_on_randomness(problem, theta, index, root, result),
-        *_on_rows(problem, theta, index, root),
-        *_on_spread(measured, problem),
+        *_on_randomness(measurement, theta, index, root, result),
+        *_on_rows(measurement, theta, index, root),
+        *_on_spread(measured, measurement),
     ]
     n_calls = len(theta) + 4
-    if _is_far(measured, problem) and _MORE_DRAWS * seconds <= _PATIENCE:
-        said += _on_reach(problem, generator, root)
+    if _is_far(measured, measurement) and _MORE_DRAWS * seconds <= _PATIENCE:
+        said += _on_reach(region, measurement, generator, root)
         n_calls += _MORE_DRAWS
     lines = [
-        *_on_prior(problem, theta, share),
-        f"simulator  {_duration(seconds)} a simulation, called {_signature(problem)}",
+        *_on_prior(region, theta, share),
+        f"simulator  {_duration(seconds)} a simulation, called {_signature(region, measurement)}",
         *_on_first_call(times[1] - times[0], seconds),
-        f"summary    {_size(problem.shape)}, observed {_short(problem.observed_summary)}",
-        *_on_missing(problem),
-        f"distance   {type(problem.distance).__name__}, {_range(measured.distance)} in "
+        f"summary    {_size(measurement.shape)}, observed {_short(measurement.observed_summary)}",
+        *_on_missing(measurement),
+        f"distance   {type(measurement.distance).__name__}, {_range(measured.distance)} in "
         f"{len(theta)} prior draws",
     ]
     return CheckReport(
         n_calls=n_calls,
         seconds=seconds,
-        shape=problem.shape,
+        shape=measurement.shape,
         n_failed=len(measured.failures),
         warnings=tuple(said),
         lines=tuple(lines),
     )
 
 
-def _prior_draws(problem: Problem, rng: np.random.Generator, n: int) -> tuple[FloatArray, float]:
+def _prior_draws(region: Region, rng: np.random.Generator, n: int) -> tuple[FloatArray, float]:
     """Feasible prior draws (n, p), and the share of the prior that is feasible."""
-    whole = Boxes.whole(problem.d)
-    share = 1.0 if problem.constraint is None else problem.normaliser[0]
+    whole = Boxes.whole(region.prior.d)
+    share = 1.0 if region.constraint is None else region.normaliser[0]
     found: list[FloatArray] = []
     while sum(map(len, found)) < n:
-        theta = problem.prior.from_cube(whole.sample(np.zeros(4 * n, dtype=np.int64), rng))
-        found.append(theta[problem.feasible(theta)])
+        theta = region.prior.from_cube(whole.sample(np.zeros(4 * n, dtype=np.int64), rng))
+        found.append(theta[region.feasible(theta)])
     return np.concatenate(found)[:n], share
 
 
 def _measure(
-    problem: Problem, result: Simulations, theta: FloatArray, index: IntArray
+    measurement: Measurement, result: Simulations, theta: FloatArray, index: IntArray
 ) -> Simulations:
-    if problem.needs_pilot:
-        problem = problem.fitted(result.summary[np.isfinite(_flat(result.summary)).all(axis=1)])
-    return problem.measured(result, theta, index)
+    fitted = measurement.fitted(result.summary[finite_rows(result.summary)])
+    return fitted.measured(result, theta, index)
 
 
 def _on_first_call(first: float, seconds: float) -> list[str]:
@@ -127,20 +125,21 @@ def _on_first_call(first: float, seconds: float) -> list[str]:
     return [took] if first > max(_SLOW, 10.0 * seconds) else []
 
 
-def _on_prior(problem: Problem, theta: FloatArray, share: float) -> list[str]:
-    width = max(len(name) for name in problem.names)
-    lines = [f"prior      {len(problem.names)} parameters, {problem.d} of them free"]
-    for j, name in enumerate(problem.names):
+def _on_prior(region: Region, theta: FloatArray, share: float) -> list[str]:
+    names, d = region.prior.names, region.prior.d
+    width = max(len(name) for name in names)
+    lines = [f"prior      {len(names)} parameters, {d} of them free"]
+    for j, name in enumerate(names):
         low, high = theta[:, j].min(), theta[:, j].max()
         seen = f"fixed at {low:.6g}" if low == high else f"draws from {low:.4g} to {high:.4g}"
         lines.append(f"           {name:<{width}}  {seen}")
-    if problem.constraint is not None:
+    if region.constraint is not None:
         lines.append(f"constraint leaves {share:.3%} of the prior")
     return lines
 
 
-def _on_missing(problem: Problem) -> list[str]:
-    form = problem.model.form
+def _on_missing(measurement: Measurement) -> list[str]:
+    form = measurement.model.form
     if form is None or form.keep is None:
         return []
     n = int(np.prod(form.shape))
@@ -164,15 +163,15 @@ def _on_failures(measured: Simulations, n: int) -> list[str]:
 
 
 def _on_randomness(
-    problem: Problem, theta: FloatArray, index: IntArray, root: int, result: Simulations
+    measurement: Measurement, theta: FloatArray, index: IntArray, root: int, result: Simulations
 ) -> list[str]:
     """Whether the simulator draws its random numbers from what it is given, and only there."""
-    ok = np.flatnonzero(np.isfinite(_flat(result.summary)).all(axis=1))
+    ok = np.flatnonzero(finite_rows(result.summary))
     if len(ok) == 0:
         return []
     i = ok[:1]
-    again = problem.simulate(theta[i], index[i], root).summary
-    other = problem.simulate(theta[i], index[i], root + 1).summary
+    again = measurement.simulate(theta[i], index[i], root).summary
+    other = measurement.simulate(theta[i], index[i], root + 1).summary
     given = result.summary[i]
     if not np.array_equal(again, given):
         return [
@@ -187,11 +186,11 @@ def _on_randomness(
     return []
 
 
-def _on_rows(problem: Problem, theta: FloatArray, index: IntArray, root: int) -> list[str]:
+def _on_rows(measurement: Measurement, theta: FloatArray, index: IntArray, root: int) -> list[str]:
     """Whether a vectorised simulator gives each row its own answer."""
-    if not problem.vectorized:
+    if not measurement.vectorized:
         return []
-    pair = problem.simulate(theta[:2], index[:2], root)
+    pair = measurement.simulate(theta[:2], index[:2], root)
     if pair.failures:
         return [f"a call with two rows failed: {pair.failures[0].reason}"]
     if np.array_equal(pair.summary[0], pair.summary[1]):
@@ -199,14 +198,14 @@ def _on_rows(problem: Problem, theta: FloatArray, index: IntArray, root: int) ->
     return []
 
 
-def _on_spread(measured: Simulations, problem: Problem) -> list[str]:
+def _on_spread(measured: Simulations, measurement: Measurement) -> list[str]:
     distance = measured.distance[np.isfinite(measured.distance)]
     if len(distance) > 1 and distance.min() == distance.max():
         return [f"all distances are {distance[0]:.6g}: the summary does not vary with theta."]
-    scale = np.abs(_flat(measured.summary))
+    scale = np.abs(measured.summary.reshape(len(measured.summary), -1))
     typical = np.median(np.where(np.isfinite(scale), scale, np.nan), axis=0)
     typical = typical[typical > 0.0]
-    plain = type(problem.distance).__name__ == "Euclidean"
+    plain = type(measurement.distance).__name__ == "Euclidean"
     if plain and len(typical) > 1 and typical.max() > 1000.0 * typical.min():
         return [
             "the summaries differ in size by more than a factor of 1000, and the largest decides "
@@ -215,34 +214,32 @@ def _on_spread(measured: Simulations, problem: Problem) -> list[str]:
     return []
 
 
-def _is_far(measured: Simulations, problem: Problem) -> bool:
+def _is_far(measured: Simulations, measurement: Measurement) -> bool:
     distance = measured.distance
     constant = bool((distance == distance[0]).all())  # said already
-    return not constant and out_of_reach(distance, problem.observed_summary.size) is not None
+    return not constant and out_of_reach(distance, measurement.observed_summary.size) is not None
 
 
-def _on_reach(problem: Problem, rng: np.random.Generator, root: int) -> list[str]:
+def _on_reach(
+    region: Region, measurement: Measurement, rng: np.random.Generator, root: int
+) -> list[str]:
     """Whether more draws are far, too: a few are where most of the prior makes the same data."""
-    theta, _ = _prior_draws(problem, rng, _MORE_DRAWS)
+    theta, _ = _prior_draws(region, rng, _MORE_DRAWS)
     index = _DRAWS + np.arange(len(theta))
-    measured = _measure(problem, problem.simulate(theta, index, root), theta, index)
-    said = out_of_reach(measured.distance, problem.observed_summary.size)
+    measured = _measure(measurement, measurement.simulate(theta, index, root), theta, index)
+    said = out_of_reach(measured.distance, measurement.observed_summary.size)
     return [] if said is None else [said]
 
 
-def _flat(summary: FloatArray) -> FloatArray:
-    return summary.reshape(len(summary), -1)
+def _named(region: Region, theta: tuple[float, ...]) -> str:
+    return ", ".join(f"{n}={v:.6g}" for n, v in zip(region.prior.names, theta, strict=True))
 
 
-def _named(problem: Problem, theta: FloatArray) -> str:
-    return ", ".join(f"{n}={v:.6g}" for n, v in zip(problem.names, theta.tolist(), strict=True))
-
-
-def _signature(problem: Problem) -> str:
-    p = len(problem.names)
-    if problem.vectorized == "seeds":
+def _signature(region: Region, measurement: Measurement) -> str:
+    p = len(region.prior.names)
+    if isinstance(measurement.model, Seeded):
         return f"as simulator(theta (n, {p}), seeds (n,))"
-    rows = f"theta (n, {p})" if problem.vectorized else f"theta ({p},)"
+    rows = f"theta (n, {p})" if measurement.vectorized else f"theta ({p},)"
     return f"as simulator({rows}, rng)"
 
 

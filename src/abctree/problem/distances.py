@@ -36,7 +36,7 @@ from abctree.problem.sample_distances import (
     paired,
     wasserstein_line,
 )
-from abctree.protocols import Distance
+from abctree.protocols import Distance, HasOfEntries
 from abctree.types import FloatArray, IntArray
 
 #: The median absolute deviation of a normal law is its sd divided by this.
@@ -476,8 +476,9 @@ def of_entries(distance: Distance, form: Form | None) -> Distance:
             f"`observed` must have whole rows for {type(distance).__name__}, but some of them miss "
             "a part. Drop these rows, from what the simulator returns, too."
         )
-    known = getattr(distance, "of_entries", None)
-    return distance if known is None else known(form.keep, int(np.prod(form.shape)))
+    if isinstance(distance, HasOfEntries):
+        return distance.of_entries(form.keep, int(np.prod(form.shape)))
+    return distance
 
 
 def _is_function(spec: Any) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from abctree.data import Boxes, Partition
 from abctree.errors import ParameterError
 from abctree.problem.priors.cube import inside
-from abctree.protocols import Constraint, Prior
+from abctree.protocols import Constraint, HasCubeDensity, Prior
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Points per box with which a constrained or density prior is measured.
@@ -34,7 +34,7 @@ class Region:
     @property
     def is_plain(self) -> bool:
         """Whether π(Ω_k) is the volume of the box, exactly."""
-        return self.constraint is None and not hasattr(self.prior, "cube_density")
+        return self.constraint is None and not isinstance(self.prior, HasCubeDensity)
 
     def feasible(self, theta: FloatArray, cube: FloatArray | None = None) -> BoolArray:
         """Where the constraint holds and, if `cube` (n, d) is given, the prior has density.
@@ -45,7 +45,7 @@ class Region:
             If the constraint raises, or does not return one boolean for each row.
         """
         allowed = self._constrained(theta)
-        if cube is not None and hasattr(self.prior, "cube_density"):
+        if cube is not None and isinstance(self.prior, HasCubeDensity):
             allowed = allowed & (self.weight(cube) > 0.0)
         return allowed
 
@@ -80,8 +80,9 @@ class Region:
 
         One, unless the prior is known as a density only (the paper's Remark 1).
         """
-        density = getattr(self.prior, "cube_density", None)
-        return np.ones(len(cube)) if density is None else np.asarray(density(cube))
+        if not isinstance(self.prior, HasCubeDensity):
+            return np.ones(len(cube))
+        return np.asarray(self.prior.cube_density(cube))
 
     def weight_of_feasible(self, cube: FloatArray) -> FloatArray:
         """`weight`, and zero where the constraint refuses: (n, d) -> (n,)."""

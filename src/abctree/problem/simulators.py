@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -25,40 +25,6 @@ _TRACEBACKS = 3
 #: Characters kept of a reason, and of a traceback.
 _LONGEST_REASON = 400
 _LONGEST_TRACEBACK = 10_000
-
-
-class Model(Protocol):
-    """Simulator and summary as one function on a batch."""
-
-    @property
-    def summary(self) -> Callable[[Any], Any] | None:
-        """The user's summary, or None."""
-
-    @property
-    def form(self) -> Form | None:
-        """How the observation is labelled, and what of it is missing; None for a plain array."""
-
-    @property
-    def unit(self) -> int:
-        """Rows with the same ``index // unit`` share a generator and must stay together."""
-
-    def read(self, data: Any, shape: tuple[int, ...]) -> FloatArray:
-        """The summary of what the simulator returned in one call, of the wanted shape."""
-
-    def fill(
-        self,
-        rows: FloatArray,
-        failures: list[Failure],
-        theta: FloatArray,
-        index: IntArray,
-        root: int,
-    ) -> Iterator[int]:
-        """Put summaries into rows (n, ...) of nan, step by step; yields how many are finished."""
-
-    def rerun(
-        self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...], row: int
-    ) -> FloatArray:
-        """The summary of one row of a call, made again; raises what it raised."""
 
 
 #: What counts as a failed simulation.  Ctrl-C does not: it ends the run.
@@ -313,3 +279,7 @@ class Seeded(Vectorized):
     def run(self, theta: FloatArray, index: IntArray, root: int) -> Any:
         """What the simulator returns for some rows."""
         return self.simulator(theta.copy(), streams.seeds(root, index))
+
+
+#: Simulator and summary as one function on a batch.
+Model: TypeAlias = OneByOne | Vectorized

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
 from abctree.errors import ParameterError
 from abctree.problem.priors.continuous import Fixed
+from abctree.problem.priors.density import DensityPrior
 from abctree.problem.priors.discrete import Atoms, Integers
 from abctree.problem.priors.joint import Dirichlet
 from abctree.problem.priors.lattice import Lattice
@@ -173,7 +174,7 @@ def coordinates(prior: Prior, space: Literal["theta", "cube"] | None) -> Coordin
     return InCube(prior) if product is None or space == "cube" else InTheta.of_prior(product)
 
 
-def _product(prior: Any) -> Product | None:
+def _product(prior: Prior) -> Product | None:
     """The prior as a product of named laws; of a `DensityPrior`, its box."""
-    box = getattr(prior, "box", prior)
+    box = prior.box if isinstance(prior, DensityPrior) else prior
     return box if isinstance(box, Product) else None

@@ -39,6 +39,7 @@ from abctree.problem.distances import NegativeDistanceError
 from abctree.protocols import Executor, StoppingRule
 from abctree.running.interrupts import Interruptible, Interrupts
 from abctree.running.recipe import Recipe
+from abctree.running.stopping import is_hurried
 from abctree.running.stores import START_ANEW, Recorded
 from abctree.running.versions import changes
 from abctree.running.watch import Watch
@@ -94,7 +95,7 @@ class Runner:
         self._watched = Watched(Interruptible(executor, self.interrupts), self._look_at)
         self._streak = Streak(recipe.on_failure)
         self._rules = recipe.stop if rules is None else tuple(rules)
-        self._hurried = [rule for rule in self._rules if getattr(rule, "every_block", False)]
+        self._hurried = [rule for rule in self._rules if is_hurried(rule)]
         self._watch = Watch(watch)
         self._round = 0, float("inf"), 0.0, 0.0
         self._why: str | None = None
@@ -106,7 +107,7 @@ class Runner:
 
     def simulate(self, theta: FloatArray, index: IntArray) -> Callable[[], Simulations]:
         """Begin a block."""
-        work = Discrepancy(self.problem, self.root)
+        work = Discrepancy(self.problem.measurement, self.root)
         return self._watched.submit(work, theta, index, self.problem.unit)
 
     def store_only(self, needed: Callable[[Simulations], Simulations]) -> None:

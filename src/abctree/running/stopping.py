@@ -10,7 +10,12 @@ from abctree.data import Progress
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
 from abctree.numbers import checked_number
-from abctree.protocols import StoppingRule
+from abctree.protocols import HasEveryBlock, StoppingRule
+
+
+def is_hurried(rule: StoppingRule) -> bool:
+    """Whether a rule is to be asked after every block, not only between rounds."""
+    return isinstance(rule, HasEveryBlock) and rule.every_block
 
 
 @checks_keywords

@@ -82,7 +82,7 @@ def run_pilot(
     drawn, n_drawn = draws.first(m)
     if problem.needs_pilot:
         problem = problem.fitted(done.summary[finite_rows(done.summary)])
-        done = problem.measured(done, drawn.theta, np.arange(m))
+        done = problem.measurement.measured(done, drawn.theta, np.arange(m))
     record(table, problem, drawn, done, 0)
     return Pilot(problem, done, n_drawn, interrupted)
 
@@ -96,7 +96,7 @@ def _simulated(
     stop: Callable[[], bool],
 ) -> tuple[Simulations, bool]:
     """The first rows, as many as there is time for, and whether Ctrl-C came between."""
-    work = Discrepancy(problem, root)
+    work = Discrepancy(problem.measurement, root)
 
     def begin(rows: IntArray) -> Callable[[], Simulations]:
         return executor.submit(work, theta[rows], rows, problem.unit)

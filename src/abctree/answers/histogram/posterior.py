@@ -24,7 +24,7 @@ from abctree.data import Boxes
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods
 from abctree.numbers import checked_rng
-from abctree.protocols import Prior
+from abctree.protocols import HasCubeDensity, HasLogDensity, Prior
 from abctree.types import FloatArray, IntArray, RNGLike
 
 #: Draws for marginals that no single cube dimension drives.
@@ -127,8 +127,7 @@ class StepPosterior:
 
     def _unbounded(self, theta: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
         """The part of `pdf` that comes from boxes of infinite volume."""
-        log_prior = getattr(self.prior, "log_density", None)
-        if log_prior is None:
+        if not isinstance(self.prior, HasLogDensity):
             return np.zeros(len(theta))
         heights = [
             np.where(np.isinf(f.log_volume), self._heights(f, in_theta=False), 0.0)
@@ -136,7 +135,7 @@ class StepPosterior:
         ]
         density = self._average(heights, lower, upper)
         rows = np.flatnonzero(density > 0.0)
-        density[rows] *= np.exp(log_prior(theta[rows]))
+        density[rows] *= np.exp(self.prior.log_density(theta[rows]))
         return density
 
     def cube_pdf(self, cube: FloatArray) -> FloatArray:
@@ -205,7 +204,7 @@ class StepPosterior:
         if self.density is None:
             return fold.boxes.sample(box, rng)
         # Without a density of its own, v is constant where it is not 0.
-        constant = not hasattr(self.prior, "cube_density")
+        constant = not isinstance(self.prior, HasCubeDensity)
         return draw_within(fold, self.density, box, rng, constant=constant)
 
     @cached_property

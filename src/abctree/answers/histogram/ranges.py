@@ -6,7 +6,7 @@ import numpy as np
 
 from abctree.data import Boxes, Mixture
 from abctree.problem.priors.cube import HIGHEST, LOWEST
-from abctree.protocols import Prior
+from abctree.protocols import HasCubeRange, HasLogDensity, Prior
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Rows averaged at once: a limit on memory.
@@ -18,12 +18,10 @@ def cube_range(prior: Prior, theta: FloatArray) -> tuple[FloatArray, FloatArray]
 
     A prior without a `cube_range` of its own is taken at `to_cube`.
     """
-    own = getattr(prior, "cube_range", None)
-    if own is None:
-        point = prior.to_cube(theta)
-        return point, point
-    lower, upper = own(theta)
-    return lower, upper
+    if isinstance(prior, HasCubeRange):
+        return prior.cube_range(theta)
+    point = prior.to_cube(theta)
+    return point, point
 
 
 def middle(lower: FloatArray, upper: FloatArray) -> FloatArray:
@@ -33,9 +31,8 @@ def middle(lower: FloatArray, upper: FloatArray) -> FloatArray:
 
 def out_of_support(prior: Prior, theta: FloatArray, cube: FloatArray) -> BoolArray:
     """Where the density of a prior is zero: theta (n, p) and its place (n, d) in the cube."""
-    log_density = getattr(prior, "log_density", None)
-    if log_density is not None:
-        return np.asarray(np.asarray(log_density(theta)) == -np.inf)
+    if isinstance(prior, HasLogDensity):
+        return np.asarray(np.asarray(prior.log_density(theta)) == -np.inf)
     # A point out of the support maps to a face of the cube.
     return np.asarray(((cube <= LOWEST) | (cube >= HIGHEST)).any(axis=1))
 

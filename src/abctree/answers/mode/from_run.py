@@ -14,6 +14,7 @@ from abctree.answers.mode.search import find_mode, look_epsilon
 from abctree.answers.result import Result
 from abctree.data import Arms, Partition
 from abctree.problem import Problem
+from abctree.protocols import HasBounds, HasLogDensity
 from abctree.tree.partitioners import SoftTree
 from abctree.types import FloatArray
 
@@ -51,8 +52,8 @@ def _mode_of(result: Result, epsilon: float | None) -> Mode:
 
 
 def _bounds(problem: Problem) -> FloatArray | None:
-    bounds = getattr(problem.prior, "bounds", None)
-    return None if bounds is None else np.asarray(bounds)
+    prior = problem.prior
+    return np.asarray(prior.bounds) if isinstance(prior, HasBounds) else None
 
 
 def _prior_spread(problem: Problem) -> FloatArray:
@@ -113,8 +114,9 @@ def log_prior_of(
     A prior that is only known as a map of the cube has the density |det ∂θ/∂u|⁻¹, by differences.
     """
     prior = problem.prior
-    density = getattr(prior, "log_density", None)
-    value = None if density is None else np.asarray(density(theta))
+    value = None
+    if isinstance(prior, HasLogDensity):
+        value = np.asarray(prior.log_density(theta))
     if value is None or np.isnan(value).all():
         value = _density_of_map(problem, cube)
     if value is None:

@@ -30,6 +30,7 @@ import numpy as np
 
 from abctree.data import Failure, Simulations
 from abctree.errors import ParameterError
+from abctree.protocols import TimedWork
 from abctree.running.executors.chunks import split
 from abctree.types import FloatArray, IntArray
 
@@ -139,7 +140,7 @@ def simulate_some(
             take(_limited(work, theta[u], index[u], timeout))
             if time.monotonic() >= end:
                 return
-    elif hasattr(work, "until"):
+    elif isinstance(work, TimedWork):
         work.until(end, theta, index, take)
     else:
         take(work(theta, index))
@@ -164,7 +165,7 @@ def failed(
 ) -> Simulations:
     """A simulation that was given up: theta (1, p), index (1,)."""
     # The shape of a summary is the only thing about the work that an executor has to know.
-    shape = tuple(getattr(getattr(work, "problem", None), "shape", ()))
+    shape = work.shape if isinstance(work, TimedWork) else ()
     failure = Failure(int(index[0]), tuple(theta[0].tolist()), reason, trace)
     summary = np.full((1, *shape), np.nan)
     return Simulations(np.full(1, np.inf), summary, (failure,), began=time.time())

@@ -1,0 +1,251 @@
+"""`Measurement`: what is done at a point; `Discrepancy`: the work that travels to workers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from abctree.data import Failure, Simulations
+from abctree.errors import ParameterError, SimulatorError
+from abctree.problem.arrays import floats
+from abctree.problem.distances import not_negative
+from abctree.problem.other_streams import Watch, search
+from abctree.problem.simulators import CAUGHT, Model, Vectorized, failure
+from abctree.protocols import Distance, LearnedDistance
+from abctree.types import BoolArray, FloatArray, IntArray
+
+#: Failures of one block whose traceback is kept.
+_TRACEBACKS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """Simulator and summary, the summary of the data, and the distance between the two."""
+
+    model: Model
+    observed_summary: FloatArray
+    distance: Distance
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one summary."""
+        return self.observed_summary.shape
+
+    @property
+    def unit(self) -> int:
+        """Rows that must be simulated together; see `Executor`."""
+        return self.model.unit
+
+    @property
+    def vectorized(self) -> bool:
+        """Whether the simulator takes many points at once."""
+        return isinstance(self.model, Vectorized)
+
+    @property
+    def needs_pilot(self) -> bool:
+        """Whether the distance takes its scale from pilot simulations."""
+        return isinstance(self.distance, LearnedDistance) and not self.distance.is_fitted
+
+    def fitted(self, summary: FloatArray) -> Measurement:
+        """The same with the distance scaled by pilot summaries (n, ...), where it needs to be."""
+        if isinstance(self.distance, LearnedDistance) and not self.distance.is_fitted:
+            return replace(self, distance=self.distance.fitted(summary))
+        return self
+
+    def simulate(self, theta: FloatArray, index: IntArray, root: int) -> Simulations:
+        """Simulations number `index` (n,) of the run with seed `root`, without their distances."""
+        taken: list[Simulations] = []
+        self.simulate_until(np.inf, theta, index, root, taken.append)
+        return taken[0]
+
+    def simulate_until(
+        self,
+        end: float,
+        theta: FloatArray,
+        index: IntArray,
+        root: int,
+        take: Callable[[Simulations], None],
+    ) -> None:
+        """The first of these simulations: those that are begun before a time, at least one unit.
+
+        Parameters
+        ----------
+        end : float
+            By `time.monotonic`.
+        theta, index, root
+            As for `simulate`.
+        take : callable
+            Called once, with what is finished, also if Ctrl-C ends it before.
+        """
+        rows = np.full((len(theta), *self.shape), np.nan)
+        failures: list[Failure] = []
+        n = 0
+        try:
+            for n in self.model.fill(rows, failures, theta, index, root):  # noqa: B007 - read below
+                if time.monotonic() >= end:
+                    break
+        finally:
+            if n == len(theta):
+                take(Simulations(np.full(n, np.inf), rows, tuple(failures)))
+            elif n:
+                finished = set(index[:n].tolist())
+                some = tuple(f for f in failures if f.index in finished)
+                take(Simulations(np.full(n, np.inf), rows[:n].copy(), some))
+
+    def measured(self, simulations: Simulations, theta: FloatArray, index: IntArray) -> Simulations:
+        """The same simulations with their distances; what is not finite becomes a failure.
+
+        As long as the distance has no scale, summaries are looked at and distances left alone.
+        """
+        failures = list(simulations.failures)
+        usable = finite_rows(simulations.summary)
+        if not usable.all():
+            source = "simulator" if self.model.summary is None else "summary"
+            failures += _unnamed(~usable, failures, theta, index, f"{source} returned nan or inf")
+        distance = simulations.distance
+        if not self.needs_pilot:
+            rows = slice(None) if usable.all() else np.flatnonzero(usable)
+            distance = np.full(len(usable), np.inf)
+            distance[rows] = self._distances(
+                simulations.summary[rows], theta[rows], index[rows], failures
+            )
+            bad = ~np.isfinite(distance)
+            if bad.any():
+                failures += _unnamed(bad, failures, theta, index, "distance returned nan or inf")
+                distance[bad] = np.inf
+        return replace(simulations, distance=distance, failures=tuple(failures))
+
+    def _distances(
+        self, summary: FloatArray, theta: FloatArray, index: IntArray, failures: list[Failure]
+    ) -> FloatArray:
+        """Distances (n,), inf and a failure for each row of which there is none."""
+        if not len(summary):
+            return np.empty(0)
+        try:
+            return self._checked_distances(summary)
+        except CAUGHT:  # find the rows that raise, keep the others
+            distance = np.full(len(summary), np.inf)
+            for i in range(len(summary)):
+                try:
+                    distance[i] = self._checked_distances(summary[i : i + 1])[0]
+                except CAUGHT as error:
+                    known = isinstance(error, SimulatorError)  # its message names the distance
+                    source, trace = "" if known else "distance raised ", len(failures) < _TRACEBACKS
+                    failures.append(failure(index[i], theta[i], error, trace=trace, source=source))
+            return distance
+
+    def _checked_distances(self, summary: FloatArray) -> FloatArray:
+        """Distances (n,), which may be nan or inf."""
+        value = floats(self.distance(summary, self.observed_summary), "distance")
+        if value.shape != (len(summary),):
+            raise SimulatorError(
+                f"distance returned shape {value.shape} for {len(summary)} simulations; "
+                f"it must be ({len(summary)},)."
+            )
+        return not_negative(value, summary, self.observed_summary)
+
+    def rerun(self, theta: FloatArray, index: IntArray, root: int, number: int) -> float:
+        """The distance of simulation `number`, made again alone; what it raises is not caught.
+
+        Parameters
+        ----------
+        theta, index : (m, p) and (m,)
+            The rows that were simulated together with it, itself included: for a vectorised
+            simulator those of its unit, otherwise its own row is enough.
+        root : int
+            The seed of the run, ``result.root``.
+        number : int
+            One of `index`.
+
+        Raises
+        ------
+        SimulatorError
+            If the summary or the distance is nan or inf.
+        ParameterError
+            If the simulation is sound so far, but the distance has no scale yet.
+        """
+        row = int(np.flatnonzero(index == number)[0])
+        summary = self.model.rerun(theta, index, root, self.shape, row)
+        if not np.isfinite(summary).all():
+            raise SimulatorError(f"The summary of simulation {number} is not finite: {summary!r}")
+        if self.needs_pilot:
+            raise ParameterError(
+                "`problem` must have a fitted distance, but got one that a pilot has to scale. "
+                "Give `result.problem`."
+            )
+        distance = float(self._checked_distances(summary[None])[0])
+        if not np.isfinite(distance):
+            raise SimulatorError(f"The distance of simulation {number} is {distance}.")
+        return distance
+
+
+def finite_rows(summary: FloatArray) -> BoolArray:
+    """Which summaries (n, ...) are finite throughout: (n,)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(summary.sum()):  # no row is nan or inf: by far the most frequent case
+            return np.ones(len(summary), dtype=bool)
+    return np.asarray(np.isfinite(summary).all(axis=tuple(range(1, summary.ndim))))
+
+
+def _unnamed(
+    bad: BoolArray,
+    failures: Iterable[Failure],
+    theta: FloatArray,
+    index: IntArray,
+    reason: str,
+) -> list[Failure]:
+    """Failures for the bad rows (n,) that have none yet."""
+    known = {f.index for f in failures}
+    rows = [i for i in np.flatnonzero(bad).tolist() if int(index[i]) not in known]
+    return [Failure(int(index[i]), tuple(theta[i].tolist()), reason) for i in rows]
+
+
+@dataclass(frozen=True)
+class Discrepancy:
+    """The work of a block: parameters and numbers of simulations in, distances out."""
+
+    measurement: Measurement
+    root: int  #: 64-bit seed of the run
+
+    def __post_init__(self) -> None:
+        self.__dict__["process"] = os.getpid()  # no field: it makes no difference
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._is_elsewhere:
+            search(self.root)  # now, for a call may have little time
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether this is another process than that of the run."""
+        return bool(self.__dict__["process"] != os.getpid())
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one summary."""
+        return self.measurement.shape
+
+    def __call__(self, theta: FloatArray, index: IntArray) -> Simulations:
+        """Simulate, summarise and measure rows (m, p)."""
+        taken: list[Simulations] = []
+        self.until(np.inf, theta, index, taken.append)
+        return taken[0]
+
+    def until(
+        self, end: float, theta: FloatArray, index: IntArray, take: Callable[[Simulations], None]
+    ) -> None:
+        """As a call, but of the first rows only: see `Measurement.simulate_until`."""
+        began = time.time()
+        watch = Watch(self.root, index, is_elsewhere=self._is_elsewhere)
+
+        def measure(done: Simulations) -> None:
+            n = len(done.distance)
+            measured = self.measurement.measured(replace(done, began=began), theta[:n], index[:n])
+            take(replace(measured, other_streams=watch.moved()))
+
+        self.measurement.simulate_until(end, theta, index, self.root, measure)

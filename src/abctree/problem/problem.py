@@ -1,0 +1,229 @@
+"""`Problem`: a prior, a simulator, an observation, a summary, a distance, and a constraint."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from abctree.data import Boxes, Partition, Simulations
+from abctree.keywords import checks_keywords
+from abctree.problem.arguments import (
+    check_function,
+    model_of,
+    observation_of,
+    prior_of,
+    with_names,
+)
+from abctree.problem.check import CheckReport, dry_run
+from abctree.problem.distances import as_distance, of_entries
+from abctree.problem.measurement import Measurement
+from abctree.problem.region import Region
+from abctree.problem.simulators import Model
+from abctree.protocols import Constraint, Distance, Prior
+from abctree.types import BoolArray, Data, FloatArray, IntArray, RNGLike, SimulatorFunction
+
+
+@checks_keywords
+class Problem:
+    r"""What is to be inferred: everything but how.
+
+    Parameters
+    ----------
+    prior : dict or Prior
+        Named parameters, each a frozen `scipy.stats` distribution (old or new style), a tuple
+        ``(low, high)`` for a uniform, a number (fixed), `abctree.Integers` or
+        `abctree.Categorical`; under a tuple of names a joint prior, `abctree.MultivariateNormal`
+        or `abctree.Dirichlet`.  Or a `Prior` object, such as `abctree.PriorTransform` or
+        `abctree.DensityPrior`.
+    simulator : callable
+        ``simulator(theta, rng) -> data``; see `vectorized`.
+    observed : array_like
+        The data, as the simulator returns them for one simulation.  Where both have labels (pandas,
+        xarray, dicts, named tuples, dataclasses, structured arrays), simulations are put into its
+        order, or refused if their labels are others.
+    summary : callable, optional
+        ``data -> (m,)``, or, vectorised, ``(n, ...) -> (n, m)``.  Applied to `observed`, too.
+    distance : str, callable or Distance
+        "euclidean", "manhattan", "chebyshev"; "mad" or "std" (Euclidean, each summary scaled by
+        its spread in the pilot); "mahalanobis"; "energy" or "wasserstein" for samples; or a
+        function ``(simulated, observed)`` of one pair, or, vectorised, ``(n, ...), (...) -> (n,)``.
+    constraint : callable, optional
+        A predicate on a dict of columns, such as ``lambda t: t["a"] < t["b"]``, vectorised over
+        rows.  The prior is truncated to where it is true; refused points cost no simulation.
+    vectorized : bool or "seeds"
+        False: ``simulator(theta (p,), rng)``.  True: ``simulator(theta (n, p), rng) -> (n, ...)``
+        with one generator a call.  "seeds": ``simulator(theta (n, p), seeds (n,)) -> (n, ...)``
+        with a 64-bit seed for each simulation, for compiled simulators.
+    prior_transform : callable, optional
+        Instead of `prior`: a map of the unit cube, ``cube (n, d) -> theta (n, p)`` or of one point,
+        ``(d,) -> (p,)``; needs `names`.
+    names : sequence of str, optional
+        Names for `prior_transform`.
+    batch_size : int
+        Most simulations in one call of a vectorised simulator.
+    missing : {"refuse", "ignore", "summary"}
+        What to do about nan, masked, NA or None in the observation.  "ignore": these entries take
+        no part in the distance, which is given the others only (a function of yours, too), as one
+        vector, or as rows if whole rows are missing.  A `summary` sees nan at the same entries of
+        every simulation; where it is nan for the observation it is ignored.  "summary": it is
+        applied to the data as they are.
+
+    Raises
+    ------
+    ParameterError
+        If an argument breaks its rule.
+    SimulatorError
+        If the summary cannot be computed of the observation.
+    """
+
+    def __init__(
+        self,
+        prior: Mapping[Any, Any] | Prior | None = None,
+        simulator: SimulatorFunction | None = None,
+        observed: Data = None,
+        *,
+        summary: Callable[[Any], Any] | None = None,
+        distance: str | Callable[..., Any] | Distance = "euclidean",
+        constraint: Constraint | None = None,
+        vectorized: bool | Literal["seeds"] = False,
+        prior_transform: Callable[[FloatArray], FloatArray] | None = None,
+        names: Sequence[str] | None = None,
+        batch_size: int = 1000,
+        missing: Literal["refuse", "ignore", "summary"] = "refuse",
+    ) -> None:
+        own = prior_of(prior, prior_transform, names)
+        check_function("constraint", constraint, ' Write it as lambda t: t["a"] < t["b"].')
+        self.region = Region(own, constraint)
+        call = model_of(with_names(simulator, own.names), summary, vectorized, batch_size)
+        self.observed = observed
+        summarised, form = observation_of(observed, summary, missing, vectorized=bool(vectorized))
+        chosen = of_entries(as_distance(distance, vectorized=bool(vectorized)), form)
+        self.measurement = Measurement(replace(call, form=form), summarised, chosen)
+
+    @property
+    def prior(self) -> Prior:
+        """π, as a map of the unit cube."""
+        return self.region.prior
+
+    @property
+    def constraint(self) -> Constraint | None:
+        """The predicate, if there is one."""
+        return self.region.constraint
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns of theta."""
+        return tuple(self.prior.names)
+
+    @property
+    def d(self) -> int:
+        """Dimensions of the cube: parameters that are not fixed."""
+        return self.prior.d
+
+    @property
+    def model(self) -> Model:
+        """Simulator and summary as one function on a batch."""
+        return self.measurement.model
+
+    @property
+    def observed_summary(self) -> FloatArray:
+        """The summary of the data, without what is missing."""
+        return self.measurement.observed_summary
+
+    @property
+    def distance(self) -> Distance:
+        """The distance; that of a result has its scale."""
+        return self.measurement.distance
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one summary."""
+        return self.measurement.shape
+
+    @property
+    def unit(self) -> int:
+        """Rows that must be simulated together; see `Executor`."""
+        return self.measurement.unit
+
+    @property
+    def needs_pilot(self) -> bool:
+        """Whether the distance takes its scale from pilot simulations."""
+        return self.measurement.needs_pilot
+
+    def __repr__(self) -> str:
+        return f"Problem({', '.join(self.names)}; observed summary of shape {self.shape})"
+
+    @checks_keywords
+    def check(self, rng: RNGLike = None) -> CheckReport:
+        """A dry run: a few prior draws through simulator, summary and distance.
+
+        Parameters
+        ----------
+        rng : None, int, SeedSequence, BitGenerator or Generator
+            For the prior draws and the simulations.
+
+        Returns
+        -------
+        CheckReport
+            Print it.  It says what is called and how, shapes, times, and what looks wrong: failed
+            simulations, a simulator that ignores its generator or has one of its own, rows that
+            share their randomness, summaries of very different size, an observation out of reach.
+
+        Raises
+        ------
+        SimulatorError
+            If nothing usable comes back, with the reason and the traceback.
+        """
+        return dry_run(self.region, self.measurement, rng)
+
+    def simulate(self, theta: FloatArray, index: IntArray, root: int) -> Simulations:
+        """Simulations number `index` (n,) of the run with seed `root`, without their distances."""
+        return self.measurement.simulate(theta, index, root)
+
+    def fitted(self, summary: FloatArray) -> Problem:
+        """The problem with the distance scaled by pilot summaries (n, ...)."""
+        other = copy.copy(self)
+        other.measurement = self.measurement.fitted(summary)
+        return other
+
+    # What the prior says of points and boxes ------------------------------------------------
+
+    def feasible(self, theta: FloatArray, cube: FloatArray | None = None) -> BoolArray:
+        """Where the constraint holds, (n, p) -> (n,), and, given `cube`, the prior has density."""
+        return self.region.feasible(theta, cube)
+
+    def prior_weight(self, cube: FloatArray) -> FloatArray:
+        """Prior density relative to the cube, up to the constant in `normaliser`: (n, d) -> (n,).
+
+        One, unless the prior is known as a density only (the paper's Remark 1).
+        """
+        return self.region.weight(cube)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether π(Ω_k) is the volume of the box, exactly."""
+        return self.region.is_plain
+
+    @property
+    def normaliser(self) -> tuple[float, float]:
+        """Integral of `prior_weight` over the feasible part of the cube, and its relative error.
+
+        Without simulations.
+
+        Raises
+        ------
+        ParameterError
+            If no feasible point is found, or the density is too peaked to be integrated.
+        """
+        return self.region.normaliser
+
+    def measure(self, boxes: Boxes) -> Partition:
+        """The prior's masses and volumes of boxes.
+
+        π(Ω_k) is the volume of the box in the cube, exactly, unless there is a constraint or a
+        density prior: then it is estimated at no simulation cost.  That estimate steers which arms
+        are played; weights and evidence do not rest on it (`Mixture`).
+        """
+        return self.region.measure(boxes)
