@@ -7,8 +7,8 @@ from scipy.special import betaincinv, ndtr
 
 from abctree.types import FloatArray
 
-#: Levels of minus and plus one standard deviation.
-_ONE_SD = (float(ndtr(-1.0)), float(ndtr(1.0)))
+#: Levels of the mean, and of one standard deviation to either side of it.
+_ONE_SD = ndtr([-1.0, 0.0, 1.0])
 
 
 def room(weight: FloatArray) -> float:
@@ -18,24 +18,51 @@ def room(weight: FloatArray) -> float:
 
 
 def error_of(influence: FloatArray, weight: FloatArray) -> FloatArray:
-    """√(Σ w² f² / (1 − Σ w²)) of influences f (m, ...) and weights (m,) that sum to one.
+    """√((1 − Σ w²) Σ (w f / (1 − w))²) of influences f (m, ...) and weights (m,) that sum to one.
 
-    An estimate that moves with its independent draws by Σ w f, to first order, has this error.  For
-    equal weights and f = θ − mean it is s / √m.
+    An estimate that moves with its independent draws by Σ w f has this error, to first order: the
+    jackknife, for without a draw it would be off by w f / (1 − w).  For equal weights and f = θ −
+    mean it is s / √m.
     """
-    return np.asarray(np.sqrt(weight**2 @ influence**2 / room(weight)))
+    share = weight / (1.0 - weight)
+    return np.asarray(np.sqrt(room(weight) * (share**2 @ influence**2)))
 
 
-def levels_around(
-    theta: FloatArray, quantile: float, weight: FloatArray, prob: float
-) -> FloatArray:
-    """Levels (2,) one standard error to either side of `prob`, for draws (m,) and their quantile.
+def error_of_quantile(value: FloatArray, cumulative: FloatArray, prob: float) -> float:
+    """Standard error of the quantile of weighted draws at the level `prob`, in (0, 1).
 
-    They are those of a beta distribution after as many equal draws as would know the weighted
-    distribution function there as well: inside (0, 1), however few the draws.  A heavy draw that is
-    the quantile itself counts half below it and half above.
+    The distance from the mean of the draws within one standard error of the level below it to that
+    of those above it: the error of the level times the slope of the quantile function, from all
+    draws about it.  Levels are those of a beta distribution after as many equal draws as would know
+    the weighted distribution function there as well: inside (0, 1), however few the draws.
+
+    Parameters
+    ----------
+    value, cumulative : (m,) array
+        Sorted draws, and their cumulative weights, the last of which is 1.
+    prob : float
+        Level of the quantile.
     """
-    below, up_to = theta < quantile, theta <= quantile
-    influence = np.sqrt(((below - prob) ** 2 + (up_to - prob) ** 2) / 2.0)
-    n = prob * (1.0 - prob) / float(error_of(influence, weight)) ** 2
-    return np.asarray(betaincinv(n * prob + 1.0, n * (1.0 - prob) + 1.0, _ONE_SD))
+    n = prob * (1.0 - prob) / error_of_level(value, cumulative, prob) ** 2
+    levels = betaincinv(n * prob + 1.0, n * (1.0 - prob) + 1.0, _ONE_SD)
+    # A gap between draws has the share of both sides that it parts.
+    return float(np.diff(value) @ np.interp(cumulative[:-1], levels, [0.0, 1.0, 0.0]))
+
+
+def error_of_level(value: FloatArray, cumulative: FloatArray, prob: float) -> float:
+    """Error of the weighted distribution function at the true quantile, the root of an average.
+
+    With a quantile at θ it is √(Σ w² (1[θ_i ≤ θ] − prob)² / (1 − Σ w²)).  At the quantile of the
+    draws it comes out too small: this one is short just where heavy draws beyond it are missing.
+    So it is averaged over the gaps between draws where the true quantile may lie.
+    """
+    last = np.append(value[1:] > value[:-1], True)  # equal draws have no gap between them
+    level = np.append(0.0, cumulative[last])
+    below = np.append(0.0, np.cumsum(np.diff(cumulative, prepend=0.0) ** 2)[last])
+    total = below[-1]
+    variance = ((1.0 - prob) ** 2 * below + prob**2 * (total - below)) / (1.0 - total)
+    error = np.sqrt(prob * (1.0 - prob) * total)  # as if weights had nothing to do with θ
+    for _ in range(2):
+        chance = np.diff(ndtr((level - prob) / error))
+        error = np.sqrt(chance @ (variance[1:] + variance[:-1]) / 2.0 / chance.sum())
+    return float(error)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from abctree.answers.adjustment import linear_adjustment
-from abctree.answers.mcse import error_of, levels_around, room
+from abctree.answers.mcse import error_of, error_of_quantile, room
 from abctree.answers.scores import Scores
 from abctree.data import effective_sample_size
 from abctree.errors import MissingDependencyError, ParameterError, warn
@@ -221,7 +221,8 @@ class Posterior:
         if np.isnan(room(self.weight)):
             return np.full(self.theta.shape[1], np.nan)
         if prob is not None:
-            return self._error_of_quantile(prob)
+            columns = range(self.theta.shape[1])
+            return np.array([error_of_quantile(*self._sorted(j), prob) for j in columns])
         varies = np.ptp(self.theta, axis=0) > 0.0  # the mean of equal values is rounded
         centred = np.where(varies, self.theta - self.mean(), 0.0)
         if method == "mean":
@@ -229,13 +230,6 @@ class Posterior:
         std = self.std()
         influence = (centred**2 - std**2) / np.where(std > 0.0, 2.0 * std, 1.0)
         return error_of(influence, self.weight)
-
-    def _error_of_quantile(self, prob: float) -> FloatArray:
-        half = np.empty(self.theta.shape[1])
-        for j, value in enumerate(self.quantile(prob)):
-            level = levels_around(self.theta[:, j], value, self.weight, prob)
-            half[j] = np.ptp(_quantile(*self._sorted(j), level)) / 2.0
-        return half
 
     def _sorted(self, j: int) -> tuple[FloatArray, FloatArray]:
         """Values of the draws with weight, sorted, and their cumulative weights."""
