@@ -13,16 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from abctree.answers import diagnostics, metrics
+from abctree import AbctreeWarning, Integers, MissingDependencyError, ParameterError, metrics
+from abctree.answers import Evidence, Posterior, StepFold, StepPosterior, diagnostics
 from abctree.answers.adjustment import linear_adjustment
-from abctree.answers.evidence import Evidence, Gap, evidence, gap_between
-from abctree.answers.histogram import StepFold, StepPosterior, mean_density, mean_over, ranges
+from abctree.answers.evidence import Gap, evidence, gap_between
 from abctree.answers.histogram import draws as within_boxes
-from abctree.answers.posterior import Posterior
+from abctree.answers.histogram import mean_density, mean_over, ranges
 from abctree.answers.selection import default_ess, select
 from abctree.data import Boxes, Mixture, Partition, SplitTree
-from abctree.errors import AbctreeWarning, MissingDependencyError, ParameterError
-from abctree.problem.priors import Integers, Product
+from abctree.problem.priors import Product
 from abctree.tree.partitioners.growth import Growth
 
 

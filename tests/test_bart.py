@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import abctree
+from abctree import Bart, MissingDependencyError, ParameterError
 from abctree.data import Boxes, SplitTree
-from abctree.errors import MissingDependencyError, ParameterError
 from abctree.testing import check_partitioner
-from abctree.tree.partitioners import Bart
 from abctree.tree.partitioners import bart as bart_module
 from abctree.tree.partitioners.growth import Growth
 from abctree.tree.partitioners.refinement import refinement

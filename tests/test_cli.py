@@ -18,8 +18,8 @@ import pytest
 from click.testing import CliRunner
 
 import abctree
-from abctree.data import Progress
-from abctree.faces import cli, export, plots
+from abctree import Progress, export, plots
+from abctree.faces import cli
 from abctree.faces.cli import answer, methods, options, settings, shared, watch
 from abctree.methods import method
 from abctree.proposals.perturbations import as_perturbation

@@ -8,26 +8,27 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from abctree.data import Boxes
-from abctree.problem.priors import (
+from abctree import (
+    AcceptanceMinusDivergence,
+    Cart,
     Categorical,
     DensityPrior,
     Dirichlet,
+    Dyadic,
+    EffectiveSampleSize,
+    Grid,
     Integers,
     MultivariateNormal,
+    PosteriorMatch,
     PriorTransform,
-    Product,
+    SamplingEfficiency,
+    SoftTree,
 )
+from abctree.data import Boxes
+from abctree.problem.priors import Product
 from abctree.testing import check_partitioner, check_prior, check_utility
 from abctree.testing.conformance.boxes import check_implied_corners
-from abctree.tree.partitioners import Cart, Dyadic, Grid, SoftTree
 from abctree.tree.partitioners.growth import Growth
-from abctree.tree.utilities import (
-    AcceptanceMinusDivergence,
-    EffectiveSampleSize,
-    PosteriorMatch,
-    SamplingEfficiency,
-)
 
 # -------------------------------------------------------------------------------------- our parts
 

@@ -18,7 +18,7 @@ from scipy import stats
 from scipy.special import expit
 
 import abctree
-from abctree.errors import ParameterError, SimulatorError
+from abctree import ParameterError, SimulatorError
 from examples.digits import digit_generator, digits, load_mnist, masked, mnist, small_digits
 from examples.digits.generator import DATA
 

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 from scipy.spatial.distance import cdist
 
-from abctree.errors import AbctreeWarning, ParameterError, SimulatorError
+from abctree import AbctreeWarning, ParameterError, SimulatorError
 from abctree.problem.distances import (
     Energy,
     Euclidean,

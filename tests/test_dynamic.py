@@ -12,11 +12,10 @@ from scipy.special import betaln, logsumexp
 from sklearn.tree import DecisionTreeClassifier
 
 import abctree
+from abctree import DynamicTree, ParameterError
 from abctree.data import Boxes, SplitTree
-from abctree.errors import ParameterError
 from abctree.kernels import dynamic_trees
 from abctree.testing import check_partitioner
-from abctree.tree.partitioners import DynamicTree
 from tests.test_unbiased import mean_and_error, relative_errors
 
 HABITS = {

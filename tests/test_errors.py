@@ -11,13 +11,11 @@ import pytest
 from scipy import stats
 
 import abctree
-from abctree.answers import selection
-from abctree.answers.evidence import Evidence
+from abctree import ParameterError
+from abctree.answers import Evidence, Posterior, selection
 from abctree.answers.mcse import error_of, error_of_level
-from abctree.answers.posterior import Posterior
 from abctree.answers.selection import select
 from abctree.answers.uninformed import prior_draws, uninformed
-from abctree.errors import ParameterError
 from abctree.faces.cli.answer import to_json
 from abctree.faces.export import to_csv
 from abctree.tree import outer_loop

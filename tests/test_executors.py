@@ -29,8 +29,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import abctree
+from abctree import AbctreeError, ParameterError, SimulatorError
 from abctree.data import Failure, Simulations
-from abctree.errors import AbctreeError, ParameterError, SimulatorError
 from abctree.problem import Discrepancy
 from abctree.running.executors import as_executor, parcel, running
 from abctree.running.executors.chunks import Pace, split

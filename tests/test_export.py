@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.answers.posterior import Posterior
+from abctree.answers import Posterior
 from abctree.faces.export import to_arviz, to_csv, to_npz
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import abctree
+from abctree import Threads
 from abctree.problem.external import ProgramError
-from abctree.running.executors import Threads
 from tests.conftest import until
 
 PYTHON = sys.executable

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from scipy.special import ndtr
 
 import abctree
-from abctree.answers.posterior import Posterior
+from abctree.answers import Posterior
 from abctree.faces import cli
 from examples.hare_lynx import (
     Prediction,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.answers.histogram import StepPosterior
-from abctree.errors import ParameterError
+from abctree import ParameterError
+from abctree.answers import StepPosterior
 from abctree.keywords import _FOREIGN, _MEANT, checks_keywords, checks_keywords_of_methods
 from abctree.problems import gauss
 from abctree.problems.truth import BananaTruth, GaussianMixtureTruth, GaussTruth

@@ -9,16 +9,13 @@ import pytest
 from scipy import stats
 
 import abctree
-from abctree import problems
+from abctree import Dyadic, FairHearing, MultiLevel, Peaks, TopTwo, problems
 from abctree.data import Boxes
 from abctree.methods.manifest import manifest_of, recipe_of
 from abctree.methods.map_settings import resolve_map
 from abctree.methods.run_abc_tree import recipe_for
 from abctree.running.stores import SqliteStore
 from abctree.testing import check_partitioner
-from abctree.tree.beliefs import FairHearing, MultiLevel
-from abctree.tree.partitioners import Dyadic, Peaks
-from abctree.tree.policies import TopTwo
 
 P0 = problems.gaussian_mixture(2)
 

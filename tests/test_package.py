@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import io
 import random
 import subprocess
@@ -60,6 +61,48 @@ def test_import_of_the_package_loads_little():
     few, many = loaded_by("import abctree"), loaded_by("import abctree; abctree.Problem")
     assert not few & {"numpy", "scipy", "numba", "sklearn", "matplotlib", "click", "sqlite3"}
     assert len(few) < 100 < len(many)
+
+
+#: Imports in tests of what is not public, each of them by a test of that module.  May only fall.
+INTERNAL = 140
+
+
+def is_internal(node):
+    """Whether a statement imports what no user is told of."""
+    if isinstance(node, ast.Import):
+        return any(alias.name.startswith("abctree.") for alias in node.names)
+    if not isinstance(node, ast.ImportFrom) or (node.module or "").partition(".")[0] != "abctree":
+        return False
+    public = {"abctree", "abctree.problems.truth", "abctree.protocols"}
+    public |= {f"abctree.{name}" for name in abctree.__all__}
+    if node.module not in public:
+        return True
+    told = getattr(importlib.import_module(node.module), "__all__", None)
+    own = {f"{node.module}.{alias.name}" for alias in node.names} - public
+    return told is not None and bool(own - {f"{node.module}.{name}" for name in told})
+
+
+def test_tests_take_public_names_but_for_the_modules_that_they_test():
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text("utf-8")))]
+    assert sum(map(is_internal, nodes)) <= INTERNAL
+
+
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [
+        ("import abctree", False),
+        ("from abctree import Problem, data", False),
+        ("from abctree.data import Boxes", False),
+        ("from abctree.problems import truth", False),
+        ("import abctree.tree", True),
+        ("from abctree import tree", True),
+        ("from abctree.answers import selection", True),
+        ("from abctree.tree.beliefs import Counts", True),
+    ],
+)
+def test_check_of_imports_finds_those_that_are_internal(code, is_found):
+    assert is_internal(ast.parse(code).body[0]) == is_found
 
 
 # The wheel ----------------------------------------------------------------------------------------

@@ -11,12 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from abctree import Cart, Dyadic, Grid, ParameterError
 from abctree.data import Boxes
-from abctree.errors import ParameterError
 from abctree.tree.partitioners import cart as cart_module
-from abctree.tree.partitioners.cart import Cart
-from abctree.tree.partitioners.dyadic import Dyadic
-from abctree.tree.partitioners.grid import Grid
 from abctree.tree.partitioners.growth import Growth, labels
 
 PARTITIONERS = [

@@ -11,9 +11,8 @@ import pytest
 from scipy import stats
 
 import abctree
-from abctree.answers.posterior import Posterior
-from abctree.errors import MissingDependencyError, ParameterError
-from abctree.faces import plots
+from abctree import MissingDependencyError, ParameterError, plots
+from abctree.answers import Posterior
 from abctree.faces.plots.canvas import number
 
 figure_module = pytest.importorskip("matplotlib.figure")

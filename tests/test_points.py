@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import abctree
+from abctree import T3C, Thompson, TopTwo
 from abctree.data import Arms, Mixture, Simulations, Table
 from abctree.problem import region
 from abctree.proposals import points
@@ -17,7 +18,7 @@ from abctree.tree import inner_loop as inner
 from abctree.tree import policies
 from abctree.tree.beliefs import BetaBeliefs
 from abctree.tree.fold import Fold
-from abctree.tree.policies import T3C, Thompson, TopTwo, box_density
+from abctree.tree.policies import box_density
 
 from .conftest import z_score
 

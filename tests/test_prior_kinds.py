@@ -31,7 +31,7 @@ from scipy import stats
 from scipy.special import ndtr
 
 import abctree
-from abctree.answers.histogram import StepFold, StepPosterior
+from abctree.answers import StepFold, StepPosterior
 
 pytestmark = pytest.mark.xdist_group("prior kinds")  # they share the runs of each kind
 N_SEEDS, N_SIMULATIONS = 12, 4000

@@ -18,17 +18,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import abctree
-from abctree.errors import ParameterError
-from abctree.problem.priors import (
+from abctree import (
     Categorical,
     DensityPrior,
     Dirichlet,
     Integers,
     MultivariateNormal,
+    ParameterError,
     PriorTransform,
-    Product,
-    as_prior,
 )
+from abctree.problem.priors import Product, as_prior
 from abctree.problem.priors.discrete import Atoms
 from abctree.problem.priors.lattice import Lattice, discrete
 from abctree.problem.priors.law import Law

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree import problems
-from abctree.errors import SimulatorError
+from abctree import SimulatorError, problems
 from examples.digits import digits
 
 PRIOR = {"m": (-5.0, 5.0)}

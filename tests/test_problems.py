@@ -18,8 +18,7 @@ from scipy import stats
 from scipy.integrate import quad
 from scipy.special import ndtr
 
-from abctree import problems
-from abctree.errors import ParameterError
+from abctree import ParameterError, problems
 from abctree.kernels import generator, simulators
 from abctree.problems import predator_prey, truth, volatility
 from examples import hare_lynx

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import abctree
+from abctree import Counts, GlobalRate, MultiLevel, Quantile
 from abctree.data import Mixture, Simulations, Table, effective_sample_size, mixture_weights
 from abctree.kernels import compiled
 from abctree.proposals.points import draw_in_arms, draw_points
-from abctree.tree.beliefs import BetaBeliefs, Counts, GlobalRate, MultiLevel
+from abctree.tree.beliefs import BetaBeliefs
 from abctree.tree.fold import Fold
 from abctree.tree.inner_loop import inner_loop
 from abctree.tree.policies import UtilityProposal
-from abctree.tree.schedules import Quantile
 from tests import kernel_definitions as definition
 
 

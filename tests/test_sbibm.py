@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.integrate import solve_ivp
 from scipy.special import expit
 
-from abctree.answers.posterior import Posterior
+from abctree.answers import Posterior
 from benchmarks.c2st import c2st
 from benchmarks.sbibm import methods, scoring, smoothing, tables, tasks
 from benchmarks.sbibm.odes import lotka_volterra_curves, sir_infected

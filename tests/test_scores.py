@@ -13,8 +13,8 @@ import pytest
 from scipy import stats
 
 import abctree
+from abctree import AbctreeWarning
 from abctree.answers.scores import Scores, _canonical
-from abctree.errors import AbctreeWarning
 from abctree.problem.priors import Product
 
 from .conftest import z_score
