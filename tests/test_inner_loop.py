@@ -38,7 +38,7 @@ def simulate_rates(rng):
 
 
 def new_game(problem, n_folds=1):
-    partition = problem.measure(
+    partition = problem.region.measure(
         abctree.Grid(8).partition(np.empty((0, 1)), np.empty(0), 1, None, None)
     )
     return [
@@ -175,7 +175,7 @@ def test_pick_draws_in_proportion_to_q():
 
 def test_draw_points_counts_what_the_constraint_refused():
     problem = finite_problem(constraint=lambda t: t["t"] < 0.2)
-    whole = problem.measure(abctree.data.Boxes.whole(1))
+    whole = problem.region.measure(abctree.data.Boxes.whole(1))
     shares = [
         draw_points(problem, whole, np.ones(1), 50, np.random.default_rng(seed)).n_drawn
         for seed in range(80)

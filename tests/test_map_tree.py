@@ -252,7 +252,7 @@ def beliefs_of(rule, accepted, n):
         np.linspace(0.01, 0.99, 40)[:, None], np.ones(40), 0.5, Boxes.whole(1),
         np.random.default_rng(0),
     )  # fmt: skip
-    partition = problem.measure(boxes)
+    partition = problem.region.measure(boxes)
     arm = np.repeat([0, 1, 2, 3], [9_000, n, 9_000, 9_000])
     distance = np.ones(len(arm))
     distance[9_000 : 9_000 + accepted] = 0.0

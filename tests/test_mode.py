@@ -98,7 +98,7 @@ def test_best_box_needs_volumes_in_theta():
     growth = Growth(Boxes.whole(1))
     for cut in stats.norm.cdf(np.arange(-3.0, 4.5, 0.5)):
         growth.split(len(growth) - 1, 0, float(cut))
-    partition = problem.measure(growth.boxes())
+    partition = problem.region.measure(growth.boxes())
     middle = problem.prior.from_cube(0.5 * (partition.boxes.lower + partition.boxes.upper))[:, 0]
     rate = np.exp(-0.5 * (middle - 2.0) ** 2)
     arms = Arms(1e6 * rate, 1e6 * (1.0 - rate))

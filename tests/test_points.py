@@ -42,7 +42,7 @@ def square(constraint=ordered):
 
 def grid(problem, bins=4):
     nothing = np.empty((0, problem.d)), np.empty(0)
-    return problem.measure(abctree.Grid(bins).partition(*nothing, 1.0, None, None))
+    return problem.region.measure(abctree.Grid(bins).partition(*nothing, 1.0, None, None))
 
 
 # What is measured ---------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_given_arms_without_allowed_points_are_left(rng):
     partition = grid(problem)
     for arm in (np.array([2]), np.repeat(EMPTY, 20)):
         drawn = draw_in_arms(problem, partition, arm, rng)
-        assert problem.feasible(drawn.theta).all()
+        assert problem.region.feasible(drawn.theta).all()
         np.testing.assert_array_equal(partition.boxes.locate(drawn.cube), drawn.arm)
         assert drawn.n_drawn < 20_000 * len(arm)
 
@@ -174,7 +174,7 @@ def evidence_of(policy, seed):
         problem, table, [fold], 1.0, policy=policy, simulate=simulate, quota=10**9, budget=600,
         block=3, round_index=1, rng=np.random.default_rng(seed),
     )  # fmt: skip
-    weight = len(table) / fold.mixture_so_far()(table.cube) / problem.normaliser[0]
+    weight = len(table) / fold.mixture_so_far()(table.cube) / problem.region.normaliser[0]
     return float((weight * (table.distance < 1.0)).mean())
 
 
@@ -186,7 +186,7 @@ def keep_to_the_arms(problem, partition, arm, rng):
             break
         cube[missing] = partition.boxes.sample(arm[missing], rng)
         n_drawn += len(missing)
-        missing = missing[~problem.feasible(problem.prior.from_cube(cube[missing]))]
+        missing = missing[~problem.region.feasible(problem.prior.from_cube(cube[missing]))]
     share = partition.cube_proposal(partition.prior_mass)
     rest = draw_points(problem, partition, share, len(missing), rng)
     cube[missing], arm[missing] = rest.cube, rest.arm
@@ -315,6 +315,6 @@ def until_all_are_allowed(problem, partition, arm, rng):
     missing = np.arange(len(arm))
     while len(missing):
         cube = partition.boxes.sample(np.repeat(arm[missing], 100), rng)
-        allowed = problem.feasible(problem.prior.from_cube(cube)).reshape(-1, 100)
+        allowed = problem.region.feasible(problem.prior.from_cube(cube)).reshape(-1, 100)
         missing = missing[~allowed.any(axis=1)]
     return draw_in_arms(problem, partition, arm, rng)

@@ -28,7 +28,7 @@ def strips(*cuts):
 
 
 def measured(prior, *cuts):
-    return problem(prior).measure(strips(*cuts))
+    return problem(prior).region.measure(strips(*cuts))
 
 
 def known(eta, n=1e7):
@@ -138,7 +138,7 @@ def test_adaptive_b_is_less_than_half_when_many_boxes_are_close(rng):
 
 
 def test_one_box_is_always_played(rng):
-    whole = problem({"a": (0.0, 1.0)}).measure(Boxes.whole(1))
+    whole = problem({"a": (0.0, 1.0)}).region.measure(Boxes.whole(1))
     for policy in POLICIES:
         played, q = policy.pull(Arms(np.zeros(1), np.zeros(1)), whole, 7, rng)
         assert played.tolist() == [0] * 7
@@ -158,7 +158,7 @@ def test_volumes_that_a_constraint_takes_away_count(rng):
         {"a": (0.0, 1.0)}, lambda theta, rng: theta[0], observed=0.0,
         constraint=lambda p: p["a"] < 0.5,
     )  # fmt: skip
-    partition = half.measure(strips(0.3))  # of the second box, two sevenths are allowed
+    partition = half.region.measure(strips(0.3))  # of the second box, two sevenths are allowed
     assert box_density(partition) == pytest.approx([1.0, 1.0], rel=0.15)
     unaware = np.exp(np.log(partition.prior_mass) - partition.log_volume)
     assert unaware[1] / unaware[0] == pytest.approx(2 / 7, rel=0.15)

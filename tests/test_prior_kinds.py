@@ -32,6 +32,7 @@ from scipy.special import ndtr
 
 import abctree
 from abctree.answers import StepFold, StepPosterior
+from abctree.problem import Region
 
 pytestmark = pytest.mark.xdist_group("prior kinds")  # they share the runs of each kind
 N_SEEDS, N_SIMULATIONS = 12, 4000
@@ -145,7 +146,7 @@ class Case:
         mean = self.g(theta)
         return mean + self.sd * rng.standard_normal(mean.shape)
 
-    def problem(self, kind=abctree.Problem, **other):
+    def problem(self, region=None, **other):
         spec = self.prior()
         if not (isinstance(spec, dict) and "prior_transform" in spec):
             spec = {"prior": spec}
@@ -153,7 +154,10 @@ class Case:
             "simulator": self.simulate, "observed": np.array(self.observed),
             "distance": "chebyshev", "constraint": self.constraint, "vectorized": True,
         }  # fmt: skip
-        return kind(**{**spec, **given, **other})
+        made = abctree.Problem(**{**spec, **given, **other})
+        if region is not None:
+            made.region = region(made.prior, made.constraint)
+        return made
 
     def likelihood(self, theta):
         gap = np.asarray(self.observed) - self.g(theta)
@@ -378,7 +382,7 @@ CASES = {
 
 
 @cache
-def results(name, kind=abctree.Problem):
+def results(name, kind=None):
     """Runs of a case, shared by the tests."""
     return runs(CASES[name], CASES[name].problem(kind))
 
@@ -521,7 +525,7 @@ def test_every_simulation_lies_in_the_support_of_the_prior(name):
     for result in results(name):
         assert len(result.table) == N_SIMULATIONS
         assert outsiders(name, result.table.theta) == 0
-        assert result.problem.feasible(result.table.theta).all()
+        assert result.problem.region.feasible(result.table.theta).all()
         fixed = exact.sd == 0.0
         assert (result.table.theta[:, fixed] == exact.theta[0, fixed]).all()
 
@@ -581,14 +585,14 @@ def test_two_spellings_of_a_prior_give_the_same_run(name):
 # Twins that must fail ---------------------------------------------------------------------------
 
 
-class WithoutDensity(abctree.Problem):
+class WithoutDensity(Region):
     """Forgets π of a density prior: Remark 1 without its weights."""
 
-    def prior_weight(self, cube):
+    def weight(self, cube):
         return np.ones(len(cube))
 
 
-class WithoutShare(abctree.Problem):
+class WithoutShare(Region):
     """Forgets that a constraint leaves a part of the prior only."""
 
     normaliser = (1.0, 0.0)
@@ -847,8 +851,8 @@ class AllowedBy:
     problem: Any
 
     def __call__(self, theta):
-        weight = self.problem.prior_weight(self.problem.prior.to_cube(theta))
-        return self.problem.feasible(theta) & (weight > 0.0)
+        weight = self.problem.region.weight(self.problem.prior.to_cube(theta))
+        return self.problem.region.feasible(theta) & (weight > 0.0)
 
 
 # Where one box in many holds anything feasible, the prior masses are known to 10 % only.
@@ -865,7 +869,7 @@ def test_density_of_the_step_function_integrates_to_one(name):
     error = (density @ theta / density.sum() - exact.mean)[free] / exact.sd[free]
     assert (np.abs(error) < 0.2).all(), error
     # The twin that must fail: the density is not divided by its integral.
-    share = result.problem.normaliser[0]
+    share = result.problem.region.normaliser[0]
     twin = replace(step, density=lambda u: share * step.density(u)).cube_pdf(cube)
     assert twin.mean() != pytest.approx(1.0, abs=0.05)
 
@@ -896,12 +900,11 @@ class Recorder:
 @pytest.mark.parametrize("name", CONSTRAINED_CASES)
 def test_no_simulation_is_spent_on_what_a_constraint_refuses(name, vectorized, settings):
     recorder = Recorder(CASES[name], vectorized)
-    problem = results(name)[0].problem  # knows the feasible share already
+    problem = results(name)[0].problem
     other = CASES[name].problem(simulator=recorder, vectorized=vectorized)
-    other.__dict__["normaliser"] = problem.normaliser
     result = abctree.abc_tree(other, n_simulations=401, rng=3, **settings)
     assert len(recorder.theta) == 401
-    assert problem.feasible(recorder.theta).all()
+    assert problem.region.feasible(recorder.theta).all()
     np.testing.assert_array_equal(recorder.theta, result.table.theta)
 
 
@@ -911,13 +914,13 @@ def test_simulations_of_refused_points_would_be_noticed():
     recorder = Recorder(case, vectorized=True)
     problem = case.problem(simulator=recorder, constraint=None)
     abctree.abc_tree(problem, n_simulations=401, rng=3)
-    allowed = results("constraint: ordered")[0].problem.feasible(recorder.theta)
+    allowed = results("constraint: ordered")[0].problem.region.feasible(recorder.theta)
     assert not allowed.all()
 
 
 @pytest.mark.parametrize("name", [n for n in CONSTRAINED_CASES if np.isfinite(CASES[n].share)])
 def test_normaliser_is_the_share_that_a_constraint_leaves(name):
-    share, relative_error = results(name)[0].problem.normaliser
+    share, relative_error = results(name)[0].problem.region.normaliser
     assert abs(share / CASES[name].share - 1.0) < 4.0 * relative_error
     assert 0.0 < relative_error < 0.01
 
@@ -932,7 +935,7 @@ def test_normaliser_of_a_density_is_its_mean_over_the_feasible_box(name):
         "density: DensityPrior with a forbidden part": (-40.0, 400 * 401),
         "constraint: DensityPrior": (-40.0, 400 * 400),
     }[name]
-    share, relative_error = problem.normaliser
+    share, relative_error = problem.region.normaliser
     exact = mass.sum() / cells * np.exp(height - problem.prior.shift)
     assert abs(share / exact - 1.0) < 4.0 * relative_error
     assert 0.0 < relative_error < 0.015

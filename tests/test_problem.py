@@ -287,16 +287,16 @@ def square(constraint=None, prior=None):
 def test_a_constraint_that_leaves_next_to_nothing_is_named():
     corner = square(lambda t: (t["a"] < 1e-3) & (t["b"] < 2e-3))
     with pytest.raises(abctree.ParameterError, match="`constraint` must leave more of the prior"):
-        _ = corner.normaliser
+        _ = corner.region.normaliser
     # The twins: a larger corner is measured, and a peak of the prior is not the constraint's fault.
     large = square(lambda t: (t["a"] < 1e-2) & (t["b"] < 2e-2))
-    assert large.normaliser[0] == pytest.approx(2e-4, rel=0.2)
+    assert large.region.normaliser[0] == pytest.approx(2e-4, rel=0.2)
     peak = abctree.DensityPrior(
         lambda theta: -0.5 * (((theta - 0.5) / 1e-4) ** 2).sum(axis=1),
         bounds={"a": (0.0, 1.0), "b": (0.0, 1.0)},
     )
     with pytest.raises(abctree.ParameterError, match="`prior` must spread"):
-        _ = square(lambda t: t["a"] < 2.0, peak).normaliser
+        _ = square(lambda t: t["a"] < 2.0, peak).region.normaliser
 
 
 @pytest.mark.parametrize("size", [64, 65])

@@ -42,7 +42,7 @@ def test_weights_count_the_rows_of_their_own_fold():
 
 def test_a_distance_of_exactly_epsilon_is_no_acceptance_of_the_quota():
     p = abctree.Problem({"t": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0)
-    partition = p.measure(abctree.data.Boxes.whole(1))
+    partition = p.region.measure(abctree.data.Boxes.whole(1))
     fold = Fold(partition, BetaBeliefs(np.ones(1), np.ones(1), 1.0), Mixture(0.0, ()))
     table = Table(1, 1)
 
@@ -148,7 +148,7 @@ def test_counts_are_taken_at_the_tolerance_of_the_past():
     arm, distance = np.zeros(4, dtype=np.int64), np.array([0.5, 1.0, 1.5, 9.0])
     for rule in (Counts(0.0, 0.0), GlobalRate(1e-9)):
         beliefs = rule.start(
-            p.measure(boxes), arm, distance, np.ones(4), epsilon=1.0, first_epsilon=2.0,
+            p.region.measure(boxes), arm, distance, np.ones(4), epsilon=1.0, first_epsilon=2.0,
             count_epsilon=2.0,
         )  # fmt: skip
         assert beliefs.arms().alpha[0] == pytest.approx(3.0)
@@ -161,8 +161,8 @@ def test_new_rows_are_counted_at_the_tolerance_that_is_played():
     boxes = abctree.Grid(1).partition(np.empty((0, 2)), np.empty(0), 1.0, None, None)
     none = np.empty(0)
     beliefs = MultiLevel(1.0).start(
-        problem().measure(boxes), none.astype(np.int64), none, none, epsilon=1.0, first_epsilon=2.0,
-        count_epsilon=2.0,
+        problem().region.measure(boxes), none.astype(np.int64), none, none,
+        epsilon=1.0, first_epsilon=2.0, count_epsilon=2.0,
     )  # fmt: skip
     before = beliefs.arms().alpha[0]
     beliefs.learn(np.zeros(3, dtype=np.int64), np.array([0.5, 1.0, 1.5]))
@@ -174,7 +174,7 @@ def test_root_rate_is_under_the_prior():
     arm, distance = np.zeros(4, dtype=np.int64), np.array([0.5, 9.0, 9.0, 9.0])
     rule = GlobalRate(1e6)
     arms = rule.start(
-        problem().measure(boxes), arm, distance, np.array([3.0, 1.0, 1.0, 1.0]), epsilon=1.0,
+        problem().region.measure(boxes), arm, distance, np.array([3.0, 1.0, 1.0, 1.0]), epsilon=1.0,
         first_epsilon=1.0, count_epsilon=1.0,
     ).arms()  # fmt: skip
     assert arms.mean[0] == pytest.approx(0.5, abs=1e-4)
@@ -184,7 +184,7 @@ def test_draws_in_arms_count_what_the_constraint_refused():
     p = abctree.Problem(
         {"t": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0, constraint=lambda t: t["t"] < 0.25
     )
-    whole = p.measure(abctree.data.Boxes.whole(1))
+    whole = p.region.measure(abctree.data.Boxes.whole(1))
     points = draw_in_arms(p, whole, np.zeros(2000, dtype=np.int64), np.random.default_rng(0))
     assert points.n_drawn == pytest.approx(8000, rel=0.1)
 
@@ -204,7 +204,7 @@ def test_strength_depends_on_the_dimension(d, strength):
     none = np.empty(0)
     arms = (
         MultiLevel()
-        .start(p.measure(abctree.data.Boxes.whole(d)), none.astype(np.int64), none, none,
+        .start(p.region.measure(abctree.data.Boxes.whole(d)), none.astype(np.int64), none, none,
                epsilon=1.0, first_epsilon=1.0, count_epsilon=1.0)
         .arms()
     )  # fmt: skip
@@ -217,7 +217,7 @@ def half():
         {"t": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0, constraint=lambda t: t["t"] < 0.375
     )
     boxes = abctree.Grid(4).partition(np.empty((0, 1)), np.empty(0), 1.0, None, None)
-    return p, p.measure(boxes)
+    return p, p.region.measure(boxes)
 
 
 def test_arms_are_played_as_q_whatever_a_constraint_leaves_of_their_boxes():

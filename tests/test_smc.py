@@ -155,7 +155,7 @@ def test_smc_mixture_ratio_integrates_to_one():
     result = smc(problem, n_simulations=3000, n_particles=100, rng=0)
     cube = np.random.default_rng(1).random((20_000, 3))
     theta = problem.prior.from_cube(cube)
-    allowed = problem.feasible(theta)
+    allowed = problem.region.feasible(theta)
     inside = result.mixture_ratio(theta[allowed])
     assert abs(z_score(inside, 1.0)) < 4.0
     assert inside.std() / np.sqrt(len(inside)) < 0.02

@@ -112,7 +112,7 @@ class Result:
             If `kind` is none of these.
         """
         kind = kind or self.default_weights
-        normaliser = self.problem.normaliser[0]
+        normaliser = self.problem.region.normaliser[0]
         if kind == "mixture":
             self._check_mixture()
             return mixture_weights(self.table) / normaliser
@@ -186,8 +186,8 @@ class Result:
     def _prior_density(self, theta: FloatArray, cube: FloatArray) -> FloatArray:
         """Of the truncated prior, relative to the cube."""
         problem = self.problem
-        allowed = problem.feasible(theta) & ~out_of_support(problem.prior, theta, cube)
-        return np.where(allowed, problem.prior_weight(cube) / problem.normaliser[0], 0.0)
+        allowed = problem.region.feasible(theta) & ~out_of_support(problem.prior, theta, cube)
+        return np.where(allowed, problem.region.weight(cube) / problem.region.normaliser[0], 0.0)
 
     # Answers --------------------------------------------------------------------------------
 
@@ -284,7 +284,7 @@ class Result:
             self.table.distance,
             self.weights(weights),
             epsilon,
-            relative_error=self.problem.normaliser[1],
+            relative_error=self.problem.region.normaliser[1],
             # Populations are strata as folds are, but each has a budget of its own.
             fold=self.table.round if self.population is not None else fold,
             n_simulations=self.n_simulations,
@@ -319,7 +319,7 @@ class Result:
             for partition, arms in zip(last.partitions, last.arms, strict=True)
         ]
         problem = self.problem
-        density = None if problem.is_plain else PriorDensity(problem)
+        density = None if problem.region.is_plain else PriorDensity(problem)
         return StepPosterior.from_folds(folds, problem.prior, epsilon=last.epsilon, density=density)
 
     def mode(self, epsilon: float | None = None) -> Mode:

@@ -111,7 +111,7 @@ def populations(game: SmcGame, n_prior: float) -> Iterator[Round]:
     table, plan = game.table, game.plan
     epsilon: float | None = game.rules.schedule.first(table.distance)
     mixture = KernelMixture(float(n_prior), (), game.problem)
-    whole = game.problem.measure(Boxes.whole(game.problem.d))
+    whole = game.problem.region.measure(Boxes.whole(game.problem.d))
     proposal: Proposal | None = None
     quota = float(plan.quota)
     t = 1
@@ -185,7 +185,7 @@ def _play(game: SmcGame, proposal: Proposal | None, epsilon: float, quota: float
         _add(population, points, done)
         made += n
         close = done.distance < epsilon
-        prior = game.problem.prior_weight(points.cube[close])
+        prior = game.problem.region.weight(points.cube[close])
         weight = np.append(weight, prior * np.exp(-points.log_ratio[close]))
     return population
 
@@ -232,7 +232,7 @@ def draw(
         If practically all points are refused.
     """
     if proposal is None:
-        whole = problem.measure(Boxes.whole(problem.d))
+        whole = problem.region.measure(Boxes.whole(problem.d))
         drawn = draw_points(problem, whole, np.ones(1), n, rng)
         return Points(drawn.theta, drawn.cube, np.zeros(n), drawn.n_drawn)
 
@@ -258,9 +258,9 @@ def _allowed(
     """Which points (n,) the prior and the constraint allow."""
     # Outside the support theta means nothing, and the constraint is not asked.
     rows = np.flatnonzero(log_base > -np.inf)
-    rows = rows[problem.feasible(theta[rows])]
+    rows = rows[problem.region.feasible(theta[rows])]
     if isinstance(problem.prior, HasCubeDensity):
-        rows = rows[problem.prior_weight(coordinates.cube(z[rows], theta[rows])) > 0.0]
+        rows = rows[problem.region.weight(coordinates.cube(z[rows], theta[rows])) > 0.0]
     allowed = np.zeros(len(z), dtype=bool)
     allowed[rows] = True
     return allowed
@@ -278,7 +278,7 @@ def _record(game: SmcGame, population: Population, t: int) -> None:
         theta=np.concatenate(population.theta),
         distance=done.distance,
         proposal=np.exp(np.concatenate(population.log_ratio)) / share,
-        prior_weight=game.problem.prior_weight(cube),
+        prior_weight=game.problem.region.weight(cube),
         arm=0,
         round=t,
         fold=0,

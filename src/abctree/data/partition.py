@@ -12,7 +12,7 @@ from abctree.types import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Boxes measured by a prior.  Made only by `Problem.measure`.
+    """Boxes measured by a prior.  Made only by `Region.measure`.
 
     Without a constraint and with a prior that is a map of the cube, `prior_mass` is the volume of
     the box, exactly.

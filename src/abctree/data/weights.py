@@ -13,7 +13,7 @@ def mixture_weights(table: Table) -> FloatArray:
     """Raw weights (n,): ``n_f / M_f(θ)`` times the prior's density relative to the cube.
 
     M_f is the sum of all proposals of the row's fold (`Mixture`).  Their mean over rows accepted at
-    ε estimates the evidence times `Problem.normaliser`.
+    ε estimates the evidence times `Region.normaliser`.
     """
     n_fold = np.bincount(table.fold)
     return np.asarray(n_fold[table.fold] / table.denominator * table.prior_weight)

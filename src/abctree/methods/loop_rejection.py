@@ -71,7 +71,7 @@ def _result(run: Runner, closest: Closest, why: str, n_drawn: float) -> Result:
             theta=rows.theta,
             distance=rows.distance,
             proposal=proposal,
-            prior_weight=run.problem.prior_weight(rows.cube),
+            prior_weight=run.problem.region.weight(rows.cube),
             arm=0,
             round=(rows.index >= run.plan.n_pilot).astype(np.int64),
             fold=0,

@@ -36,7 +36,7 @@ from abctree.problem.sample_distances import (
     paired,
     wasserstein_line,
 )
-from abctree.protocols import Distance, HasOfEntries
+from abctree.protocols import Distance, HasOfEntries, LearnedDistance
 from abctree.types import FloatArray, IntArray
 
 #: The median absolute deviation of a normal law is its sd divided by this.
@@ -456,6 +456,11 @@ def as_distance(spec: str | Distance | Callable[..., Any], *, vectorized: bool =
         )
     if _is_function(spec):
         return FunctionDistance(spec, vectorized=vectorized)
+    if hasattr(spec, "fitted") and not isinstance(spec, LearnedDistance):
+        raise ParameterError(
+            "`distance` must say by `is_fitted` whether it has the scale that `fitted` gives it, "
+            f"but got {spec!r}. Give it this property."
+        )
     if callable(spec):
         return cast("Distance", spec)
     raise ParameterError(f"`distance` must be a name, a Distance or a function, but got {spec!r}.")

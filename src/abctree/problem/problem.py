@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from abctree.data import Boxes, Partition, Simulations
+from abctree.data import Simulations
 from abctree.keywords import checks_keywords
 from abctree.problem.arguments import (
     check_function,
@@ -22,7 +22,7 @@ from abctree.problem.measurement import Measurement
 from abctree.problem.region import Region
 from abctree.problem.simulators import Model
 from abctree.protocols import Constraint, Distance, Prior
-from abctree.types import BoolArray, Data, FloatArray, IntArray, RNGLike, SimulatorFunction
+from abctree.types import Data, FloatArray, IntArray, RNGLike, SimulatorFunction
 
 
 @checks_keywords
@@ -187,43 +187,3 @@ class Problem:
         other = copy.copy(self)
         other.measurement = self.measurement.fitted(summary)
         return other
-
-    # What the prior says of points and boxes ------------------------------------------------
-
-    def feasible(self, theta: FloatArray, cube: FloatArray | None = None) -> BoolArray:
-        """Where the constraint holds, (n, p) -> (n,), and, given `cube`, the prior has density."""
-        return self.region.feasible(theta, cube)
-
-    def prior_weight(self, cube: FloatArray) -> FloatArray:
-        """Prior density relative to the cube, up to the constant in `normaliser`: (n, d) -> (n,).
-
-        One, unless the prior is known as a density only (the paper's Remark 1).
-        """
-        return self.region.weight(cube)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether π(Ω_k) is the volume of the box, exactly."""
-        return self.region.is_plain
-
-    @property
-    def normaliser(self) -> tuple[float, float]:
-        """Integral of `prior_weight` over the feasible part of the cube, and its relative error.
-
-        Without simulations.
-
-        Raises
-        ------
-        ParameterError
-            If no feasible point is found, or the density is too peaked to be integrated.
-        """
-        return self.region.normaliser
-
-    def measure(self, boxes: Boxes) -> Partition:
-        """The prior's masses and volumes of boxes.
-
-        π(Ω_k) is the volume of the box in the cube, exactly, unless there is a constraint or a
-        density prior: then it is estimated at no simulation cost.  That estimate steers which arms
-        are played; weights and evidence do not rest on it (`Mixture`).
-        """
-        return self.region.measure(boxes)

@@ -140,7 +140,12 @@ class Region:
         return inside(_sobol(self.prior.d).random(_SECOND_LOOK))
 
     def measure(self, boxes: Boxes) -> Partition:
-        """See `Problem.measure`."""
+        """The prior's masses and volumes of boxes.
+
+        π(Ω_k) is the volume of the box in the cube, exactly, unless there is a constraint or a
+        density prior: then it is estimated at no simulation cost.  That estimate steers which arms
+        are played; weights and evidence do not rest on it (`Mixture`).
+        """
         with np.errstate(divide="ignore"):
             log_volume = self.prior.log_volume(boxes.lower, boxes.upper)
         volume = boxes.volume

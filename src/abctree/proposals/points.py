@@ -180,7 +180,7 @@ def _feasible(
         return cube, problem.prior.from_cube(cube), arm
 
     def allowed(cube: FloatArray, theta: FloatArray, arm: IntArray) -> BoolArray:  # noqa: ARG001
-        return problem.feasible(theta, cube)
+        return problem.region.feasible(theta, cube)
 
     if n == 0:
         cube, theta = np.empty((0, problem.d)), np.empty((0, len(problem.names)))

@@ -168,7 +168,7 @@ class Runner:
         ess: float,
     ) -> Round:
         """Round s, in which nothing was learned of where to draw."""
-        whole = self.problem.measure(Boxes.whole(self.problem.d))
+        whole = self.problem.region.measure(Boxes.whole(self.problem.d))
         first, last = rows
         return Round(
             index=s,

@@ -157,7 +157,7 @@ def record(
         theta=pulled.theta,
         distance=result.distance,
         proposal=pulled.proposal,
-        prior_weight=problem.prior_weight(pulled.cube),
+        prior_weight=problem.region.weight(pulled.cube),
         arm=pulled.arm,
         round=round_index,
         fold=pulled.fold,

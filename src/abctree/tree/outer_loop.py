@@ -178,7 +178,7 @@ def _new_fold(
     game: Game, boxes: Boxes, mixture: Mixture, epsilon: Tolerances, rows: IntArray
 ) -> Fold:
     """Lines 7 to 9: beliefs on a new partition from past rows."""
-    partition = game.problem.measure(boxes)
+    partition = game.problem.region.measure(boxes)
     beliefs = game.rules.beliefs.start(
         partition,
         boxes.locate(game.table.cube[rows]),

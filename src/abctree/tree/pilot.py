@@ -153,7 +153,7 @@ class _Draws:
 
 
 def _prior_draws(problem: Problem, n: int, n_folds: int, rng: np.random.Generator) -> _Draws:
-    whole = problem.measure(Boxes.whole(problem.d))
+    whole = problem.region.measure(Boxes.whole(problem.d))
     fold = np.arange(n) % n_folds
     cube = np.empty((n, problem.d))
     theta = np.empty((n, len(problem.names)))

@@ -20,8 +20,8 @@ class PriorDensity:
     def __call__(self, cube: FloatArray) -> FloatArray:
         """(n, d) -> (n,)."""
         problem = self.problem
-        allowed = problem.feasible(problem.prior.from_cube(cube))
-        return np.asarray(problem.prior_weight(cube) * allowed / problem.normaliser[0])
+        allowed = problem.region.feasible(problem.prior.from_cube(cube))
+        return np.asarray(problem.region.weight(cube) * allowed / problem.region.normaliser[0])
 
 
 def nowhere() -> ParameterError:

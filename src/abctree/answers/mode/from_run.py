@@ -85,7 +85,7 @@ def _with_box(result: Result, mode: Mode) -> Mode:
 
 def _within_constraint(result: Result, mode: Mode, log_prior: FloatArray | None) -> Mode:
     """The mode, or the densest accepted simulation where the constraint refuses it."""
-    if not np.isfinite(mode.theta).all() or result.problem.feasible(mode.theta[None])[0]:
+    if not np.isfinite(mode.theta).all() or result.problem.region.feasible(mode.theta[None])[0]:
         return mode
     table = result.table
     near = np.flatnonzero(table.distance < look_epsilon(table.distance))
@@ -155,7 +155,7 @@ def _box_of(result: Result, epsilon: float) -> BestBox | None:
         return None
     rng = np.random.default_rng(0)
     boxes = SoftTree().partition(table.cube, table.distance, epsilon, None, rng)
-    partition: Partition = result.problem.measure(boxes)
+    partition: Partition = result.problem.region.measure(boxes)
     arm = boxes.locate(table.cube)
     count = np.bincount(arm, minlength=len(boxes)).astype(np.float64)
     accepted = np.bincount(arm, table.distance < epsilon, len(boxes))
