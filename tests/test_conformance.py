@@ -27,7 +27,7 @@ from abctree import (
 from abctree.data import Boxes
 from abctree.problem.priors import Product
 from abctree.testing import check_partitioner, check_prior, check_utility
-from abctree.testing.conformance.boxes import check_implied_corners
+from abctree.testing.boxes import check_implied_corners
 from abctree.tree.partitioners.growth import Growth
 
 # -------------------------------------------------------------------------------------- our parts

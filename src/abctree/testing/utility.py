@@ -7,7 +7,7 @@ import numpy as np
 from abctree.keywords import checks_keywords
 from abctree.numbers import checked_rng
 from abctree.protocols import Utility
-from abctree.testing.conformance.rule import require
+from abctree.testing.rule import call, check_probabilities, require
 from abctree.types import FloatArray, RNGLike
 
 
@@ -39,18 +39,9 @@ def check_utility(utility: Utility, rng: RNGLike = 0) -> None:
     generator = checked_rng(rng)
     for name, eta, mass in _rates(generator):
         where = f"(rates: {name})"
-        given = eta.copy(), mass.copy()
-        try:
-            q = np.asarray(utility.optimal_proposal(eta, mass))
-        except Exception as error:
-            raise AssertionError(
-                f"`optimal_proposal` must accept all rates, but raised {error!r} {where}."
-            ) from error
-        require(
-            np.array_equal(eta, given[0]) and np.array_equal(mass, given[1]),
-            f"`optimal_proposal` must not change its arguments, but did {where}.",
-        )
-        _check_probabilities(q, len(eta), where)
+        q = call("optimal_proposal", "all rates", where, utility.optimal_proposal, eta, mass)
+        q = np.asarray(q)
+        check_probabilities(q, len(eta), "q*", where)
         require(
             eta.any() or np.allclose(q, mass, rtol=1e-9, atol=0.0),
             f"q* must be the prior masses where all rates are 0, but is not {where}.",
@@ -79,16 +70,3 @@ def _rates(rng: np.random.Generator) -> list[tuple[str, FloatArray, FloatArray]]
         ("one box, rate 0", np.zeros(1), np.ones(1)),
         ("two boxes", np.array([0.9, 0.1]), np.array([0.5, 0.5])),
     ]
-
-
-def _check_probabilities(q: FloatArray, n_boxes: int, where: str) -> None:
-    require(
-        q.shape == (n_boxes,),
-        f"q* must have one entry for each box, ({n_boxes},), but has shape {q.shape} {where}.",
-    )
-    require(np.isfinite(q).all(), f"q* must be finite, but is not {where}.")
-    require((q >= 0.0).all(), f"q* must be >= 0, but its least entry is {q.min()} {where}.")
-    require(
-        abs(float(q.sum()) - 1.0) <= 1e-9,
-        f"q* must sum to 1, but sums to {float(q.sum())!r} {where}.",
-    )

@@ -8,7 +8,7 @@ from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
 from abctree.numbers import checked_rng
 from abctree.protocols import Prior
-from abctree.testing.conformance.rule import require
+from abctree.testing.rule import require
 from abctree.types import FloatArray, RNGLike
 
 

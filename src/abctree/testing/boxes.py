@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from abctree.data import Boxes, SplitTree
-from abctree.testing.conformance.rule import require
+from abctree.testing.rule import require
 from abctree.types import FloatArray, IntArray
 
 # Brute-force ownership compares every point with every box: at most so many comparisons at once.

@@ -12,8 +12,8 @@ from abctree.data import Boxes
 from abctree.keywords import checks_keywords
 from abctree.numbers import checked_rng
 from abctree.protocols import Partitioner
-from abctree.testing.conformance.boxes import check_boxes
-from abctree.testing.conformance.rule import require
+from abctree.testing.boxes import check_boxes
+from abctree.testing.rule import require
 from abctree.tree.partitioners.growth import Growth
 from abctree.types import FloatArray, RNGLike
 

@@ -1,0 +1,498 @@
+"""The conformance checks of all other parts: ours pass, deliberately broken ones do not."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import abctree
+from abctree.data import Arms, Simulations
+from abctree.problem import distances
+from abctree.problem.priors import Product
+from abctree.testing import (
+    check_belief_rule,
+    check_constraint,
+    check_distance,
+    check_executor,
+    check_policy,
+    check_schedule,
+    check_simulator,
+    check_stopping_rule,
+)
+from abctree.tree.policies import UtilityProposal
+
+PRIOR = Product({"a": (0.0, 1.0), "b": (-1.0, 1.0)})
+
+
+def broken(cases):
+    """Parts and what the check says of them, with a name for each."""
+    return pytest.mark.parametrize(("part", "says"), cases, ids=[says for _, says in cases])
+
+
+# Distances --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "distance",
+    [
+        distances.Euclidean(), distances.Minkowski(1.0), distances.Minkowski(np.inf),
+        distances.Scaled("mad"), distances.Scaled("std", 1.0), distances.Mahalanobis(),
+        distances.Energy(), distances.Wasserstein(2.0),
+        distances.FunctionDistance(lambda s, o: np.abs(s - o).sum()),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_our_distances_conform(distance):
+    check_distance(distance)
+    check_distance(distance, observed=np.arange(6.0).reshape(3, 2))
+
+
+def euclidean(s, o):
+    return np.sqrt(np.square(s - o).reshape(len(s), -1).sum(axis=1))
+
+
+def spoils(s, o):
+    s -= o
+    return np.abs(s).sum(axis=1)
+
+
+@dataclasses.dataclass
+class Learned:
+    """A distance that learns, in ways to be broken."""
+
+    scale: float | None = None
+    unfitted: float | None = None
+    in_place: bool = False
+    forgets: bool = False
+
+    @property
+    def is_fitted(self):
+        return self.scale is not None and not self.forgets
+
+    def fitted(self, simulated):
+        if self.in_place:
+            self.scale = simulated.std()
+            return self
+        return dataclasses.replace(self, scale=simulated.std())
+
+    def __call__(self, s, o):
+        return euclidean(s, o) / (self.scale or self.unfitted)
+
+
+def test_check_distance_accepts_the_sound_twins():
+    check_distance(euclidean)
+    check_distance(Learned())
+
+
+@broken([
+    (lambda s, o: np.square(s - o).sum(), "shape"),
+    (lambda s, o: -euclidean(s, o), ">= 0"),
+    (lambda s, o: np.log(euclidean(s, o) > 2), ">= 0"),
+    (lambda s, o: euclidean(s, o) / euclidean(s, o).max(), "each row on its own"),
+    (lambda s, o: euclidean(s, o) + np.random.default_rng().random(), "each row on its own"),
+    (spoils, "must not change its arguments"),
+    (lambda s, o: euclidean(s, o[:9]), "must accept finite summaries"),
+    (Learned(unfitted=1.0), "called before `fitted`"),
+    (Learned(in_place=True), "leave its own as it is"),
+    (Learned(forgets=True), "`is_fitted` is false"),
+])  # fmt: skip
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_check_distance_rejects_a_broken_part_and_names_the_rule(part, says):
+    with pytest.raises(AssertionError, match=says):
+        check_distance(part, observed=np.arange(10.0))
+
+
+# Policies ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        UtilityProposal(abctree.EffectiveSampleSize()), abctree.Thompson(),
+        abctree.Thompson(defensive=0.1, spread=0.3), abctree.TopTwo(), abctree.TopTwo("adaptive"),
+        abctree.T3C(),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_our_policies_conform(policy):
+    check_policy(policy)
+
+
+class Even:
+    """Every arm alike: the sound twin of what follows."""
+
+    def pull(self, arms, partition, n, rng):
+        k = len(arms)
+        return rng.integers(k, size=n), np.full(k, 1 / k)
+
+
+class PlaysTheFirst(Even):
+    def pull(self, arms, partition, n, rng):
+        return np.zeros(n, dtype=int), super().pull(arms, partition, n, rng)[1]
+
+
+class Unnormalised(Even):
+    def pull(self, arms, partition, n, rng):
+        return None, arms.mean
+
+
+class OneTooMany(Even):
+    def pull(self, arms, partition, n, rng):
+        played, q = super().pull(arms, partition, n, rng)
+        return np.append(played, 0), q
+
+
+class CountsFromOne(Even):
+    def pull(self, arms, partition, n, rng):
+        played, q = super().pull(arms, partition, n, rng)
+        return played + 1, q
+
+
+class OwnNumbers(Even):
+    def pull(self, arms, partition, n, rng):
+        return super().pull(arms, partition, n, np.random.default_rng())
+
+
+class NeedsAcceptances(Even):
+    def pull(self, arms, partition, n, rng):
+        if not arms.alpha.all():
+            raise ZeroDivisionError
+        return super().pull(arms, partition, n, rng)
+
+
+class Counts(Even):
+    def pull(self, arms, partition, n, rng):
+        arms.alpha[0] += 1
+        return super().pull(arms, partition, n, rng)
+
+
+def test_check_policy_accepts_the_sound_twin():
+    check_policy(Even())
+
+
+@broken([
+    (PlaysTheFirst(), "played with the probabilities q"),
+    (Unnormalised(), "sum to 1"),
+    (OneTooMany(), "must name 1 arms"),
+    (CountsFromOne(), "whole numbers below 5"),
+    (OwnNumbers(), "the same seed gave other"),
+    (NeedsAcceptances(), "accept all beliefs.*no acceptance, no prior"),
+    (Counts(), "must not change its arguments"),
+])  # fmt: skip
+def test_check_policy_rejects_a_broken_part_and_names_the_rule(part, says):
+    with pytest.raises(AssertionError, match=says):
+        check_policy(part)
+
+
+# Beliefs ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        abctree.Counts(), abctree.Counts(0.0, 0.0), abctree.GlobalRate(), abctree.MultiLevel(),
+        abctree.FairHearing(),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_our_beliefs_conform(rule):
+    check_belief_rule(rule)
+
+
+class CountsOf:
+    """Acceptances and rejections of each box plus one: the sound twin of what follows."""
+
+    def start(self, partition, arm, distance, weight, *, epsilon, first_epsilon, count_epsilon):
+        self.counts = np.ones((2, len(partition)))
+        self.epsilon = epsilon
+        self.learn(arm, distance)
+        return self
+
+    def learn(self, arm, distance):
+        np.add.at(self.counts, ((distance >= self.epsilon).astype(int), arm), 1.0)
+
+    def arms(self):
+        return Arms(*self.counts.copy())
+
+
+class NeverLearns(CountsOf):
+    def learn(self, arm, distance):
+        pass
+
+
+class LearnsTheReverse(CountsOf):
+    def arms(self):
+        return Arms(*self.counts[::-1].copy())
+
+
+class GivesOutItsOwn(CountsOf):
+    def arms(self):
+        return Arms(*self.counts)
+
+
+class NeedsRows(CountsOf):
+    def start(self, partition, arm, distance, weight, **given):
+        weight / weight.sum()
+        return super().start(partition, arm, distance, weight, level=distance.min(), **given)
+
+
+class Negative(CountsOf):
+    def arms(self):
+        return Arms(self.counts[0] - 1.5, self.counts[1].copy())
+
+
+class OneForAll(CountsOf):
+    def arms(self):
+        return Arms(*self.counts.sum(axis=1, keepdims=True))
+
+
+class NormalisesWeights(CountsOf):
+    def start(self, partition, arm, distance, weight, **given):
+        weight /= weight.sum() or 1.0
+        return super().start(partition, arm, distance, weight, **given)
+
+
+def test_check_belief_rule_accepts_the_sound_twin():
+    check_belief_rule(CountsOf())
+
+
+@broken([
+    (NeverLearns(), "50 acceptances in a box must move"),
+    (LearnsTheReverse(), "50 acceptances in a box must move"),
+    (GivesOutItsOwn(), "must give a copy"),
+    (NeedsRows(), "`start` must accept all rows"),
+    (Negative(), "α must be finite and at least 0"),
+    (OneForAll(), "one for each of 4 boxes"),
+    (NormalisesWeights(), "`start` must not change its arguments"),
+])  # fmt: skip
+def test_check_belief_rule_rejects_a_broken_part_and_names_the_rule(part, says):
+    with pytest.raises(AssertionError, match=says):
+        check_belief_rule(part)
+
+
+# Schedules --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        abctree.Geometric(), abctree.Geometric(0.3, start=1.0), abctree.Quantile(),
+        abctree.Quantile(0.1, weighted=True), abctree.Explicit([2.0, 0.5, 0.1]),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_our_schedules_conform(schedule):
+    check_schedule(schedule)
+
+
+class Halves:
+    """The sound twin of what follows."""
+
+    def first(self, distance):
+        return float(np.nextafter(np.min(distance), np.inf))
+
+    def next(self, epsilon, distance, weight):
+        return epsilon / 2 if epsilon > 1e-200 else None
+
+
+class StaysWhereItIs(Halves):
+    def next(self, epsilon, distance, weight):
+        return epsilon
+
+
+class BeginsAtTheSmallest(Halves):
+    def first(self, distance):
+        return float(np.min(distance))
+
+
+class NeedsAcceptance(Halves):
+    def next(self, epsilon, distance, weight):
+        return min(epsilon / 2, np.quantile(distance[distance > 0], 0.5))
+
+
+class Remembers(Halves):
+    calls = 0
+
+    def first(self, distance):
+        self.calls += 1
+        return self.calls + super().first(distance)
+
+
+class Sorts(Halves):
+    def first(self, distance):
+        distance.sort()
+        return super().first(distance)
+
+
+def test_check_schedule_accepts_the_sound_twin():
+    check_schedule(Halves())
+
+
+@broken([
+    (StaysWhereItIs(), "`next` must be positive and lower"),
+    (BeginsAtTheSmallest(), "`first` must be positive"),
+    (NeedsAcceptance(), "`next` must accept all distances.*ordinary"),
+    (Remembers(), "must keep no memory"),
+    (Sorts(), "must not change its arguments"),
+])  # fmt: skip
+def test_check_schedule_rejects_a_broken_part_and_names_the_rule(part, says):
+    with pytest.raises(AssertionError, match=says):
+        check_schedule(part)
+
+
+# Stopping rules ---------------------------------------------------------------------------------
+
+
+def test_our_stopping_rules_conform():
+    limits = {"seconds": 1.0, "rounds": 2, "epsilon": 0.1, "acceptance_rate": 0.1, "ess": 100}
+    for rule in abctree.stopping.as_stopping_rules(limits):
+        check_stopping_rule(rule)
+
+
+def asked_twice():
+    said = []
+    return lambda progress: said.append(progress) or (None if len(said) < 6 else "asked often")
+
+
+@broken([
+    (lambda progress: progress.epsilon < 1.0, "words or None"),
+    (lambda progress: "", "words or None"),
+    (lambda progress: f"{1 / progress.round:g}" if progress.ess > 1e9 / progress.round else None,
+     "must accept all progress"),
+    (asked_twice(), "the same of the same progress"),
+])  # fmt: skip
+def test_check_stopping_rule_rejects_a_broken_part_and_names_the_rule(part, says):
+    with pytest.raises(AssertionError, match=says):
+        check_stopping_rule(SimpleNamespace(reason=part))
+
+
+# Executors --------------------------------------------------------------------------------------
+
+
+def test_our_executors_conform():
+    check_executor(abctree.Serial())
+    with abctree.Threads(2) as threads:
+        check_executor(threads)
+
+
+@pytest.mark.slow
+def test_our_processes_conform():
+    with abctree.Processes(2) as processes:
+        check_executor(processes)
+
+
+class AtOnce:
+    """Runs the rows when they are submitted: the sound twin of what follows."""
+
+    def submit(self, work, theta, index, unit):
+        done = self.run(work, theta, index)
+        return lambda: done
+
+    def run(self, work, theta, index):
+        return work(theta, index)
+
+
+class Reversed(AtOnce):
+    def run(self, work, theta, index):
+        return work(theta[::-1], index[::-1])
+
+
+class CutsUnits(AtOnce):
+    def run(self, work, theta, index):
+        halves = [r for r in np.array_split(np.arange(len(index)), 2) if len(r)]
+        return Simulations.join([work(theta[r], index[r]) for r in halves])
+
+
+class LosesFailures(AtOnce):
+    def run(self, work, theta, index):
+        return dataclasses.replace(work(theta, index), failures=())
+
+
+class HoldsOne(AtOnce):
+    """Every wait answers for the call that was submitted last."""
+
+    def submit(self, work, theta, index, unit):
+        self.last = work, theta, index
+        return lambda: self.run(*self.last)
+
+
+def test_check_executor_accepts_the_sound_twin():
+    check_executor(AtOnce())
+
+
+@broken([
+    (Reversed(), "in the order of the rows"),
+    (CutsUnits(), "must be run in one call"),
+    (LosesFailures(), "every failure must come back once"),
+    (HoldsOne(), "in the order of the rows"),
+])  # fmt: skip
+def test_check_executor_rejects_a_broken_part_and_names_the_rule(part, says):
+    with pytest.raises(AssertionError, match=says):
+        check_executor(part)
+
+
+# Simulators and constraints ---------------------------------------------------------------------
+
+
+def many(theta, rng):
+    return theta + rng.normal(size=theta.shape)
+
+
+def seeded(theta, seeds):
+    return np.array([many(t, np.random.default_rng(s)) for t, s in zip(theta, seeds, strict=True)])
+
+
+def test_check_simulator_accepts_the_three_ways_to_call_one():
+    check_simulator(many, PRIOR)
+    check_simulator(many, PRIOR, vectorized=True)
+    check_simulator(seeded, PRIOR, vectorized="seeds")
+
+
+def counts_calls(theta, rng, seen=[]):  # noqa: B006 - that is what is wrong with it
+    seen.append(theta)
+    return theta + len(seen)
+
+
+def changes_theta(theta, rng):
+    theta += rng.normal()
+    return theta.copy()
+
+
+@broken([
+    ((lambda t, r: t + np.random.default_rng().normal(), False), "draw from what it is given"),
+    ((counts_calls, False), "draw from what it is given"),
+    ((changes_theta, False), "must not change its arguments"),
+    ((lambda t, r: np.zeros(int(9 * t[0])), False), "must have one shape"),
+    ((lambda t, r: "none", False), "real numbers"),
+    ((lambda t, r: 1 / (t[0] > 0.7) * t, False), "every draw of the prior"),
+    ((lambda t, r: many(t, r).sum(), True), "data of 10 rows must have shape"),
+    ((lambda t, s: many(t, np.random.default_rng(s[0])), "seeds"), "its theta and its seed only"),
+])  # fmt: skip
+def test_check_simulator_rejects_a_broken_part_and_names_the_rule(part, says):
+    simulator, vectorized = part
+    with pytest.raises(AssertionError, match=says):
+        check_simulator(simulator, PRIOR, vectorized=vectorized)
+
+
+def test_check_constraint_accepts_a_sound_one():
+    check_constraint(lambda t: t["a"] < t["b"], PRIOR)
+
+
+def clears(t):
+    t["a"][:] = 0.0
+    return t["a"] < t["b"]
+
+
+@broken([
+    (lambda t: bool((t["a"] < t["b"]).all()), "must return 100 booleans"),
+    (lambda t: t["a"] - t["b"], "must return 100 booleans"),
+    (lambda t: t["a"] < t["c"], "must accept whole columns"),
+    (lambda t: t["a"] < t["a"].mean() if len(t["a"]) else t["a"] < 0, "each row on its own"),
+    (clears, "must not change its arguments"),
+])  # fmt: skip
+def test_check_constraint_rejects_a_broken_part_and_names_the_rule(part, says):
+    with pytest.raises(AssertionError, match=says):
+        check_constraint(part, PRIOR)
