@@ -13,16 +13,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from abctree import AbctreeWarning, Integers, MissingDependencyError, ParameterError, metrics
-from abctree.answers import Evidence, Posterior, StepFold, StepPosterior, diagnostics
-from abctree.answers.adjustment import linear_adjustment
+import abctree
+from abctree import (
+    AbctreeWarning,
+    Growth,
+    Integers,
+    MissingDependencyError,
+    ParameterError,
+    metrics,
+)
+from abctree.answers import (
+    Evidence,
+    Posterior,
+    StepFold,
+    StepPosterior,
+    adjustment,
+    diagnostics,
+    selection,
+)
 from abctree.answers.evidence import Gap, evidence, gap_between
 from abctree.answers.histogram import draws as within_boxes
 from abctree.answers.histogram import mean_density, mean_over, ranges
-from abctree.answers.selection import default_ess, select
 from abctree.data import Boxes, Mixture, Partition, SplitTree
-from abctree.problem.priors import Product
-from abctree.tree.partitioners.growth import Growth
 
 
 def draws(theta, weight=None, **fields):
@@ -227,7 +239,7 @@ def test_evidence_and_select_refuse_bad_rows(distance, weight, epsilon, rule):
     with pytest.raises(ParameterError, match=rule):
         evidence(distance, weight, epsilon)
     with pytest.raises(ParameterError, match=rule):
-        select(np.zeros((2, 1)), distance, weight, ("a",), epsilon=epsilon)
+        selection.select(np.zeros((2, 1)), distance, weight, ("a",), epsilon=epsilon)
 
 
 def test_evidence_interval_refuses_a_level_that_is_none():
@@ -439,7 +451,7 @@ def chosen(distance, weight=None, **kwargs):
     distance = np.asarray(distance, dtype=float)
     weight = np.ones(len(distance)) if weight is None else np.asarray(weight, dtype=float)
     theta = np.arange(len(distance), dtype=float)[:, None]
-    return select(theta, distance, weight, ("a",), **kwargs)
+    return selection.select(theta, distance, weight, ("a",), **kwargs)
 
 
 def test_select_by_epsilon_is_strict_and_never_takes_failures():
@@ -481,13 +493,15 @@ def test_default_target_does_not_jump_over_a_tie_that_is_nearer():
     # Distances of counts: 500 at 0, 2 500 at 1, and the rest at 2.  The default aims at 600.
     distance = np.repeat([0.0, 1.0, 2.0], [500, 2_500, 17_000])
     rows = {"theta": np.zeros((20_000, 1)), "distance": distance, "weight": np.ones(20_000)}
-    assert default_ess(20_000) == 600.0
-    assert len(select(**rows, names=["a"]).theta) == 500
-    assert len(select(**rows, names=["a"], ess=600).theta) == 3_000  # what is asked for is given
+    assert selection.default_ess(20_000) == 600.0
+    assert len(selection.select(**rows, names=["a"]).theta) == 500
+    assert (
+        len(selection.select(**rows, names=["a"], ess=600).theta) == 3_000
+    )  # what is asked for is given
     few = np.repeat([0.0, 1.0, 2.0], [250, 2_500, 17_250])  # less than half of the target
-    assert len(select(**{**rows, "distance": few}, names=["a"]).theta) == 2_750
+    assert len(selection.select(**{**rows, "distance": few}, names=["a"]).theta) == 2_750
     near = np.repeat([0.0, 1.0, 2.0], [320, 450, 19_230])  # 770 is nearer to 600 than 320 is
-    assert len(select(**{**rows, "distance": near}, names=["a"]).theta) == 770
+    assert len(selection.select(**{**rows, "distance": near}, names=["a"]).theta) == 770
 
 
 def test_select_by_ess_that_is_lost_again_takes_where_it_was_reached_last():
@@ -530,9 +544,9 @@ def test_select_warns_when_nothing_is_accepted():
 
 
 def test_select_aims_at_a_thousand_or_three_per_cent_or_a_few_root_t():
-    assert default_ess(10**6) == 1000.0
-    assert default_ess(10_000) == 300.0
-    assert default_ess(400) == 30.0
+    assert selection.default_ess(10**6) == 1000.0
+    assert selection.default_ess(10_000) == 300.0
+    assert selection.default_ess(400) == 30.0
     assert chosen(np.arange(1, 1001) / 1000.0).ess == pytest.approx(48.0)
 
 
@@ -560,7 +574,7 @@ def conjugate(n=40_000, epsilon=3.0, seed=0):
     theta = rng.normal(2.0, 3.0, n)
     y = rng.normal(theta, 1.0)
     weight = stats.norm.pdf(theta, 0, 2) / stats.norm.pdf(theta, 2, 3)
-    return select(
+    return selection.select(
         theta[:, None],
         np.abs(y - 1.0),
         weight,
@@ -586,7 +600,7 @@ def test_adjustment_recovers_the_conjugate_posterior_at_a_large_epsilon():
     assert adjusted.adjusted() is adjusted
     # The twins: no adjustment, and an adjustment that forgets the proposal.
     assert _z_scores(p)[1] > 20
-    theta, weight = linear_adjustment(
+    theta, weight = adjustment.linear_adjustment(
         p.theta, p.summary, p.observed, p.distance, p.epsilon, np.ones(len(p))
     )
     assert max(_z_scores(draws(theta, weight))) > 10
@@ -594,7 +608,7 @@ def test_adjustment_recovers_the_conjugate_posterior_at_a_large_epsilon():
 
 def test_adjustment_multiplies_in_the_kernel_weights():
     p = conjugate(500)
-    theta, weight = linear_adjustment(
+    theta, weight = adjustment.linear_adjustment(
         p.theta, p.summary, p.observed, p.distance, p.epsilon, np.exp(p.log_weight)
     )
     kernel = 1 - (p.distance / p.epsilon) ** 2
@@ -611,7 +625,7 @@ def test_adjustment_of_a_linear_relation_gives_the_exact_value():
     rng = np.random.default_rng(9)
     s = rng.normal(size=(50, 3))
     theta = 2.0 + s @ np.array([[1.0, 1e8], [2.0, 0.0], [-1.0, 3e8]])
-    adjusted, _ = linear_adjustment(
+    adjusted, _ = adjustment.linear_adjustment(
         theta, s, np.array([0.5, 0.0, 1.0]), np.full(50, 0.1), np.inf, np.ones(50)
     )
     assert adjusted == pytest.approx(np.array([[1.5, 3.5e8]] * 50), rel=1e-6)
@@ -637,16 +651,18 @@ def test_adjustment_counts_draws_by_their_weights():
     s, weight = rng.normal(size=(100, 1)), np.full(100, 1e-9)
     weight[:2] = 1.0
     with pytest.warns(AbctreeWarning, match=r"but has 2\.0"):
-        linear_adjustment(s, s, np.zeros(1), np.zeros(100), 1.0, weight)
+        adjustment.linear_adjustment(s, s, np.zeros(1), np.zeros(100), 1.0, weight)
 
 
 def test_adjustment_says_that_summaries_are_dependent_and_still_adjusts():
     p = conjugate()
     doubled = np.column_stack([p.summary, 3.0 * p.summary])
     raw = np.exp(p.log_weight)
-    plain, _ = linear_adjustment(p.theta, p.summary, p.observed, p.distance, p.epsilon, raw)
+    plain, _ = adjustment.linear_adjustment(
+        p.theta, p.summary, p.observed, p.distance, p.epsilon, raw
+    )
     with pytest.warns(AbctreeWarning, match=r"rank 1\)"):
-        adjusted, _ = linear_adjustment(
+        adjusted, _ = adjustment.linear_adjustment(
             p.theta, doubled, np.array([1.0, 3.0]), p.distance, p.epsilon, raw
         )
     assert adjusted == pytest.approx(plain, rel=1e-5, abs=1e-5)
@@ -657,11 +673,11 @@ def test_adjustment_ignores_summaries_that_do_not_vary_or_are_not_finite():
     more = np.column_stack([p.summary, np.full(len(p), 4.0), np.full(len(p), np.nan)])
     raw = np.exp(p.log_weight)
     given = (p.distance, p.epsilon, raw)
-    plain, _ = linear_adjustment(p.theta, p.summary, p.observed, *given)
-    adjusted, _ = linear_adjustment(p.theta, more, np.array([1.0, 5.0, 0.0]), *given)
+    plain, _ = adjustment.linear_adjustment(p.theta, p.summary, p.observed, *given)
+    adjusted, _ = adjustment.linear_adjustment(p.theta, more, np.array([1.0, 5.0, 0.0]), *given)
     assert adjusted == pytest.approx(plain)
     with pytest.warns(AbctreeWarning, match="at least one summary that varies"):
-        linear_adjustment(p.theta, more[:, 1:], np.array([5.0, 0.0]), *given)
+        adjustment.linear_adjustment(p.theta, more[:, 1:], np.array([5.0, 0.0]), *given)
 
 
 def test_adjusted_needs_summaries_and_a_known_method():
@@ -670,7 +686,7 @@ def test_adjusted_needs_summaries_and_a_known_method():
     with pytest.raises(ParameterError, match='`method` must be "linear"'):
         conjugate(200).adjusted("ridge")
     with pytest.raises(ParameterError, match="`summary` must have one row"):
-        linear_adjustment(
+        adjustment.linear_adjustment(
             np.zeros((3, 1)), np.zeros((2, 1)), np.zeros(1), np.zeros(3), 1.0, np.ones(3)
         )
 
@@ -1040,7 +1056,8 @@ def test_mean_density_of_another_mixture_is_near_its_integral():
 
 
 def test_density_of_an_atom_that_boxes_cut_is_the_average_over_its_interval():
-    prior = Product({"n": Integers(1, 4), "b": (0.0, 10.0)})
+    parameters = {"n": Integers(1, 4), "b": (0.0, 10.0)}
+    prior = abctree.Problem(parameters, lambda theta, _: theta, [0.0, 0.0]).prior
     step = StepPosterior.from_folds([one_fold(prior, MASS, (0.3, 0.5, 0.8))], prior)
     # The cut at .3 leaves 1.2 atoms on the left: a fifth of the second.
     left, right = 0.1 / (1.2 * 5.0), 0.5 / (2.8 * 8.0)

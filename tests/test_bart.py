@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import abctree
-from abctree import Bart, MissingDependencyError, ParameterError
+from abctree import Bart, Growth, MissingDependencyError, ParameterError
 from abctree.data import Boxes, SplitTree
 from abctree.testing import check_partitioner
 from abctree.tree.partitioners import bart as bart_module
-from abctree.tree.partitioners.growth import Growth
 from abctree.tree.partitioners.refinement import refinement
 from tests.test_dynamic import Inflated
 from tests.test_unbiased import mean_and_error, relative_errors

@@ -40,14 +40,20 @@ def test_regret_is_the_mean_loss_in_utility(name):
     assert expected > 1e-3
 
 
-@pytest.mark.parametrize("name", ["omega1", "omega2", "omega3", "ess"])
-def test_regret_of_the_optimal_proposal_is_zero_and_of_others_positive(name):
-    from abctree.tree.utilities import as_utility
-
+@pytest.mark.parametrize(
+    ("name", "utility"),
+    [
+        ("omega1", abctree.PosteriorMatch()),
+        ("omega2", abctree.SamplingEfficiency()),
+        ("omega3", abctree.AcceptanceMinusDivergence()),
+        ("ess", abctree.EffectiveSampleSize()),
+    ],
+)
+def test_regret_of_the_optimal_proposal_is_zero_and_of_others_positive(name, utility):
     rng = np.random.default_rng(0)
     for _ in range(20):
         prior, eta = rng.dirichlet(np.ones(6)), rng.uniform(0.05, 0.6, 6)
-        best = as_utility(name).optimal_proposal(eta, prior)
+        best = utility.optimal_proposal(eta, prior)
         assert metrics.regret(best, eta, prior, name) == pytest.approx(0.0, abs=1e-12)
         other = 0.9 * best + 0.1 * rng.dirichlet(np.ones(6))
         assert metrics.regret(other, eta, prior, name) > 1e-9

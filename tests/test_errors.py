@@ -11,13 +11,10 @@ import pytest
 from scipy import stats
 
 import abctree
-from abctree import ParameterError
-from abctree.answers import Evidence, Posterior, selection
-from abctree.answers.mcse import error_of, error_of_level
-from abctree.answers.selection import select
+from abctree import ParameterError, export
+from abctree.answers import Evidence, Posterior, mcse, selection
 from abctree.answers.uninformed import prior_draws, uninformed
 from abctree.faces.cli.answer import to_json
-from abctree.faces.export import to_csv
 from abctree.tree import outer_loop
 from benchmarks import errors as calibration
 
@@ -138,8 +135,8 @@ def test_error_of_a_level_is_that_at_the_true_quantile():
         order = np.argsort(p.theta[:, 0])
         value, weight = p.theta[order, 0], p.weight[order]
         found.append(weight @ (value <= truth) - 0.95)
-        claim.append(error_of_level(value, np.cumsum(weight) / weight.sum(), 0.95))
-        twin.append(error_of((value <= p.quantile(0.95)) - 0.95, weight))
+        claim.append(mcse.error_of_level(value, np.cumsum(weight) / weight.sum(), 0.95))
+        twin.append(mcse.error_of((value <= p.quantile(0.95)) - 0.95, weight))
     found, claim, twin = (np.sqrt(np.mean(np.square(x))) for x in (found, claim, twin))
     assert 0.85 < found / claim < 1.15  # known within 4 %
     assert found / twin > 1.4  # at the draws' own quantile, which lacks the same heavy draws
@@ -555,7 +552,7 @@ def test_json_and_csv_carry_the_errors(result, tmp_path):
     assert told["mcse"]["sd"] == p.mcse("std")[1]
     assert told["mcse"]["quantiles"]["95"] == p.mcse("quantile", 0.95)[1]
     assert told["sd"] == p.std()[1]
-    to_csv(summary, tmp_path / "summary.csv")
+    export.to_csv(summary, tmp_path / "summary.csv")
     with (tmp_path / "summary.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["parameter"] for row in rows] == ["mu", "b"]
@@ -573,6 +570,6 @@ def test_default_epsilon_is_where_the_target_is_kept():
     distance = np.arange(1.0, 401.0)
     weight = np.ones(400)
     weight[60] = 12.0  # the first 60 draws reach the target of 60, and lose it
-    p = select(np.zeros((400, 1)), distance, weight, ["a"], ess=60)
+    p = selection.select(np.zeros((400, 1)), distance, weight, ["a"], ess=60)
     assert len(p) > 61
     assert p.ess >= 60.0

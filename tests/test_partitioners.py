@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abctree import Cart, Dyadic, Grid, ParameterError
+from abctree import Cart, Dyadic, Grid, Growth, ParameterError
 from abctree.data import Boxes
 from abctree.tree.partitioners import cart as cart_module
-from abctree.tree.partitioners.growth import Growth, labels
+from abctree.tree.partitioners.growth import labels
 
 PARTITIONERS = [
     Grid(3),

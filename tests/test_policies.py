@@ -7,9 +7,8 @@ import pytest
 from scipy import stats
 
 import abctree
-from abctree import T3C, Thompson, TopTwo
+from abctree import T3C, Growth, Thompson, TopTwo
 from abctree.data import Arms, Boxes
-from abctree.tree.partitioners.growth import Growth
 from abctree.tree.policies import as_policy, box_density
 
 POLICIES = [Thompson(), TopTwo(), TopTwo("adaptive"), T3C()]

@@ -15,8 +15,8 @@ from scipy.special import ndtr
 
 import abctree
 from abctree import problems
+from abctree.baselines import rejection
 from abctree.baselines import rejection as stream
-from abctree.baselines.rejection import Closest, Rows
 from abctree.problems import truth
 from abctree.proposals.points import Points
 
@@ -205,12 +205,12 @@ def test_rejection_keeps_the_closest_whatever_the_chunk(keep, chunk, ties):
 def rows_of(distance, first=0):
     n = len(distance)
     index = np.arange(first, first + n)
-    return Rows(index, index[:, None] / 1e3, index[:, None] / 1e3, np.asarray(distance, float),
-                np.empty((n, 0)))  # fmt: skip
+    near, none = np.asarray(distance, float), np.empty((n, 0))
+    return rejection.Rows(index, index[:, None] / 1e3, index[:, None] / 1e3, near, none)
 
 
 def test_ties_at_the_border_keep_the_first_and_stand_for_all():
-    closest = Closest(3)
+    closest = rejection.Closest(3)
     closest.add(rows_of([2.0, 0.0, 1.0, 1.0]))
     closest.add(rows_of([1.0, np.inf, 1.0, 0.0], first=4))
     rows, stands_for, border = closest.finish()

@@ -15,7 +15,6 @@ from scipy import stats
 import abctree
 from abctree import AbctreeWarning
 from abctree.answers.scores import Scores, _canonical
-from abctree.problem.priors import Product
 
 from .conftest import z_score
 
@@ -383,5 +382,6 @@ def test_coordinates_are_ordered_only_where_the_map_does_not_tell_them_apart():
     assert np.array_equal(found["none"], cube)
     assert np.array_equal(found["two"], np.column_stack([np.sort(cube[:, :2], axis=1), cube[:, 2]]))
     assert np.array_equal(found["all"], np.sort(cube, axis=1))
-    alike = Product({"a": (0.0, 1.0), "b": (0.0, 1.0), "c": (0.0, 1.0)})
+    unit = dict.fromkeys("abc", (0.0, 1.0))
+    alike = abctree.Problem(unit, lambda theta, _: theta, [0.0] * 3).prior
     assert _canonical(alike, cube) is cube

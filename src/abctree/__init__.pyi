@@ -54,6 +54,7 @@ from abctree.tree.partitioners import DynamicTree as DynamicTree
 from abctree.tree.partitioners import Grid as Grid
 from abctree.tree.partitioners import Peaks as Peaks
 from abctree.tree.partitioners import SoftTree as SoftTree
+from abctree.tree.partitioners.growth import Growth as Growth
 from abctree.tree.policies import T3C as T3C
 from abctree.tree.policies import Thompson as Thompson
 from abctree.tree.policies import TopTwo as TopTwo
