@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import abctree
+from abctree import distances
 from abctree.data import Arms, Simulations
-from abctree.problem import distances
-from abctree.problem.priors import Product
 from abctree.testing import (
     check_belief_rule,
     check_constraint,
@@ -24,7 +23,7 @@ from abctree.testing import (
 )
 from abctree.tree.policies import UtilityProposal
 
-PRIOR = Product({"a": (0.0, 1.0), "b": (-1.0, 1.0)})
+PRIOR = abctree.Problem({"a": (0.0, 1.0), "b": (-1.0, 1.0)}, max, 0.0).prior
 
 
 def broken(cases):

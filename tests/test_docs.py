@@ -10,6 +10,7 @@ import importlib
 import io
 import pkgutil
 import re
+import runpy
 import types
 import typing
 from pathlib import Path
@@ -57,6 +58,16 @@ def run_blocks(text, source):
 def test_code_of_a_document_runs(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # files that it writes
     run_blocks(path.read_text("utf-8"), name_of(path))
+
+
+@pytest.mark.slow
+def test_reference_is_what_the_docstrings_say():
+    reference = ROOT / "docs" / "reference"
+    made = runpy.run_path(str(reference / "make_api.py"))["page"]()
+    assert all(f"### abctree.{n}\n" in made or f"## abctree.{n}\n" in made for n in abctree.__all__)
+    # Not by ==, whose difference takes pytest minutes to show.
+    is_new = (reference / "api.md").read_text("utf-8") == made
+    assert is_new, "write it again: python docs/reference/make_api.py"
 
 
 def examples_of(module):

@@ -32,7 +32,6 @@ from scipy.special import ndtr
 
 import abctree
 from abctree.answers import StepFold, StepPosterior
-from abctree.problem import Region
 
 pytestmark = pytest.mark.xdist_group("prior kinds")  # they share the runs of each kind
 N_SEEDS, N_SIMULATIONS = 12, 4000
@@ -156,7 +155,7 @@ class Case:
         }  # fmt: skip
         made = abctree.Problem(**{**spec, **given, **other})
         if region is not None:
-            made.region = region(made.prior, made.constraint)
+            made.region = region(type(made.region))(made.prior, made.constraint)
         return made
 
     def likelihood(self, theta):
@@ -585,17 +584,14 @@ def test_two_spellings_of_a_prior_give_the_same_run(name):
 # Twins that must fail ---------------------------------------------------------------------------
 
 
-class WithoutDensity(Region):
-    """Forgets π of a density prior: Remark 1 without its weights."""
-
-    def weight(self, cube):
-        return np.ones(len(cube))
+def without_density(kind):
+    """A region that forgets π of a density prior: Remark 1 without its weights."""
+    return type("WithoutDensity", (kind,), {"weight": lambda _, cube: np.ones(len(cube))})
 
 
-class WithoutShare(Region):
-    """Forgets that a constraint leaves a part of the prior only."""
-
-    normaliser = (1.0, 0.0)
+def without_share(kind):
+    """A region that forgets that a constraint leaves a part of the prior only."""
+    return type("WithoutShare", (kind,), {"normaliser": (1.0, 0.0)})
 
 
 DENSITY_CASES = [name for name in CASES if "ensity" in name]
@@ -604,14 +600,14 @@ CONSTRAINED_CASES = [name for name in CASES if name.startswith("constraint")]
 
 @pytest.mark.parametrize("name", DENSITY_CASES)
 def test_forgetting_the_density_would_be_noticed(name):
-    twin = errors(name, answers(name, runs(CASES[name], CASES[name].problem(WithoutDensity), 6)))
+    twin = errors(name, answers(name, runs(CASES[name], CASES[name].problem(without_density), 6)))
     assert biased(twin[:, :1]).all()
     assert biased(twin[:, 1:]).any()
 
 
 @pytest.mark.parametrize("name", CONSTRAINED_CASES)
 def test_forgetting_the_share_that_a_constraint_leaves_would_be_noticed(name):
-    twin = errors(name, answers(name, runs(CASES[name], CASES[name].problem(WithoutShare), 6)))
+    twin = errors(name, answers(name, runs(CASES[name], CASES[name].problem(without_share), 6)))
     assert biased(twin[:, :1]).all()
     assert not biased(twin[:, 1:]).any()  # a constant in all weights is nothing to the posterior
 
@@ -749,7 +745,7 @@ def test_mixture_ratio_is_infinite_where_the_prior_has_no_density():
 
 @pytest.mark.parametrize("name", [name for name in NOT_PLAIN if name in WITH_RATIO])
 def test_a_ratio_without_density_or_share_would_be_noticed(name):
-    forgetful = CASES[name].problem(WithoutDensity if name in DENSITY_CASES else WithoutShare)
+    forgetful = CASES[name].problem(without_density if name in DENSITY_CASES else without_share)
     twin = [replace(result, problem=forgetful) for result in results(name)]
     assert is_not(1.0, integrals(name, twin))
 

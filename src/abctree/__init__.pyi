@@ -6,6 +6,7 @@ from abctree import answers as answers
 from abctree import bandits as bandits
 from abctree import data as data
 from abctree import problems as problems
+from abctree import protocols as protocols
 from abctree import testing as testing
 from abctree.answers import metrics as metrics
 from abctree.answers.failure_policy import FailedSimulationError as FailedSimulationError
