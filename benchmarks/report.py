@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import settings
 from experiments import command
 from experiments.all import EXPERIMENTS
 from experiments.command import ROOT
@@ -53,7 +54,7 @@ MISSING = "*No numbers yet.*"
 
 def all_tables() -> dict[str, str]:
     """Every table that there are numbers for, and a line on where they come from."""
-    found: dict[str, str] = {}
+    found = settings.tables()
     for experiment in EXPERIMENTS:
         path = command.RESULTS / f"{experiment.name}.json"
         make = maker(experiment.name) if path.exists() else None

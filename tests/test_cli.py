@@ -5,10 +5,8 @@ from __future__ import annotations
 import csv
 import dataclasses
 import importlib.util
-import inspect
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,12 +18,7 @@ from click.testing import CliRunner
 import abctree
 from abctree import Progress, export, plots
 from abctree.faces import cli
-from abctree.faces.cli import answer, methods, options, settings, shared, watch
-from abctree.methods import method
-from abctree.proposals.perturbations import as_perturbation
-from abctree.tree import partitioners
-from abctree.tree.policies import as_policy
-from abctree.tree.utilities import as_utility
+from abctree.faces.cli import answer, options, shared, watch
 
 STORED = {"run.json", "run.sqlite", "run.lock"}
 FILES = {"summary.txt", "summary.csv", "summary.json", "posterior.csv", "posterior.png", *STORED}
@@ -979,32 +972,6 @@ def test_run_of_a_method_is_the_same_as_calling_the_library(plain, method):
     assert written("b") != (plain / "python.csv").read_text(), "settings must matter"
 
 
-def test_every_method_takes_from_a_file_what_its_function_takes():
-    for name, face in methods.METHODS.items():
-        takes = inspect.signature(getattr(abctree, name.replace("-", "_"))).parameters
-        assert set(takes) == {*face.settings, *face.objects, *methods.OURS}
-        assert not set(face.settings) - set(settings.SETTINGS)
-    assert set(methods.METHODS) == {name.replace("_", "-") for name in method.METHODS}
-
-
-def test_options_offer_the_names_that_the_library_knows():
-    readers = {
-        "partitioner": partitioners.as_partitioner,
-        "utility": as_utility,
-        "policy": as_policy,
-        "kernel": as_perturbation,
-    }
-    for name, read in readers.items():
-        for choice in settings.SETTINGS[name].type.choices:
-            if choice != "bart" or importlib.util.find_spec("stochtree"):
-                read(choice)
-        with pytest.raises(abctree.AbctreeError, match=f"`{name}` must be") as caught:
-            read("unheard of")
-        listed = set(re.findall(r"['\"]([\w-]+)['\"]", str(caught.value))) - {"unheard of"}
-        assert len(listed) >= 3
-        assert listed <= set(settings.SETTINGS[name].type.choices)
-
-
 @pytest.mark.parametrize(
     ("method", "option", "said"),
     [
@@ -1225,6 +1192,7 @@ def test_config_gives_problem_and_settings_and_options_win(plain):
         ("quota = 0", "`quota` must be"),
         ("method = 'smc'\nkernel = 'oak'", "`kernel` must be"),
         ("method = 'map-tree'\npolicy = 'oak'", "`policy` must be"),
+        ("beliefs = 'oak'", "`beliefs` must be"),
     ],
 )
 def test_config_with_a_wrong_value_is_wrong_usage(plain, text, said):
@@ -1245,7 +1213,8 @@ def test_config_with_a_wrong_value_is_wrong_usage(plain, text, said):
         ("[problem]\nmodule = 'x'", "'module' is not a key of [problem]"),
         ("[setting]\nquota = 3", "'setting' is not a table"),
         ("settings = 3", "settings must be a table"),
-        ("[settings]\nbeliefs = 'x'", "'beliefs' cannot be set in a file"),
+        ("[settings]\nstore = 'x'", "'store' cannot be set in a file. Call abctree.abc_tree"),
+        ("[settings]\nbeliefs = 3", "beliefs must be a string, but got 3"),
         ("[settings]\nquota = true", "quota must be a whole number, but got True"),
         ("[settings]\nquota = 'many'", "quota must be a whole number, but got 'many'"),
         ("[settings]\nschedule = ['a']", "schedule must be a string, a number or a list"),
@@ -1253,7 +1222,6 @@ def test_config_with_a_wrong_value_is_wrong_usage(plain, text, said):
         ("[problem]\nname = 3", "problem.name must be a string"),
         ("[settings]\nmethod = 'nuts'", "method must be one of abc-tree, map-tree, smc, rejection"),
         ("[settings]\nmethod = 3", "but got 3"),
-        ("[settings]\npolicy = 'x'", "'policy' cannot be set in a file. Call abctree.abc_tree"),
         ("[settings]\nmethod = 'smc'\nquota = 3", "'quota' is not a setting of smc, which has"),
         ("[settings]\nmethod = 'smc'\nquotas = 3", "'quotas' is not a key of [settings]"),
         ("[settings", "cannot be read"),

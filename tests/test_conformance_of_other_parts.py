@@ -193,7 +193,7 @@ def test_check_policy_rejects_a_broken_part_and_names_the_rule(part, says):
     "rule",
     [
         abctree.Counts(), abctree.Counts(0.0, 0.0), abctree.GlobalRate(), abctree.MultiLevel(),
-        abctree.FairHearing(),
+        abctree.LimitedShrinkage(),
     ],
     ids=repr,
 )  # fmt: skip

@@ -20,10 +20,9 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.methods.manifest import manifest_of, recipe_of
 from abctree.running.fingerprint import fingerprint
-from abctree.running.recipe import Recipe, Seeds
-from abctree.running.settings import resolve
+from abctree.running.manifest import manifest_of, spec_of
+from abctree.running.spec import RunSpec
 
 # What is seen -----------------------------------------------------------------------------------
 
@@ -506,8 +505,8 @@ def mine(s, s_obs):
 
 def as_written(made):
     """The manifest of a run, as it is read again."""
-    recipe = Recipe(resolve(2, 1000, {}, None), Seeds.of(7), 2)
-    return json.loads(json.dumps(manifest_of(recipe, made)))
+    spec = RunSpec.of("abc_tree", {"problem": made, "n_simulations": 1000, "rng": 7})
+    return json.loads(json.dumps(manifest_of(spec, made)))
 
 
 DISTANCES = {
@@ -540,16 +539,16 @@ DISTANCES = {
 def test_other_distance_of_the_library_is_refused(then, now):
     manifest = as_written(problem(distance=DISTANCES[then]()))
     with pytest.raises(abctree.ParameterError, match="`problem` must have the distance") as caught:
-        recipe_of(manifest, problem(distance=DISTANCES[now]()), {}, None)
+        spec_of(manifest, problem(distance=DISTANCES[now]()), {}, None)
     assert now in str(caught.value)
     assert then in str(caught.value)
     # The twin: the same distance, made anew, without a warning.
-    recipe_of(manifest, problem(distance=DISTANCES[then]()), {}, None)
+    spec_of(manifest, problem(distance=DISTANCES[then]()), {}, None)
 
 
 def test_distance_is_the_same_however_its_numbers_are_written():
     manifest = as_written(problem(distance=abctree.distances.Minkowski(3)))
-    recipe_of(manifest, problem(distance=abctree.distances.Minkowski(np.float64(3.0))), {}, None)
+    spec_of(manifest, problem(distance=abctree.distances.Minkowski(np.float64(3.0))), {}, None)
 
 
 def test_other_distance_is_refused_by_resume_and_nothing_is_simulated(tmp_path):

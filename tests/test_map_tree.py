@@ -9,11 +9,11 @@ import pytest
 from scipy import stats
 
 import abctree
-from abctree import Dyadic, FairHearing, MultiLevel, Peaks, TopTwo, problems
+from abctree import Dyadic, LimitedShrinkage, MultiLevel, Peaks, TopTwo, problems
 from abctree.data import Boxes
-from abctree.methods.manifest import manifest_of, recipe_of
-from abctree.methods.map_settings import resolve_map
-from abctree.methods.run_abc_tree import recipe_for
+from abctree.methods.loop_tree import rules_of
+from abctree.running.manifest import manifest_of, spec_of
+from abctree.running.spec import RunSpec
 from abctree.running.stores import SqliteStore
 from abctree.testing import check_partitioner
 
@@ -85,17 +85,18 @@ def test_the_method_of_a_run_is_in_its_manifest(tmp_path):
     manifest = json.loads(json.dumps(dict(store.manifest)))
     store.close()
     assert manifest["method"] == "map_tree"
-    again = recipe_of(manifest, P0, {}, None)
+    again = spec_of(manifest, P0, {}, None)
     assert again.method == "map_tree"
-    assert again.settings.rules.policy == TopTwo(defensive=0.05, spread=0.3)
-    assert again.settings.rules.partitioner == Peaks()
+    rules = rules_of(again, P0)
+    assert rules.policy == TopTwo(defensive=0.05, spread=0.3)
+    assert rules.partitioner == Peaks()
 
 
 def test_a_manifest_of_an_unknown_method_is_refused():
-    manifest = manifest_of(recipe_for(P0, 500, 1, {}), P0)
+    manifest = manifest_of(RunSpec.of("abc_tree", {"problem": P0, "n_simulations": 500}), P0)
     manifest["method"] = "of tomorrow"
     with pytest.raises(abctree.StoreError, match="cannot go on with"):
-        recipe_of(manifest, P0, {}, None)
+        spec_of(manifest, P0, {}, None)
 
 
 def test_failures_are_rejections():
@@ -136,9 +137,11 @@ def test_parts_are_chosen_by_name_or_object(partitioner, policy):
 
 
 def test_published_preset_is_the_papers_and_gives_way_to_what_is_said():
-    s = resolve_map(2, 1_000, {"quota": 7}, "published")
-    assert s.rules.policy == TopTwo(0.5, n_draws=1)
-    assert s.rules.partitioner == Dyadic(n_splits=3)
+    s = RunSpec.of(
+        "map_tree", {"problem": P0, "n_simulations": 1_000, "quota": 7, "preset": "published"}
+    )
+    assert s.settings["policy"] == TopTwo(0.5, n_draws=1)
+    assert s.settings["partitioner"] == Dyadic(n_splits=3)
     assert (s.plan.block, s.plan.relabel, s.plan.defensive) == (1, "last", 0.0)
     assert s.plan.quota == 7
     mode = abctree.map_tree(P0, n_simulations=600, rng=1, preset="published").mode()
@@ -160,7 +163,7 @@ def test_a_finite_space_is_a_grid_of_flat_arms():
     ("settings", "says"),
     [
         ({"policy": "greedy"}, "`policy` must be one of"),
-        ({"preset": "x"}, "`preset` must be None or one of"),
+        ({"preset": "x"}, '`preset` must be "published"'),
         ({"n_simulations": 1}, "`n_simulations` must be"),
         ({"defensive": 2.0}, "`defensive` must be in"),
         ({"partitioner": "x"}, "`partitioner` must be"),
@@ -264,8 +267,8 @@ def beliefs_of(rule, accepted, n):
     return started.arms()
 
 
-def test_fair_hearing_believes_the_counts_of_a_surprising_box_and_else_another_rule():
-    heard, shrunk = (beliefs_of(rule, 2, 3) for rule in (FairHearing(), MultiLevel()))
+def test_limited_shrinkage_believes_the_counts_of_a_surprising_box_and_else_another_rule():
+    heard, shrunk = (beliefs_of(rule, 2, 3) for rule in (LimitedShrinkage(), MultiLevel()))
     assert heard.alpha[1] >= 3.0
     assert heard.mean[1] > 0.5
     assert shrunk.mean[1] < 0.3  # the twin
@@ -275,7 +278,7 @@ def test_fair_hearing_believes_the_counts_of_a_surprising_box_and_else_another_r
 
 
 def test_a_box_that_does_not_deserve_its_hearing_is_believed_to_be_like_its_parents():
-    heard, shrunk = (beliefs_of(rule, 2, 900) for rule in (FairHearing(), MultiLevel()))
+    heard, shrunk = (beliefs_of(rule, 2, 900) for rule in (LimitedShrinkage(), MultiLevel()))
     assert heard.mean == pytest.approx(shrunk.mean)
 
 
@@ -300,7 +303,7 @@ def test_dyadic_cuts_the_box_of_the_largest_average_density(rng):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: FairHearing(surprise=0.0), "`surprise` must be positive"),
+        (lambda: LimitedShrinkage(surprise=0.0), "`surprise` must be positive"),
         (lambda: Peaks(most=-1), "`most` must be at least 0"),
         (lambda: Peaks(partitioner=3), "`partitioner` must have a method"),
         (lambda: Dyadic(pick="x"), "`pick` must be"),

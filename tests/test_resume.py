@@ -18,10 +18,9 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.methods.manifest import manifest_of, recipe_of
 from abctree.methods.run_folder import play
-from abctree.running.recipe import Recipe, Seeds
-from abctree.running.settings import resolve
+from abctree.running.manifest import manifest_of, spec_of
+from abctree.running.spec import RunSpec
 from abctree.running.stores import SqliteStore
 from abctree.running.stores.packing import pack, unpack
 from tests.conftest import in_memory
@@ -441,11 +440,10 @@ def test_resumed_run_has_the_stopping_rules_of_its_beginning(tmp_path):
 def with_milestones(n, milestones, first, **kwargs):
     """A run that knows from the beginning where it will be extended."""
     p = problem()
-    given = {name: value for name, value in kwargs.items() if name != "preset"}
-    settings = resolve(p.d, first, given, kwargs.get("preset"))
-    plan = dataclasses.replace(settings.plan, n_simulations=n, milestones=milestones)
-    settings = dataclasses.replace(settings, plan=plan)
-    return play(p, Recipe(settings, Seeds.of(1), 2), abctree.Serial(), None, None)
+    spec = RunSpec.of("abc_tree", {"problem": p, "n_simulations": first, "rng": 1, **kwargs})
+    settings = {**spec.settings, "n_simulations": n, "milestones": milestones}
+    spec = dataclasses.replace(spec, settings=settings)
+    return play(p, spec, abctree.Serial(), None, None)
 
 
 @SETTINGS
@@ -949,39 +947,35 @@ def test_folder_that_is_damaged_or_foreign_is_not_touched(tmp_path):
         {"beliefs": abctree.GlobalRate(), "window": "rolling", "max_rounds": 3},
     ],
 )  # fmt: skip
-def test_manifest_makes_the_same_recipe_again(kwargs):
+def test_manifest_makes_the_same_spec_again(kwargs):
     import json
 
     p = problem()
-    given = {name: value for name, value in kwargs.items() if name != "preset"}
-    recipe = Recipe(
-        resolve(2, 1000, given, kwargs.get("preset")),
-        Seeds.of(7),
-        2,
-        (abctree.stopping.Seconds(3.0), abctree.stopping.TargetESS(10.0)),
-    )
-    manifest = json.loads(json.dumps(manifest_of(recipe, p)))
-    again = recipe_of(manifest, p, {}, None)
-    assert again == recipe
-    assert manifest_of(again, p) == manifest == manifest_of(recipe, p)
+    stop = (abctree.stopping.Seconds(3.0), abctree.stopping.TargetESS(10.0))
+    given = {"problem": p, "n_simulations": 1000, "rng": 7, "stop": stop, **kwargs}
+    spec = RunSpec.of("abc_tree", given)
+    manifest = json.loads(json.dumps(manifest_of(spec, p)))
+    again = spec_of(manifest, p, {}, None)
+    assert again == spec
+    assert manifest_of(again, p) == manifest == manifest_of(spec, p)
 
 
 def test_manifest_of_another_method_or_with_unknown_parts_is_refused():
     p = problem()
-    recipe = Recipe(resolve(2, 1000, {}, None), Seeds.of(7), 2)
+    spec = RunSpec.of("abc_tree", {"problem": p, "n_simulations": 1000, "rng": 7})
     for change in (
         {"method": "later_method"},
-        {"parts": {}},
-        {"plan": {"later_setting": 1}},
+        {"settings": {}},
+        {"settings": {**manifest_of(spec, p)["settings"], "later_setting": 1}},
         {"seeds": 3},
         {"problem": []},
     ):
         with pytest.raises(abctree.StoreError, match=r"abctree|read"):
-            recipe_of({**manifest_of(recipe, p), **change}, p, {}, None)
-    manifest = manifest_of(recipe, p)
-    manifest["parts"]["partitioner"] = {"part": "Popen", "fields": {"args": "true"}}
+            spec_of({**manifest_of(spec, p), **change}, p, {}, None)
+    manifest = manifest_of(spec, p)
+    manifest["settings"]["partitioner"] = {"part": "Popen", "fields": {"args": "true"}}
     with pytest.raises(abctree.StoreError, match="does not have"):
-        recipe_of(manifest, p, {}, None)
+        spec_of(manifest, p, {}, None)
 
 
 # Stores of a user's own -------------------------------------------------------------------------

@@ -45,8 +45,8 @@ from abctree.running.executors import Processes as Processes
 from abctree.running.executors import Serial as Serial
 from abctree.running.executors import Threads as Threads
 from abctree.tree.beliefs import Counts as Counts
-from abctree.tree.beliefs import FairHearing as FairHearing
 from abctree.tree.beliefs import GlobalRate as GlobalRate
+from abctree.tree.beliefs import LimitedShrinkage as LimitedShrinkage
 from abctree.tree.beliefs import MultiLevel as MultiLevel
 from abctree.tree.partitioners import Bart as Bart
 from abctree.tree.partitioners import Cart as Cart

@@ -29,6 +29,7 @@ from abctree.answers.uninformed import uninformed
 from abctree.data import OtherStream, Partition, Plan, Round, Table, mixture_weights
 from abctree.errors import AbctreeWarning, ParameterError
 from abctree.keywords import checks_keywords_of_methods
+from abctree.method import METHODS
 from abctree.numbers import checked_number
 from abctree.problem import Problem
 from abctree.protocols import HasBounds
@@ -308,7 +309,7 @@ class Result:
         ParameterError
             If the run's method has no partition.
         """
-        if self.method in ("rejection", "smc"):
+        if not METHODS[self.method].cuts_boxes:
             raise ParameterError(
                 f"`method` must be one that cuts boxes, but got a run of {self.method!r}. "
                 "Read its posterior()."
@@ -384,7 +385,7 @@ class Result:
 
         Of `abctree.map_tree` they are the notes of its mode.
         """
-        if self.method == "map_tree":
+        if METHODS[self.method].seeks_mode:
             return self.mode().notes
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", AbctreeWarning)
@@ -422,7 +423,7 @@ class Result:
         epsilon, ess : float, optional
             As in `posterior`, or in `mode`.
         """
-        if self.method == "map_tree" and ess is None:
+        if METHODS[self.method].seeks_mode and ess is None:
             return summarise_mode(self, epsilon)
         return summarise(self, epsilon, ess)
 
@@ -431,14 +432,14 @@ class Result:
 
         See `abctree.answers.diagnostics.bias_alarm`.
         """
-        if self.method == "rejection" or self.default_weights == "population":
+        if not METHODS[self.method].has_rounds or self.default_weights == "population":
             return None  # no weight rests on what was learned from its own draw
         epsilon = self._answer_epsilon if epsilon is None else epsilon
         z = self.evidence(epsilon, "round").estimate
         weights = self.weights("mixture"), self.weights("round")
         gap = gap_between(self.table.distance, *weights, epsilon)
         # Those of `abctree.smc` leave out the kernels that stand at their own draw.
-        one_fold = self.plan.n_folds == 1 and self.method != "smc"
+        one_fold = self.plan.n_folds == 1 and METHODS[self.method].cuts_boxes
         judge = diagnostics.on_one_fold if one_fold else diagnostics.bias_alarm
         return judge(z, gap, self._remedy(one_fold=one_fold))
 

@@ -18,6 +18,7 @@ from abctree.answers.result import Result
 from abctree.answers.summary import QUANTILES, Summary
 from abctree.errors import MissingDependencyError, ParameterError, warn
 from abctree.keywords import checks_keywords
+from abctree.method import METHODS
 from abctree.types import FloatArray, RNGLike
 
 #: Version of the arrays in an npz file.
@@ -174,7 +175,7 @@ def to_npz(result: Result | Mode, path: str | os.PathLike[str]) -> None:
             f"`result` must be a run, but got a {type(result).__name__}. Give the result of "
             "abctree.abc_tree, or write draws with to_csv."
         )
-    if run.method == "map_tree":
+    if METHODS[run.method].seeks_mode:
         mode = mode or run.mode()
     table, rounds = run.table, run.rounds
     arrays: dict[str, Any] = {

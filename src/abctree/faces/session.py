@@ -7,7 +7,6 @@ beginning, with the answers that it has, up to the block that waits for one that
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import sys
@@ -42,22 +41,19 @@ from abctree.faces.session_book import (
 )
 from abctree.faces.session_file import read_arrays, write_arrays
 from abctree.keywords import check_keywords, checks_keywords_of_methods
-from abctree.methods.manifest import check_version, manifest_of, recipe_of
-from abctree.methods.run_abc_tree import abc_tree, recipe_for
 from abctree.methods.run_folder import play
 from abctree.numbers import checked_count
 from abctree.problem import Problem
-from abctree.running.recipe import Recipe
+from abctree.running.manifest import check_version, manifest_of, spec_of
+from abctree.running.settings import names_of
+from abctree.running.spec import RunSpec
 from abctree.running.stopping import is_hurried
 from abctree.running.versions import changes
 from abctree.types import Data, FloatArray, IntArray, RNGLike
 
 #: Version of what `Session.save` writes.
 _SCHEMA = 1
-#: Arguments of `abc_tree` that a session has no use for.
-_NOT_OURS = {"executor", "store", "progress"}
-_SETTINGS = [name for name in inspect.signature(abc_tree).parameters if name not in _NOT_OURS]
-_COMMON = ("preset", "stop", "on_failure", "keep_summaries")
+_SETTINGS = [name for name in names_of("abc_tree") if name != "executor"]
 
 
 def elsewhere(theta: FloatArray, rng: np.random.Generator) -> NoReturn:  # noqa: ARG001
@@ -114,14 +110,14 @@ class Session:
         self, problem: Problem, *, n_simulations: int, rng: RNGLike = None, **settings: Any
     ) -> None:
         check_keywords("Session", settings, _SETTINGS)
-        common = {name: settings.pop(name) for name in _COMMON if name in settings}
-        recipe = recipe_for(problem, n_simulations, rng, settings, **common)
-        _check_recipe(recipe)
-        self._begin(problem, recipe, Book(problem, recipe.settings.plan.n_simulations))
+        given = {**settings, "problem": problem, "n_simulations": n_simulations, "rng": rng}
+        spec = RunSpec.of("abc_tree", given)
+        _check_spec(spec)
+        self._begin(problem, spec, Book(problem, spec.plan.n_simulations))
 
-    def _begin(self, problem: Problem, recipe: Recipe, book: Book) -> None:
+    def _begin(self, problem: Problem, spec: RunSpec, book: Book) -> None:
         self._problem = problem
-        self._recipe = recipe
+        self._spec = spec
         self._book = book
         self._desk = Desk(book)
         self._result: Result | None = None
@@ -174,7 +170,7 @@ class Session:
         return self._ask(np.flatnonzero(waiting & (not self.done)))
 
     def _ask(self, numbers: IntArray) -> Ask:
-        root = self._recipe.seeds.root
+        root = self._spec.seeds.root
         seeds = streams.seeds(root, numbers)
         return Ask(numbers, self._book.theta[numbers], seeds, self._problem.names, root)
 
@@ -289,10 +285,10 @@ class Session:
 
     def _played(self, missing: type[BaseException]) -> Result:
         self._desk.missing = missing
-        recipe = self._recipe
+        spec = self._spec
         if (self._book.kind == DISTANCE).any():  # then there are no summaries to keep
-            recipe = replace(recipe, summary_size=0)
-        return play(self._problem, recipe, self._desk, None, None)
+            spec = replace(spec, summary_size=0)
+        return play(self._problem, spec, self._desk, None, None)
 
     def result(self) -> Result:
         """The result: of the whole run, or of the blocks that are answered by now.
@@ -304,7 +300,7 @@ class Session:
         """
         if self._result is not None:
             return self._result
-        n_pilot = self._recipe.settings.plan.n_pilot
+        n_pilot = self._spec.plan.n_pilot
         missing = int(np.count_nonzero(self._book.kind[:n_pilot] == OPEN))
         if missing:
             raise ParameterError(
@@ -312,7 +308,7 @@ class Session:
                 "simulations are not answered. There is nothing to see yet."
             )
         result = self._played(KeyboardInterrupt)  # as if interrupted where the answers end
-        budget = self._recipe.settings.plan.n_simulations
+        budget = self._spec.plan.n_simulations
         reason = f"unfinished: {result.n_simulations} of {budget} simulations told"
         return replace(result, stopped_because=reason)
 
@@ -323,7 +319,7 @@ class Session:
         """All that the session is, as arrays and one text of JSON: what `save` writes."""
         manifest = {
             "session": _SCHEMA,
-            "run": manifest_of(self._recipe, self._problem),
+            "run": manifest_of(self._spec, self._problem),
             "reasons": {str(i): reason for i, reason in self._book.reasons.items()},
         }
         return {"manifest": np.array(json.dumps(manifest)), **self._book.arrays()}
@@ -343,11 +339,11 @@ class Session:
             reasons = {int(i): str(reason) for i, reason in manifest["reasons"].items()}
             run = manifest["run"]
             n_told = int(np.count_nonzero(state["kind"]))
-            recipe = recipe_of(run, problem, parts, n_told)
-            for sentence in changes(recipe.code, sys.maxsize):
+            spec = spec_of(run, problem, parts, n_told)
+            for sentence in changes(spec.code, sys.maxsize):
                 warn(sentence)
             check_version(run)
-            book = Book(problem, recipe.settings.plan.n_simulations)
+            book = Book(problem, spec.plan.n_simulations)
             book.restore(state, reasons)
         except AbctreeError:
             raise
@@ -356,7 +352,7 @@ class Session:
                 f"The state of the session cannot be read ({type(error).__name__}: {error})."
             ) from error
         session = cls.__new__(cls)
-        session._begin(problem, recipe, book)
+        session._begin(problem, spec, book)
         if not book.begun[book.known].all():
             raise another_run()
         return session
@@ -400,13 +396,13 @@ class Session:
         return cls.from_state(read_arrays(path), problem, **parts)
 
 
-def _check_recipe(recipe: Recipe) -> None:
-    if recipe.on_failure.on_failure == "raise":
+def _check_spec(spec: RunSpec) -> None:
+    if spec.on_failure.on_failure == "raise":
         raise ParameterError(
             '`on_failure` must be "reject" in a session, but got "raise". Raise where you make the '
             "simulations."
         )
-    for rule in recipe.stop:
+    for rule in spec.stop:
         if is_hurried(rule):
             raise ParameterError(
                 f"`stop` must not look at the clock, which is yours in a session, but got {rule!r}."

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from abctree.answers.result import Result
@@ -12,18 +10,9 @@ from abctree.data import Mixture, Table
 from abctree.running.runner import Runner
 
 
-@dataclass(frozen=True)
-class RejectionParts:
-    """Which simulations `rejection` keeps."""
-
-    keep: int | None  #: so many of the closest; None for all
-    answers: bool  #: whether those that are kept are the answer
-
-
 def play_stream(run: Runner) -> Result:
     """Simulate and keep, until the budget is spent or a rule says stop."""
-    parts: RejectionParts = run.recipe.settings.rules
-    closest = Closest(parts.keep)
+    closest = Closest(run.spec.settings["keep"])
     n_drawn = _pilot(run, closest)
     why, more = (run.ended(), 0.0) if run.stop() else _stream(run, closest)
     return _result(run, closest, why, n_drawn + more)
@@ -35,7 +24,7 @@ def _pilot(run: Runner, closest: Closest) -> float:
     pilot = run.pilot(table)
     summary = pilot.simulations.summary
     rows = Rows(np.arange(len(table)), table.cube, table.theta, table.distance, summary)
-    closest.add(rows.with_columns(run.recipe.summary_size))
+    closest.add(rows.with_columns(run.spec.summary_size))
     return pilot.n_drawn[0]
 
 
@@ -47,7 +36,7 @@ def _stream(run: Runner, closest: Closest) -> tuple[str, float]:
     chunks = rejection(
         PriorDraws(run.problem, seed, plan.n_pilot), closest, run.simulate,
         first=plan.n_pilot, last=plan.n_simulations, chunk=plan.block, unit=run.problem.unit,
-        lookahead=plan.lookahead, milestones=plan.milestones, n_columns=run.recipe.summary_size,
+        lookahead=plan.lookahead, milestones=plan.milestones, n_columns=run.spec.summary_size,
     )  # fmt: skip
     try:
         for _, n_drawn in chunks:
@@ -83,7 +72,7 @@ def _result(run: Runner, closest: Closest, why: str, n_drawn: float) -> Result:
     for s, epsilon, ends in ((0, np.inf, (0, n_pilot)), (1, border, (n_pilot, len(table)))):
         ess = float(np.count_nonzero(table.distance < epsilon))
         run.rounds.append(run.round_on_one_box(s, epsilon, (Mixture(n_drawn, ()),), ends, ess))
-    answers = run.recipe.settings.rules.answers
+    answers = run.spec.settings["answers"]
     return run.result(
         why,
         n_made=made if made > len(table) else None,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
 import numpy as np
 
 from abctree.answers.result import Result
@@ -12,37 +9,25 @@ from abctree.baselines.smc import SmcGame, SmcRules, accepted_of, populations
 from abctree.data import Round, Table
 from abctree.proposals.coordinates import coordinates
 from abctree.proposals.kernel_mixture import KernelMixture, update_mixture
-from abctree.proposals.perturbations import Perturbation
-from abctree.protocols import Schedule
 from abctree.running.runner import Runner
 
 #: A population that was cut short answers if its effective sample size is this share of N.
 _ANSWER = 0.5
 
 
-@dataclass(frozen=True)
-class SmcParts:
-    """What `smc` is parametrised by, as it is given."""
-
-    kernel: Perturbation
-    schedule: Schedule
-    min_ess: float
-    space: Literal["theta", "cube"] | None
-
-
 def play_populations(run: Runner) -> Result:
     """Populations until there is a reason to stop."""
-    parts: SmcParts = run.recipe.settings.rules
+    s = run.spec.settings
     n_prior = run.pilot().n_drawn[0]
     run.begin((KernelMixture(n_prior, (), run.problem),))
-    chart = coordinates(run.problem.prior, parts.space)
-    rules = SmcRules(parts.kernel, parts.schedule, chart, parts.min_ess)
+    chart = coordinates(run.problem.prior, s["space"])
+    rules = SmcRules(s["kernel"], s["schedule"], chart, s["min_ess"])
     game = SmcGame(run.problem, run.table, run.plan, rules, run.simulate, run.rng, run.stop)
     why = run.follow(populations(game, n_prior), lambda played: _acceptance_rate(run.table, played))
-    if run.recipe.settings.weights == "mixture":
+    population = _answering(run, s["min_ess"])
+    if s["weights"] == "mixture":
         update_mixture(run.table, run.rounds[-1].mixtures[0])
-        return run.result(why, population=_answering(run, parts))
-    population = _answering(run, parts)
+        return run.result(why, population=population)
     return run.result(why, population=population, default_epsilon=run.rounds[population].epsilon)
 
 
@@ -53,14 +38,14 @@ def _acceptance_rate(table: Table, played: Round) -> float:
     return float(close / max(1, played.last - first))
 
 
-def _answering(run: Runner, parts: SmcParts) -> int:
+def _answering(run: Runner, min_ess: float) -> int:
     """The last population that is whole, or that the end of the run has cut short by little."""
     particles, played = run.plan.quota, run.rounds[1:]
 
     def is_enough(population: Round) -> bool:
         n = len(accepted_of(run.table, population.index, population.epsilon))
-        whole = n >= particles and population.ess >= parts.min_ess
-        return whole or population.ess >= max(parts.min_ess, _ANSWER * particles)
+        whole = n >= particles and population.ess >= min_ess
+        return whole or population.ess >= max(min_ess, _ANSWER * particles)
 
     enough = [population for population in played if is_enough(population)]
     if enough:  # several have one tolerance where it could not fall

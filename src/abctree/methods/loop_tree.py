@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from abctree.answers.result import Result
 from abctree.data import Mixture, update_denominators
 from abctree.problem import Problem
 from abctree.protocols import VolumePartitioner
 from abctree.running.runner import Runner
+from abctree.running.spec import RunSpec
 from abctree.tree.outer_loop import Game, Rules, outer_loop
+from abctree.tree.policies import UtilityProposal
 
 
 def play_rounds(run: Runner) -> Result:
@@ -20,16 +20,20 @@ def play_rounds(run: Runner) -> Result:
     if run.stop():  # no partition that nobody plays
         update_denominators(run.table, mixtures, 0)
         return run.result(run.ended())
-    rules = _measured(run.recipe.settings.rules, run.problem)
+    rules = rules_of(run.spec, run.problem)
     game = Game(run.problem, run.table, run.plan, rules, run.simulate, run.rng, run.stop)
     return run.result(run.follow(outer_loop(game, mixtures)))
 
 
-def _measured(rules: Rules, problem: Problem) -> Rules:
-    """The rules; a partitioner that works with volumes in θ is told the prior.
-
-    It is told here because the prior is no part of a recipe.
-    """
-    if not isinstance(rules.partitioner, VolumePartitioner):
-        return rules
-    return replace(rules, partitioner=rules.partitioner.measured(problem.prior))
+def rules_of(spec: RunSpec, problem: Problem) -> Rules:
+    """The parts among the settings; a partitioner that works with volumes in θ knows the prior."""
+    s = spec.settings
+    partitioner = s["partitioner"]
+    if isinstance(partitioner, VolumePartitioner):
+        partitioner = partitioner.measured(problem.prior)
+    return Rules(
+        partitioner=partitioner,
+        beliefs=s["beliefs"],
+        policy=s["policy"] or UtilityProposal(s["utility"], s["defensive"]),
+        schedule=s["schedule"],
+    )

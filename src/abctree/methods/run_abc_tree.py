@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal
 
 from abctree.answers.failure_policy import FailurePolicy
 from abctree.answers.result import Result
@@ -11,10 +11,16 @@ from abctree.data import Progress
 from abctree.keywords import checks_keywords
 from abctree.methods.run_folder import StoreLike, play
 from abctree.problem import Problem
-from abctree.protocols import BeliefRule, Policy
 from abctree.running.executors import ExecutorLike
-from abctree.running.recipe import Recipe, StopLike, check_problem_given
-from abctree.running.settings import PartitionerLike, ScheduleLike, UtilityLike, resolve
+from abctree.running.spec import (
+    BeliefsLike,
+    PartitionerLike,
+    PolicyLike,
+    RunSpec,
+    ScheduleLike,
+    StopLike,
+    UtilityLike,
+)
 from abctree.types import RNGLike
 
 
@@ -27,8 +33,8 @@ def abc_tree(
     partitioner: PartitionerLike | None = None,
     utility: UtilityLike | None = None,
     schedule: ScheduleLike | None = None,
-    beliefs: BeliefRule | None = None,
-    policy: Policy | None = None,
+    beliefs: BeliefsLike | None = None,
+    policy: PolicyLike | None = None,
     quota: int | None = None,
     n_pilot: int | None = None,
     n_folds: int | None = None,
@@ -67,10 +73,12 @@ def abc_tree(
         g: "median" (default) of the accepted distances; a factor (the paper: 0.9) or "geometric"
         (that factor); "adaptive", the tolerance that keeps half of the effective sample size; or a
         decreasing list of tolerances.
-    beliefs : BeliefRule
-        How α and β start on a new partition; default `MultiLevel`, and `GlobalRate` on a grid.
-    policy : Policy
-        Which arms are played, instead of a utility's optimal proposal; see `abctree.Thompson`.
+    beliefs : str or BeliefRule
+        How α and β start on a new partition: "multi-level" (default), "global-rate" (default on a
+        grid), "limited-shrinkage" or "counts", or an object such as ``abctree.Counts(0, 0)``.
+    policy : str or Policy
+        Which arms are played, instead of a utility's optimal proposal: "thompson", "top-two" or
+        "t3c", with the share `defensive` of prior draws, or an object, which brings its own.
     quota : int
         B, acceptances that end a round.  Default max(20, T / 100).
     n_pilot : int
@@ -147,46 +155,5 @@ def abc_tree(
     >>> result.n_simulations
     2000
     """
-    given = {
-        "partitioner": partitioner, "utility": utility, "schedule": schedule, "beliefs": beliefs,
-        "policy": policy,
-        "quota": quota, "n_pilot": n_pilot, "n_folds": n_folds, "window": window,
-        "relabel": relabel, "block": block, "lookahead": lookahead, "defensive": defensive,
-        "kernels": kernels,
-        "max_rounds": max_rounds,
-    }  # fmt: skip
-    recipe = recipe_for(
-        problem,
-        n_simulations,
-        rng,
-        given,
-        preset=preset,
-        stop=stop,
-        on_failure=on_failure,
-        keep_summaries=keep_summaries,
-    )
-    return play(problem, recipe, executor, progress, store)
-
-
-def recipe_for(
-    problem: Problem,
-    n_simulations: int,
-    rng: RNGLike,
-    given: Mapping[str, Any],
-    *,
-    preset: str | None = None,
-    stop: StopLike = None,
-    on_failure: str | FailurePolicy = "reject",
-    keep_summaries: bool | None = None,
-) -> Recipe:
-    """What makes a run, from the arguments of `abc_tree`; those in `given` may be None."""
-    check_problem_given(problem)
-    return Recipe.of(
-        problem,
-        resolve(problem.d, n_simulations, given, preset),
-        method="abc_tree",
-        rng=rng,
-        stop=stop,
-        on_failure=on_failure,
-        keep_summaries=keep_summaries,
-    )
+    spec = RunSpec.of("abc_tree", locals())
+    return play(problem, spec, executor, progress, store)

@@ -1,6 +1,6 @@
 """`resume` and `load`: runs that are kept in a folder.
 
-A run is a function of its recipe, its problem, and the answers of its executor.  To resume is to
+A run is a function of its spec, its problem, and the answers of its executor.  To resume is to
 begin it again, with the answers that the folder has and an executor for the others.
 """
 
@@ -14,17 +14,17 @@ from typing import Any, Literal
 
 from abctree.answers.failure_policy import FailurePolicy
 from abctree.answers.result import Result
-from abctree.data import Plan, Progress, Table
+from abctree.data import Progress, Table
 from abctree.errors import ParameterError, SimulatorError, StoreError, warn
 from abctree.keywords import checks_keywords
-from abctree.methods.manifest import check_version, manifest_of, recipe_of, unknown_code
-from abctree.methods.method import METHODS
-from abctree.numbers import checked_count
+from abctree.method import METHODS
+from abctree.methods.loops import LOOPS
 from abctree.problem import Problem
 from abctree.protocols import Executor, NotingStore, StoppingRule, Store
 from abctree.running.executors import ExecutorLike, as_executor, running
-from abctree.running.recipe import Recipe, StopLike, check_problem_given
+from abctree.running.manifest import check_version, manifest_of, spec_of, unknown_code
 from abctree.running.runner import Runner
+from abctree.running.spec import RunSpec, StopLike, check_problem_given
 from abctree.running.stopping import is_hurried
 from abctree.running.stores import Recorded, SqliteStore
 from abctree.running.versions import changes
@@ -112,14 +112,13 @@ def resume(
     try:
         manifest = store.manifest or {}
         given = {**parts, "stop": stop, "on_failure": on_failure}
-        recipe = recipe_of(manifest, problem, given, store.n_simulations + _n_noted(store))
-        _say(*changes(recipe.code, sys.maxsize))
+        spec = spec_of(manifest, problem, given, store.n_simulations + _n_noted(store))
+        _say(*changes(spec.code, sys.maxsize))
         check_version(manifest)
-        plan = _extended(recipe.settings.plan, n_simulations)
-        recipe = replace(recipe, settings=replace(recipe.settings, plan=plan))
-        store.begin(_continued(manifest, manifest_of(recipe, problem)))
+        spec = spec.extended(n_simulations)
+        store.begin(_continued(manifest, manifest_of(spec, problem)))
         with running(as_executor(executor)) as ready:
-            return _played(problem, recipe, store, ready, progress)
+            return _played(problem, spec, store, ready, progress)
     finally:
         store.close()
 
@@ -164,13 +163,13 @@ def load(path: StoreLike, problem: Problem, **parts: Any) -> Result:
         manifest = store.manifest or {}
         n = store.n_simulations
         given = {**parts, "stop": _EndOfRecords(n), "on_failure": _LENIENT}
-        recipe = recipe_of(manifest, problem, given, None)
-        _say(*changes(recipe.code, n), *unknown_code(manifest, problem, parts))
+        spec = spec_of(manifest, problem, given, None)
+        _say(*changes(spec.code, n), *unknown_code(manifest, problem, parts))
         if n == 0:
             raise StoreError(
                 f"{store!r} holds no simulations yet. Go on with the run by abctree.resume."
             )
-        result = _play(problem, recipe, _recorded(problem, recipe, store, None))
+        result = _play(problem, spec, _recorded(problem, spec, store, None))
         budget, reason = result.plan.n_simulations, result.stopped_because
         if store.ending is not None:
             reason = str(store.ending.get("stopped_because"))
@@ -183,7 +182,7 @@ def load(path: StoreLike, problem: Problem, **parts: Any) -> Result:
 
 def play(
     problem: Problem,
-    recipe: Recipe,
+    spec: RunSpec,
     executor: ExecutorLike | None,
     progress: Callable[[Progress], None] | None,
     path: StoreLike | None,
@@ -192,13 +191,13 @@ def play(
     check_progress(progress)
     with running(as_executor(executor)) as ready:  # refused before there is a folder
         if path is None:
-            return _play(problem, recipe, ready, watch=progress)
-        return _play_new(problem, recipe, ready, progress, path)
+            return _play(problem, spec, ready, watch=progress)
+        return _play_new(problem, spec, ready, progress, path)
 
 
 def _play_new(
     problem: Problem,
-    recipe: Recipe,
+    spec: RunSpec,
     executor: Executor,
     progress: Callable[[Progress], None] | None,
     path: StoreLike,
@@ -211,25 +210,25 @@ def _play_new(
                 f"`store` must be unused, but {store!r} holds a run. Go on with it by "
                 "abctree.resume."
             )
-        store.begin(manifest_of(recipe, problem))
-        return _played(problem, recipe, store, executor, progress)
+        store.begin(manifest_of(spec, problem))
+        return _played(problem, spec, store, executor, progress)
     finally:
         store.close()
 
 
 def _played(
     problem: Problem,
-    recipe: Recipe,
+    spec: RunSpec,
     store: Store,
     executor: Executor,
     progress: Callable[[Progress], None] | None,
 ) -> Result:
     """Play a run with a store, and note how it ended."""
     n_before = store.n_simulations
-    rules = tuple(_AfterReplay(rule, n_before, is_hurried(rule)) for rule in recipe.stop)
-    recorded = _recorded(problem, recipe, store, executor)
+    rules = tuple(_AfterReplay(rule, n_before, is_hurried(rule)) for rule in spec.stop)
+    recorded = _recorded(problem, spec, store, executor)
     try:
-        result = _play(problem, recipe, recorded, rules, progress)
+        result = _play(problem, spec, recorded, rules, progress)
     except SimulatorError:
         recorded.drop_first()
         raise
@@ -263,26 +262,23 @@ def _say(*sentences: str) -> None:
 
 def _play(
     problem: Problem,
-    recipe: Recipe,
+    spec: RunSpec,
     executor: Executor,
     rules: tuple[StoppingRule, ...] | None = None,
     watch: Callable[[Progress], None] | None = None,
 ) -> Result:
-    method = METHODS[recipe.method]
-    capacity = recipe.settings.plan.n_simulations if method.keeps_all else 1
-    table = Table(problem.d, len(problem.names), recipe.summary_size, capacity=capacity)
-    run = Runner(problem, recipe, executor, table, rules, watch)
+    capacity = spec.plan.n_simulations if METHODS[spec.method].keeps_all else 1
+    table = Table(problem.d, len(problem.names), spec.summary_size, capacity=capacity)
+    run = Runner(problem, spec, executor, table, rules, watch)
     with run.interrupts:
-        return method.loop(run)
+        return LOOPS[spec.method](run)
 
 
-def _recorded(
-    problem: Problem, recipe: Recipe, store: Store, executor: Executor | None
-) -> Recorded:
+def _recorded(problem: Problem, spec: RunSpec, store: Store, executor: Executor | None) -> Recorded:
     """The executor of a run with a store; it keeps the summaries that are read again."""
-    if recipe.summary_size > 0:
+    if spec.summary_size > 0:
         return Recorded(store, executor, sys.maxsize)
-    return Recorded(store, executor, recipe.settings.plan.n_pilot if problem.needs_pilot else 0)
+    return Recorded(store, executor, spec.plan.n_pilot if problem.needs_pilot else 0)
 
 
 @dataclass(frozen=True)
@@ -313,23 +309,9 @@ class _EndOfRecords:
         return "unfinished" if self.n_recorded <= n < progress.budget else None
 
 
-def _extended(plan: Plan, n_simulations: int | None) -> Plan:
-    """The plan with a larger budget; blocks end where those of the former one did."""
-    former = plan.n_simulations
-    if n_simulations is None or n_simulations == former:
-        return plan
-    if checked_count("n_simulations", n_simulations) < former:
-        raise ParameterError(
-            f"`n_simulations` must be at least the budget of the run, {former}, but got "
-            f"{n_simulations}. What is simulated cannot be taken back; to stop earlier use `stop`."
-        )
-    milestones = (*plan.milestones, former)
-    return replace(plan, n_simulations=int(n_simulations), milestones=milestones)
-
-
 def _continued(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest of a run that goes on: what it was begun with, its new end and its code."""
-    return {**then, **{key: now[key] for key in ("plan", "stop", "on_failure", "code")}}
+    return {**then, **{key: now[key] for key in ("settings", "stop", "on_failure", "code")}}
 
 
 def _existing(path: StoreLike, opened: Callable[[str | os.PathLike[str]], Store]) -> Store:

@@ -9,14 +9,18 @@ from abctree.answers.failure_policy import FailurePolicy
 from abctree.answers.result import Result
 from abctree.data import Progress
 from abctree.keywords import checks_keywords
-from abctree.methods.map_settings import resolve_map
 from abctree.methods.run_folder import StoreLike, play
 from abctree.problem import Problem
-from abctree.protocols import BeliefRule, Policy
 from abctree.running.executors import ExecutorLike
 from abctree.running.interrupts import Interrupts
-from abctree.running.recipe import Recipe, StopLike, check_problem_given
-from abctree.running.settings import PartitionerLike, ScheduleLike
+from abctree.running.spec import (
+    BeliefsLike,
+    PartitionerLike,
+    PolicyLike,
+    RunSpec,
+    ScheduleLike,
+    StopLike,
+)
 from abctree.types import RNGLike
 
 
@@ -26,10 +30,10 @@ def map_tree(
     *,
     n_simulations: int = 20_000,
     rng: RNGLike = None,
-    policy: Literal["top-two", "thompson", "t3c"] | Policy | None = None,
+    policy: PolicyLike | None = None,
     partitioner: PartitionerLike | None = None,
     schedule: ScheduleLike | None = None,
-    beliefs: BeliefRule | None = None,
+    beliefs: BeliefsLike | None = None,
     quota: int | None = None,
     n_pilot: int | None = None,
     n_folds: int | None = None,
@@ -69,8 +73,8 @@ def map_tree(
         most.
     schedule : str, float, sequence of float or Schedule
         g, as for `abctree.abc_tree`.
-    beliefs : BeliefRule
-        How α and β start on a new partition; default `FairHearing`, and ``Counts(1, 1)`` on a grid.
+    beliefs : str or BeliefRule
+        As for `abctree.abc_tree`; default "limited-shrinkage", and "counts" on a grid.
     quota : int
         B, acceptances that end a round.  Default max(20, T / 10).
     n_pilot : int
@@ -121,23 +125,8 @@ def map_tree(
     >>> bool(abs(mode.theta[0] - 1.0) < 0.2)
     True
     """
-    check_problem_given(problem)
-    given = {
-        "partitioner": partitioner, "schedule": schedule, "beliefs": beliefs, "policy": policy,
-        "quota": quota, "n_pilot": n_pilot, "n_folds": n_folds, "window": window,
-        "relabel": relabel, "block": block, "lookahead": lookahead, "defensive": defensive,
-        "max_rounds": max_rounds,
-    }  # fmt: skip
-    recipe = Recipe.of(
-        problem,
-        resolve_map(problem.d, n_simulations, given, preset),
-        method="map_tree",
-        rng=rng,
-        stop=stop,
-        on_failure=on_failure,
-        keep_summaries=keep_summaries,
-    )
-    result = play(problem, recipe, executor, progress, store)
+    spec = RunSpec.of("map_tree", locals())
+    result = play(problem, spec, executor, progress, store)
     with Interrupts():  # Ctrl-C must not lose the run now that it is over
         result.mode()
     return result

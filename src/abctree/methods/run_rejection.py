@@ -7,25 +7,15 @@ from typing import Literal
 
 from abctree.answers.failure_policy import FailurePolicy
 from abctree.answers.result import Result
-from abctree.data import Plan, Progress
+from abctree.data import Progress
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
-from abctree.methods.loop_rejection import RejectionParts
 from abctree.methods.run_folder import StoreLike, play
-from abctree.numbers import checked_count
 from abctree.problem import Problem
 from abctree.running.executors import ExecutorLike
-from abctree.running.recipe import Recipe, StopLike, check_problem_given
-from abctree.running.settings import Settings
+from abctree.running.spec import RunSpec, StopLike
 from abctree.running.stopping import Rounds
 from abctree.types import RNGLike
-
-#: Up to so many simulations all are kept by default, and of more the closest so many.
-_KEEP_ALL, _KEEP = 1_000_000, 100_000
-#: Chunks of a run, at least, and most rows in one: few enough to stay in a cache.
-_CHUNKS, _CHUNK = 100, 16_384
-#: Most prior draws of the pilot.
-_PILOT = 10_000
 
 
 @checks_keywords
@@ -119,31 +109,7 @@ def rejection(
     >>> len(result.table), result.n_simulations, len(result.posterior())
     (100, 2000, 100)
     """
-    check_problem_given(problem)
-    budget = checked_count("n_simulations", n_simulations)
-    default = None if budget <= _KEEP_ALL else _KEEP
-    parts = RejectionParts(
-        keep=default if keep is None else checked_count("keep", keep), answers=keep is not None
-    )
-    size = max(1, min(_CHUNK, budget // _CHUNKS))
-    plan = Plan(
-        n_simulations=budget,
-        n_pilot=min(budget, max(100, min(_PILOT, budget // 50))),
-        quota=parts.keep or budget,
-        block=size if chunk is None else checked_count("chunk", chunk),
-        lookahead=checked_count("lookahead", lookahead, least=0),
-        n_folds=1,
-        defensive=0.0,
-    )
-    recipe = Recipe.of(
-        problem,
-        Settings(plan, parts, "mixture"),
-        method="rejection",
-        rng=rng,
-        stop=stop,
-        on_failure=on_failure,
-        keep_summaries=keep_summaries,
-    )
-    if any(isinstance(rule, Rounds) for rule in recipe.stop):
+    spec = RunSpec.of("rejection", locals())
+    if any(isinstance(rule, Rounds) for rule in spec.stop):
         raise ParameterError('`stop` must not limit "rounds": rejection has none. Limit "seconds".')
-    return play(problem, recipe, executor, progress, store)
+    return play(problem, spec, executor, progress, store)

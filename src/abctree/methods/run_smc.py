@@ -5,23 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-import numpy as np
-
 from abctree.answers.failure_policy import FailurePolicy
 from abctree.answers.result import Result
-from abctree.data import Plan, Progress
-from abctree.errors import ParameterError
+from abctree.data import Progress
 from abctree.keywords import checks_keywords
-from abctree.methods.loop_smc import SmcParts
 from abctree.methods.run_folder import StoreLike, play
-from abctree.numbers import checked_count, checked_number
 from abctree.problem import Problem
 from abctree.proposals.coordinates import coordinates
-from abctree.proposals.perturbations import Perturbation, as_perturbation
+from abctree.proposals.perturbations import Perturbation
 from abctree.running.executors import ExecutorLike
-from abctree.running.recipe import Recipe, StopLike, check_problem_given
-from abctree.running.settings import ScheduleLike, Settings
-from abctree.tree.schedules import as_schedule
+from abctree.running.spec import RunSpec, ScheduleLike, StopLike
 from abctree.types import RNGLike
 
 
@@ -145,43 +138,6 @@ def smc(
     >>> result.n_simulations
     2000
     """
-    check_problem_given(problem)
-    if weights not in ("population", "mixture"):
-        raise ParameterError(f'`weights` must be "population" or "mixture", but got {weights!r}.')
-    if not 0.0 <= checked_number("min_ess", min_ess) < np.inf:
-        raise ParameterError(f"`min_ess` must be at least 0, but got {min_ess}. Try n_particles/2.")
-    plan = _plan(n_simulations, n_particles, n_pilot, block, max_rounds)
-    coordinates(problem.prior, space)  # raises if the space is wrong, or has no density
-    parts = SmcParts(as_perturbation(kernel), as_schedule(schedule), float(min_ess), space)
-    recipe = Recipe.of(
-        problem,
-        Settings(plan, parts, weights),
-        method="smc",
-        rng=rng,
-        stop=stop,
-        on_failure=on_failure,
-        keep_summaries=keep_summaries,
-    )
-    return play(problem, recipe, executor, progress, store)
-
-
-def _plan(
-    n_simulations: int,
-    n_particles: int | None,
-    n_pilot: int | None,
-    block: int | None,
-    max_rounds: int | None,
-) -> Plan:
-    budget = checked_count("n_simulations", n_simulations)
-    default = min(1000, max(20, budget // 50))
-    particles = default if n_particles is None else checked_count("n_particles", n_particles)
-    pilot = max(100, particles) if n_pilot is None else checked_count("n_pilot", n_pilot)
-    return Plan(
-        n_simulations=budget,
-        n_pilot=min(budget, pilot),
-        quota=particles,
-        block=0 if block is None else checked_count("block", block),
-        n_folds=1,
-        defensive=0.0,
-        max_rounds=None if max_rounds is None else checked_count("max_rounds", max_rounds),
-    )
+    spec = RunSpec.of("smc", locals())
+    coordinates(problem.prior, space)  # raises if the prior has no density there
+    return play(problem, spec, executor, progress, store)

@@ -38,7 +38,8 @@ from abctree.problem import Discrepancy, Problem
 from abctree.problem.distances import NegativeDistanceError
 from abctree.protocols import Executor, StoppingRule
 from abctree.running.interrupts import Interruptible, Interrupts
-from abctree.running.recipe import Recipe
+from abctree.running.settings import names_of
+from abctree.running.spec import RunSpec
 from abctree.running.stopping import is_hurried
 from abctree.running.stores import START_ANEW, Recorded
 from abctree.running.versions import changes
@@ -59,14 +60,14 @@ class Runner:
     ----------
     problem : Problem
         As given; after the pilot `problem` is the one with its distance scaled.
-    recipe : Recipe
+    spec : RunSpec
         What makes the run.
     executor : Executor
         Who simulates; a `Recorded` one if there is a store.
     table : Table
         Takes the rows.
     rules : sequence of StoppingRule, optional
-        Instead of those of the recipe.
+        Instead of those of the spec.
     watch : callable, optional
         Told of the progress after each round, and now and then in the pilot.
     """
@@ -74,18 +75,18 @@ class Runner:
     def __init__(
         self,
         problem: Problem,
-        recipe: Recipe,
+        spec: RunSpec,
         executor: Executor,
         table: Table,
         rules: Sequence[StoppingRule] | None = None,
         watch: Callable[[Progress], None] | None = None,
     ) -> None:
         self.problem = problem
-        self.recipe = recipe
-        self.plan = recipe.settings.plan
+        self.spec = spec
+        self.plan = spec.plan
         self.table = table
-        self.root = recipe.seeds.root
-        self.rng = np.random.default_rng(recipe.seeds.algorithm)
+        self.root = spec.seeds.root
+        self.rng = np.random.default_rng(spec.seeds.algorithm)
         self.rounds: list[Round] = []
         self.failures = Failures(table, self.rounds, self.root, problem.unit)
         self.n_simulations = 0  #: that have come back
@@ -93,8 +94,8 @@ class Runner:
         self._executor = executor
         self.interrupts = Interrupts()
         self._watched = Watched(Interruptible(executor, self.interrupts), self._look_at)
-        self._streak = Streak(recipe.on_failure)
-        self._rules = recipe.stop if rules is None else tuple(rules)
+        self._streak = Streak(spec.on_failure)
+        self._rules = spec.stop if rules is None else tuple(rules)
         self._hurried = [rule for rule in self._rules if is_hurried(rule)]
         self._watch = Watch(watch)
         self._round = 0, float("inf"), 0.0, 0.0
@@ -142,7 +143,7 @@ class Runner:
             rows = [f for f in late if index[0] <= f.index <= index[-1]]
             self._count(rows, table.theta[index], index)
         self.problem = pilot.problem
-        self._streak = Streak(self.recipe.on_failure)
+        self._streak = Streak(self.spec.on_failure)
         if pilot.interrupted:
             self._why = "interrupted"
         return pilot
@@ -198,7 +199,7 @@ class Runner:
     def _count(self, failures: Sequence[Failure], theta: FloatArray, index: IntArray) -> None:
         self.failures.add(failures, theta, index)
         self._refuse_negative(failures)
-        if failures and self.recipe.on_failure.on_failure == "raise":
+        if failures and self.spec.on_failure.on_failure == "raise":
             case = Case.of(failures[0], theta, index, self.problem.unit, self.root)
             raise FailedSimulationError(case, self.problem.names)
 
@@ -243,7 +244,7 @@ class Runner:
     @property
     def _larger_pilot(self) -> str:
         """What to do where the simulator works in a small part of the prior only."""
-        if self.recipe.method == "rejection":  # its pilot is part of the budget
+        if "n_pilot" not in names_of(self.spec.method):
             return ""
         return "; if it works in a small part of the prior only, give a larger n_pilot="
 
@@ -296,9 +297,9 @@ class Runner:
             seconds=time.monotonic() - self._began,
             root=self.root,
             other_streams=frozenset(self._other_streams),
-            default_weights=self.recipe.settings.weights,
-            method=self.recipe.method,
-            code_changes=changes(self.recipe.code, self.n_simulations),
+            default_weights=self.spec.settings["weights"],
+            method=self.spec.method,
+            code_changes=changes(self.spec.code, self.n_simulations),
             **more,
         )
 

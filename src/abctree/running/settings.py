@@ -1,175 +1,341 @@
-"""Settings of `abc_tree`: from what a user says to a `Plan` and `Rules`."""
+"""The settings of all methods, each said once: its rule, its defaults, a line about it.
+
+What a call resolves to, errors, options of the command line, keys of its files, the manifest of a
+run and the table in docs/explanation/defaults.md are made from `SETTINGS`.  Nothing heavy is
+imported before a value is read, because ``abctree --help`` is made from it, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import importlib
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Protocol
 
-import numpy as np
-
-from abctree.data import Plan
 from abctree.errors import ParameterError
-from abctree.numbers import checked_count, checked_number
-from abctree.protocols import BeliefRule, Partitioner, Policy, Schedule, Utility
-from abctree.tree.beliefs import Counts, GlobalRate, MultiLevel
-from abctree.tree.outer_loop import Rules
-from abctree.tree.partitioners import Cart, Grid, as_partitioner
-from abctree.tree.policies import UtilityProposal
-from abctree.tree.schedules import Geometric, as_schedule
-from abctree.tree.utilities import EffectiveSampleSize, as_utility
+from abctree.method import METHODS
 
-#: `preset="published"`: Algorithms 1 and 2 as the paper prints and runs them.
-PUBLISHED: dict[str, Any] = {
-    "partitioner": Cart(max_leaves=1000, min_leaf=10),
-    "utility": "omega1",
-    "schedule": Geometric(0.9),
-    "beliefs": Counts(0.0, 0.0),
-    "n_folds": 1,
-    "quota": 1000,
-    "block": 1,
-    "defensive": 0.0,
-    "relabel": "last",
-    "from_pilot": False,
-    "weights": "draw",
-}
-PRESETS: dict[str, Mapping[str, Any]] = {"published": PUBLISHED}
+# What a value may be ---------------------------------------------------------------------------
+
+
+class Kind(Protocol):
+    """The rule of a setting."""
+
+    @property
+    def words(self) -> str:
+        """What a value must be, as an error and the documents say it."""
+
+    def read(self, name: str, value: Any) -> Any:
+        """Return the value as the method uses it; a `ParameterError` if it breaks the rule."""
 
 
 @dataclass(frozen=True)
-class Settings:
-    """A resolved run: numbers, parts, and how its weights are read by default."""
+class Whole:
+    """A whole number."""
 
-    plan: Plan
-    rules: Any  #: the parts, by name: the dataclass of the method, see `METHODS`
-    weights: Literal["mixture", "round", "draw", "population"]
+    least: int = 1
+
+    @property
+    def words(self) -> str:
+        """The rule."""
+        return f"a whole number of at least {self.least}"
+
+    def read(self, name: str, value: Any) -> int:
+        """Return it as an int."""
+        from abctree.numbers import checked_count
+
+        return checked_count(name, value, self.least)
 
 
-def resolve(
-    d: int,
-    n_simulations: int,
-    given: Mapping[str, Any],
-    preset: str | None,
-) -> Settings:
-    """Defaults, overridden by the preset, overridden by what is not None in `given`.
+@dataclass(frozen=True)
+class Number:
+    """A number of [least, below)."""
+
+    least: float = 0.0
+    below: float = math.inf
+
+    @property
+    def words(self) -> str:
+        """The rule."""
+        if math.isinf(self.below):
+            return f"at least {self.least:g}"
+        return f"in [{self.least:g}, {self.below:g})"
+
+    def read(self, name: str, value: Any) -> float:
+        """Return it as a float."""
+        from abctree.numbers import checked_number
+
+        number = checked_number(name, value)
+        if not self.least <= number < self.below:
+            raise broken(name, self.words, value)
+        return number
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some names."""
+
+    names: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """The rule."""
+        return _one_of(f'"{name}"' for name in self.names)
+
+    def read(self, name: str, value: Any) -> str:
+        """Return it as it is."""
+        if not isinstance(value, str) or value not in self.names:
+            raise broken(name, self.words, repr(value))
+        return value
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Yes or no."""
+
+    words = "True or False"
+
+    def read(self, name: str, value: Any) -> bool:
+        """Return it as a bool."""
+        import numpy as np
+
+        if not isinstance(value, bool | np.bool_):
+            raise broken(name, self.words, repr(value))
+        return bool(value)
+
+
+@dataclass(frozen=True)
+class Part:
+    """An object, or what is short for it."""
+
+    reader: str  #: module and function of abctree that make the object
+    names: tuple[str, ...] = ()
+    others: tuple[str, ...] = ("an object",)  #: in words, what it may be beside a name
+    numbers: bool = False  #: whether a number or a list of numbers is short for one, too
+
+    @property
+    def words(self) -> str:
+        """The rule."""
+        return _one_of([*(f'"{name}"' for name in self.names), *self.others])
+
+    @property
+    def room(self) -> str:
+        """The module that has the parts of this kind."""
+        return f"abctree.{self.reader.partition(':')[0]}"
+
+    def read(self, name: str, value: Any) -> Any:  # noqa: ARG002 - the reader knows its name
+        """Return the object."""
+        return getattr(importlib.import_module(self.room), self.reader.partition(":")[2])(value)
+
+
+def _one_of(words: Iterable[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def broken(name: str, rule: str, value: object) -> ParameterError:
+    """Return the error of a value that breaks its rule."""
+    return ParameterError(f"`{name}` must be {rule}, but got {value}.")
+
+
+# Defaults --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A default that follows from d and from the settings above it in the table."""
+
+    text: str
+    value: Callable[[int, Mapping[str, Any]], Any]
+
+
+def share(parts: int, least: int, most: int | None = None) -> Derived:
+    """Return the default T / parts, between two numbers."""
+    text = f"T/{parts}" if least == 1 else f"max({least}, T/{parts})"
+
+    def value(_: int, s: Mapping[str, Any]) -> int:
+        n: int = max(least, s["n_simulations"] // parts)
+        return n if most is None else min(most, n)
+
+    return Derived(text if most is None else f"min({most}, {text})", value)
+
+
+def _unsaid(text: str) -> Derived:
+    """What a method does without the setting, in words."""
+    return Derived(text, lambda _, __: None)
+
+
+def _required(_: int, __: Mapping[str, Any]) -> Any:
+    raise broken("n_simulations", "a whole number", None)
+
+
+def _utility(d: int, _: Mapping[str, Any]) -> Any:
+    from abctree.tree.utilities import EffectiveSampleSize
+
+    return EffectiveSampleSize(0.5 if d <= 2 else 0.65)
+
+
+def _beliefs(_: int, s: Mapping[str, Any]) -> str:
+    """A grid has no hierarchy worth following: its cells are flat arms."""
+    return "global-rate" if _is_grid(s) else "multi-level"
+
+
+def _map_beliefs(_: int, s: Mapping[str, Any]) -> str:
+    """A grid is the paper's finite parameter space: flat arms with a prior of one each."""
+    return "counts" if _is_grid(s) else "limited-shrinkage"
+
+
+def _is_grid(s: Mapping[str, Any]) -> bool:
+    from abctree.tree.partitioners import Grid
+
+    return isinstance(s["partitioner"], Grid)
+
+
+#: Of `rejection`: up to so many simulations all are kept, and of more the closest so many.
+_KEEP_ALL, _KEEP = 1_000_000, 100_000
+
+
+def _keep(_: int, s: Mapping[str, Any]) -> int | None:
+    return None if s["n_simulations"] <= _KEEP_ALL else _KEEP
+
+
+# The table -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An argument that some methods have."""
+
+    name: str
+    kind: Kind
+    about: str
+    defaults: Mapping[str, Any]  #: by method; None is what the method says of it
+
+
+def _row(name: str, kind: Kind, about: str, **defaults: Any) -> Setting:
+    return Setting(name, kind, about, defaults)
+
+
+def _in_all(name: str, kind: Kind, about: str, default: Any = None) -> Setting:
+    return Setting(name, kind, about, dict.fromkeys(METHODS, default))
+
+
+_PARTITIONER = Part(
+    "tree.partitioners:as_partitioner", ("soft", "dyadic", "cart", "bart", "dynamic", "peaks")
+)
+_UTILITY = Part("tree.utilities:as_utility", ("ess", "omega1", "omega2", "omega3"))
+_SCHEDULE = Part(
+    "tree.schedules:as_schedule",
+    ("median", "adaptive", "geometric"),
+    ("a factor such as 0.9", "a decreasing list", "an object"),
+    numbers=True,
+)
+_BELIEFS = Part(
+    "tree.beliefs:as_beliefs", ("counts", "global-rate", "multi-level", "limited-shrinkage")
+)
+_POLICY = Part("tree.policies:as_policy", ("top-two", "thompson", "t3c"))
+_KERNEL = Part(
+    "proposals.perturbations:as_perturbation",
+    ("twice-covariance", "componentwise", "silverman", "local"),
+)
+
+#: What steers each method, in the order in which it is resolved.
+_OF_METHODS = (
+    Setting(
+        "n_simulations",
+        Whole(),
+        "T, the budget of simulations in all.",
+        {**dict.fromkeys(METHODS, Derived("required", _required)), "map_tree": 20_000},
+    ),
+    _row("utility", _UTILITY, "What a proposal is optimised for.",
+         abc_tree=Derived('"ess", exponent 0.5 for d ≤ 2, else 0.65', _utility)),
+    _row("policy", _POLICY, "Bandit that seeks the best box; abc-tree: instead of the utility.",
+         abc_tree=_unsaid("the utility's proposal"), map_tree="top-two"),
+    _row("partitioner", _PARTITIONER, "Rule that cuts the parameter space.",
+         abc_tree="soft", map_tree="peaks"),
+    _row("beliefs", _BELIEFS, "How often the arms of a new partition are believed to be accepted.",
+         abc_tree=Derived('"multi-level"; "global-rate" on a grid', _beliefs),
+         map_tree=Derived('"limited-shrinkage"; "counts" on a grid', _map_beliefs)),
+    _row("n_particles", Whole(), "Accepted draws of a population.", smc=share(50, 20, 1000)),
+    _row("keep", Whole(), "Keep the closest N simulations, and answer by them.",
+         rejection=Derived("all up to 10⁶, of more 10⁵", _keep)),
+    _row("kernel", _KERNEL, "Steps from one population to the next.", smc="twice-covariance"),
+    _row("schedule", _SCHEDULE, "How the tolerance falls: median, adaptive, a factor such as 0.9, "
+         "or a list such as 2,1,0.5.", abc_tree="median", map_tree="median", smc="median"),
+    _row("weights", Choice(("population", "mixture")), "Who answers: the last population, or all.",
+         smc="population"),
+    _row("min_ess", Number(), "Least effective sample size of a population.", smc=0.0),
+    _row("space", Choice(("theta", "cube")), "Where steps are made.",
+         smc=_unsaid('"theta"; "cube" where the prior has no density')),
+    _row("quota", Whole(), "Acceptances that end a round.",
+         abc_tree=share(100, 20), map_tree=share(10, 20)),
+    _row("n_pilot", Whole(), "Prior draws of the pilot.",
+         abc_tree=share(50, 100), map_tree=share(5, 100),
+         smc=Derived("max(100, n_particles)", lambda _, s: max(100, s["n_particles"]))),
+    _row("n_folds", Whole(), "Parts of the table that are learned from separately.",
+         abc_tree=5, map_tree=1),
+    _row("window", Choice(("extended", "rolling")),
+         "Learn from all simulations, or the last round's.",
+         abc_tree="extended", map_tree="extended"),
+    _row("relabel", Choice(("next", "last")), "Tolerance at which the table is counted.",
+         abc_tree="next", map_tree="next"),
+    _row("block", Whole(), "Simulations between two updates of what is believed.",
+         abc_tree=share(50, 20), map_tree=share(100, 20), smc=_unsaid("as many as are missing")),
+    _row("chunk", Whole(), "Simulations begun at once.", rejection=share(100, 1, 16_384)),
+    _row("lookahead", Whole(0), "Blocks begun before the oldest is back.",
+         abc_tree=0, map_tree=0, rejection=1),
+    _row("defensive", Number(0.0, 1.0), "Share of the prior in every proposal.",
+         abc_tree=0.05, map_tree=0.05),
+    _row("kernels", Flag(), "Whether kernels around accepted draws propose beside the boxes.",
+         abc_tree=False),
+    _row("max_rounds", Whole(), "Most rounds.", abc_tree=None, map_tree=None, smc=None),
+)  # fmt: skip
+#: What every run has beside.
+_OF_RUNS = (
+    _row("preset", Choice(("published",)), "The settings of the paper.",
+         abc_tree=None, map_tree=None),
+    _in_all("rng", Whole(0), "Seed of all randomness; in Python also a Generator.",
+            _unsaid("random")),
+    _in_all("executor", Part("running.executors:as_executor", ("threads", "processes"),
+                             ("a number of workers", "an object")), "Who runs the simulator.",
+            _unsaid("in this process")),
+    _in_all("stop", Part("running.stopping:as_stopping_rules", (),
+                         ('a table such as {"seconds": 60, "epsilon": 0.1}', "rules")),
+            "Reasons to end before the budget is spent."),
+    _in_all("on_failure", Part("answers.failure_policy:as_policy", ("reject", "raise")),
+            "Whether a failed simulation counts as rejected, or ends the run.", "reject"),
+    _in_all("keep_summaries", Flag(), "Whether summaries are kept, for regression adjustment.",
+            _unsaid("up to 64 numbers")),
+)  # fmt: skip
+
+#: By name.
+SETTINGS: dict[str, Setting] = {row.name: row for row in (*_OF_METHODS, *_OF_RUNS)}
+#: Those that every method has for the run as a whole.
+OF_RUNS = tuple(row.name for row in _OF_RUNS)
+#: Arguments of every method that are no settings.
+NO_SETTINGS = ("problem", "store", "progress")
+
+
+def names_of(method: str) -> tuple[str, ...]:
+    """Return the names of the settings that a method has."""
+    return tuple(name for name, row in SETTINGS.items() if method in row.defaults)
+
+
+def resolve(method: str, d: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a method: defaults, where `given` has none or None.
 
     Raises
     ------
     ParameterError
         If a value breaks its rule.
     """
-    if preset is not None and preset not in PRESETS:
-        raise ParameterError(
-            f"`preset` must be None or one of {sorted(PRESETS)}, but got {preset!r}."
-        )
-    n = checked_count("n_simulations", n_simulations, least=2)
-    said = {k: v for k, v in given.items() if v is not None}
-    s = {**_defaults(d, n), **(PRESETS[preset] if preset else {}), **said}
-    plan = _plan(n, s)
-    partitioner = as_partitioner(s["partitioner"])
-    rules = Rules(
-        partitioner=partitioner,
-        beliefs=_beliefs(s["beliefs"], partitioner),
-        policy=_policy(s["policy"], s["utility"], plan.defensive),
-        schedule=as_schedule(s["schedule"]),
-    )
-    if s["weights"] not in ("mixture", "round", "draw"):
-        raise ParameterError(
-            f'`weights` must be "mixture", "round" or "draw", but got {s["weights"]!r}.'
-        )
-    return Settings(plan, rules, s["weights"])
-
-
-def _defaults(d: int, n: int) -> dict[str, Any]:
-    """The default rule; the numbers are from docs/explanation/defaults.md."""
-    return {
-        "partitioner": "soft",
-        "utility": EffectiveSampleSize(0.5 if d <= 2 else 0.65),
-        "schedule": "median",
-        "beliefs": None,
-        "policy": None,
-        "n_folds": 5,
-        "n_pilot": max(100, n // 50),
-        "quota": max(20, n // 100),
-        "block": max(20, n // 50),
-        "lookahead": 0,
-        "window": "extended",
-        "relabel": "next",
-        "from_pilot": True,
-        "defensive": 0.05,
-        "kernels": False,
-        "max_rounds": None,
-        "weights": "mixture",
-    }
-
-
-def _plan(n: int, s: Mapping[str, Any]) -> Plan:
-    if s["window"] not in ("extended", "rolling"):
-        raise ParameterError(f'`window` must be "extended" or "rolling", but got {s["window"]!r}.')
-    if s["relabel"] not in ("next", "last"):
-        raise ParameterError(f'`relabel` must be "next" or "last", but got {s["relabel"]!r}.')
-    if not 0.0 <= checked_number("defensive", s["defensive"]) < 1.0:
-        raise ParameterError(f"`defensive` must be in [0, 1), but got {s['defensive']}.")
-    n_folds = checked_count("n_folds", s["n_folds"])
-    # A short budget is all pilot but for one simulation; every fold needs a row to learn from.
-    n_pilot = min(n - 1, checked_count("n_pilot", s["n_pilot"]))
-    n_folds = min(n_folds, n_pilot)
-    return Plan(
-        n_simulations=n,
-        n_pilot=n_pilot,
-        quota=checked_count("quota", s["quota"]),
-        block=checked_count("block", s["block"]),
-        lookahead=checked_count("lookahead", s["lookahead"], least=0),
-        n_folds=n_folds,
-        window=s["window"],
-        relabel=s["relabel"],
-        from_pilot=bool(s["from_pilot"]),
-        defensive=float(s["defensive"]),
-        kernels=_kernels(s, n_folds),
-        max_rounds=(
-            None if s["max_rounds"] is None else checked_count("max_rounds", s["max_rounds"])
-        ),
-    )
-
-
-def _kernels(s: Mapping[str, Any], n_folds: int) -> bool:
-    if not isinstance(s["kernels"], bool | np.bool_):
-        raise ParameterError(f"`kernels` must be True or False, but got {s['kernels']!r}.")
-    if s["kernels"] and s["policy"] is not None:
-        raise ParameterError(
-            "`kernels` must be False with a `policy` of your own: they propose beside boxes that "
-            "are drawn by a utility."
-        )
-    if s["kernels"] and n_folds < 2:
-        raise ParameterError(
-            f"`n_folds` and `n_pilot` must be at least 2 with `kernels`, but there are {n_folds} "
-            "folds: draws would be weighted by kernels that stand around themselves."
-        )
-    return bool(s["kernels"])
-
-
-def _beliefs(spec: BeliefRule | None, partitioner: Partitioner) -> BeliefRule:
-    if spec is None:
-        # A grid has no hierarchy worth following: its cells are flat arms.
-        return GlobalRate() if isinstance(partitioner, Grid) else MultiLevel()
-    if not hasattr(spec, "start"):
-        raise ParameterError(
-            f"`beliefs` must have a method `start(...)`, as abctree.MultiLevel(), but got {spec!r}."
-        )
-    return spec
-
-
-def _policy(spec: Policy | None, utility: str | Utility, defensive: float) -> Policy:
-    if spec is None:
-        return UtilityProposal(as_utility(utility), defensive)
-    if not hasattr(spec, "pull"):
-        raise ParameterError(
-            f"`policy` must have a method `pull(arms, partition, n, rng)`, but got {spec!r}."
-        )
-    return spec
-
-
-#: What `abc_tree` accepts as a schedule.
-ScheduleLike = str | float | Sequence[float] | Schedule
-UtilityLike = str | Utility
-PartitionerLike = str | Partitioner
+    s: dict[str, Any] = {}
+    for row in _OF_METHODS:
+        if method in row.defaults:
+            value = given.get(row.name)
+            if value is None:
+                default = row.defaults[method]
+                value = default.value(d, s) if isinstance(default, Derived) else default
+            s[row.name] = None if value is None else row.kind.read(row.name, value)
+    return s

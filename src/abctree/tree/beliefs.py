@@ -213,7 +213,7 @@ class _MultiLevelBeliefs:
 
 @checks_keywords
 @dataclass(frozen=True)
-class FairHearing:
+class LimitedShrinkage:
     """Another rule's beliefs, except of boxes whose own counts contradict them.
 
     Shrinkage towards the neighbourhood is right for boxes that are like it.  A box around a thin
@@ -260,10 +260,10 @@ class FairHearing:
             count_epsilon=count_epsilon,
         )  # fmt: skip
         counts = _counts(len(partition), arm, distance < count_epsilon)
-        return _Heard(shrunk, *counts, epsilon, self.surprise)
+        return _LimitedBeliefs(shrunk, *counts, epsilon, self.surprise)
 
 
-class _Heard:
+class _LimitedBeliefs:
     """Beliefs with the counts beside them."""
 
     def __init__(
@@ -285,16 +285,42 @@ class _Heard:
         with np.errstate(divide="ignore", invalid="ignore"):
             hit = np.where(share > 0.0, share * np.log(share / eta), 0.0)
             miss = np.where(share < 1.0, (1.0 - share) * np.log((1.0 - share) / (1.0 - eta)), 0.0)
-            heard = (share > eta) & (n * (hit + miss) > self._surprise)
+            contradicted = (share > eta) & (n * (hit + miss) > self._surprise)
         return Arms(
-            np.where(heard, counts.alpha + 1.0, arms.alpha),
-            np.where(heard, counts.beta + 1.0, arms.beta),
+            np.where(contradicted, counts.alpha + 1.0, arms.alpha),
+            np.where(contradicted, counts.beta + 1.0, arms.beta),
         )
 
     def learn(self, arm: IntArray, distance: FloatArray) -> None:
         """Count new rows."""
         self._shrunk.learn(arm, distance)
         self._counts.learn(arm, distance)
+
+
+_BY_NAME: dict[str, type[BeliefRule]] = {
+    "counts": Counts,
+    "global-rate": GlobalRate,
+    "limited-shrinkage": LimitedShrinkage,
+    "multi-level": MultiLevel,
+}
+
+
+def as_beliefs(spec: str | BeliefRule) -> BeliefRule:
+    """Return a rule from its short name, or as it is.
+
+    Raises
+    ------
+    ParameterError
+        If it is neither.
+    """
+    if isinstance(spec, str) and spec in _BY_NAME:
+        return _BY_NAME[spec]()
+    if isinstance(spec, str) or not hasattr(spec, "start"):
+        raise ParameterError(
+            f"`beliefs` must be one of {sorted(_BY_NAME)} or an object with a method `start(...)`, "
+            f"as abctree.MultiLevel(), but got {spec!r}."
+        )
+    return spec
 
 
 def levels(first: float, last: float, ratio: float) -> FloatArray:

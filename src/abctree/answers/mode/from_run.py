@@ -13,6 +13,7 @@ from abctree.answers.mode.report import kernel_answer
 from abctree.answers.mode.search import find_mode, look_epsilon
 from abctree.answers.result import Result
 from abctree.data import Arms, Partition
+from abctree.method import METHODS
 from abctree.problem import Problem
 from abctree.protocols import HasBounds, HasLogDensity
 from abctree.tree.partitioners import SoftTree
@@ -33,7 +34,7 @@ def _mode_of(result: Result, epsilon: float | None) -> Mode:
         return _mode_of_the_closest(result, epsilon)
     table = result.table
     log_prior, unknown = log_prior_of(result.problem, table.theta, table.cube)
-    seeking = result.method == "map_tree"
+    seeking = METHODS[result.method].seeks_mode
     mode = find_mode(
         table.theta,
         table.distance,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from abctree import __version__
 from abctree.errors import MissingDependencyError
-from abctree.faces.cli.methods import METHODS, Face, method_of
+from abctree.method import METHODS, Method
 
 if TYPE_CHECKING:
     from abctree.answers.mode import ModeSummary
@@ -58,9 +58,9 @@ class Answer(ABC):
     # What does not ------------------------------------------------------------------------------
 
     @property
-    def face(self) -> Face:
-        """Of the method."""
-        return METHODS[method_of(self.run.method)]
+    def method(self) -> Method:
+        """What tells its method apart."""
+        return METHODS[self.run.method]
 
     def text(self) -> str:
         """The summary."""
@@ -113,7 +113,7 @@ class Answer(ABC):
             If matplotlib is not installed.
         """
         drawn = [self.picture(directory)]
-        if self.face.cuts_boxes and self.run.problem.d == 2:
+        if self.method.cuts_boxes and self.run.problem.d == 2:
             from abctree.faces import plots
 
             plots.partitions(self.run).savefig(directory / "partition.png", dpi=130)
@@ -131,7 +131,7 @@ class Answer(ABC):
         from abctree.faces import plots
 
         drawn = []
-        if self.face.has_rounds:
+        if self.method.has_rounds:
             plots.progress(self.run).savefig(directory / "progress.png", dpi=130)
             drawn.append("progress.png")
         # The closest simulations alone do not say where others failed.

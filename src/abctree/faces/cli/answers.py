@@ -13,7 +13,7 @@ import numpy as np
 from abctree.answers.mode import ModeSummary
 from abctree.answers.summary import Summary, summarise, summarise_mode
 from abctree.faces.cli.answer import NO_ESS, Answer
-from abctree.faces.cli.methods import METHODS, method_of
+from abctree.method import METHODS
 
 if TYPE_CHECKING:
     from abctree.answers.posterior import Posterior
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def answer_of(note: Note, result: Result) -> Answer:
     """Read a run at the tolerance, or the effective sample size, that was asked for."""
     epsilon, ess = note.asked.get("epsilon"), note.asked.get("ess")
-    if not METHODS[method_of(result.method)].seeks_mode:
+    if not METHODS[result.method].seeks_mode:
         return PosteriorAnswer(note, result, summarise(result, epsilon, ess))
     if ess is not None:
         raise click.UsageError(NO_ESS)

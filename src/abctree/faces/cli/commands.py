@@ -15,8 +15,15 @@ from abctree.errors import ParameterError
 from abctree.faces.cli import options
 from abctree.faces.cli.config import Config, read_config
 from abctree.faces.cli.folder import FILES, Note, claim, clear, open_store
-from abctree.faces.cli.methods import DEFAULT, METHODS, function_of, method_of
-from abctree.faces.cli.settings import of_methods, refusal, spelled
+from abctree.faces.cli.settings import (
+    DEFAULT,
+    NAMES,
+    function_of,
+    method_of,
+    of_methods,
+    refusal,
+    spelled,
+)
 from abctree.faces.cli.shared import (
     check_accepted,
     check_reading,
@@ -31,6 +38,7 @@ from abctree.faces.cli.shared import (
 )
 from abctree.faces.cli.targets import READY, problem_of
 from abctree.keywords import meant
+from abctree.method import METHODS
 
 if TYPE_CHECKING:
     from abctree.problem import Problem
@@ -115,7 +123,7 @@ def _run_help() -> str:
         f"  {name:<17} {ready.about}, {ready.n_simulations} simulations"
         for name, ready in READY.items()
     )
-    methods = "\n".join(f"  {name:<17} {face.about}" for name, face in METHODS.items())
+    methods = "\n".join(f"  {method_of(name):<17} {m.about}" for name, m in METHODS.items())
     return (
         "Infer the parameters of PROBLEM, print what was found, and write it to a directory.\n\n"
         f"PROBLEM is one of these, each with a budget by default:\n\n\b\n{ready}\n\n"
@@ -147,7 +155,7 @@ def _run_help() -> str:
 @click.argument("problem", required=False)
 @click.option(
     "--method",
-    type=click.Choice(list(METHODS)),
+    type=click.Choice(NAMES),
     help=f"What to run.  [default: {DEFAULT}, or what FILE says]",
 )
 @options.budget

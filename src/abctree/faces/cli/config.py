@@ -9,9 +9,18 @@ from typing import Any
 
 import click
 
-from abctree.faces.cli.methods import DEFAULT, METHODS, OURS, function_of, method_of
-from abctree.faces.cli.settings import NUMBER, SETTINGS, refusal
+from abctree.faces.cli.settings import (
+    DEFAULT,
+    NAMES,
+    NUMBER,
+    function_of,
+    in_files,
+    method_of,
+    refusal,
+    settings_of,
+)
 from abctree.keywords import meant
+from abctree.running.settings import NO_SETTINGS
 
 
 @dataclass(frozen=True)
@@ -55,16 +64,16 @@ def read_config(path: Path, method: str | None = None) -> Config:
 
 def _method(path: Path, named: Any) -> str:
     method = method_of(named) if isinstance(named, str) else named
-    if method not in METHODS:
+    if method not in NAMES:
         raise click.UsageError(
-            f"--config {path}: method must be one of {', '.join(METHODS)}, but got {named!r}."
+            f"--config {path}: method must be one of {', '.join(NAMES)}, but got {named!r}."
         )
     return str(method)
 
 
 def _check_settings(path: Path, settings: dict[str, Any], method: str) -> None:
     for name in settings:
-        if name in (*METHODS[method].objects, *OURS):
+        if name in NO_SETTINGS:
             raise click.UsageError(
                 f"--config {path}: {name!r} cannot be set in a file. Call "
                 f"abctree.{function_of(method)} for it."
@@ -72,7 +81,7 @@ def _check_settings(path: Path, settings: dict[str, Any], method: str) -> None:
         why = refusal(name, method, repr)
         if why is not None:
             raise click.UsageError(f"--config {path}: {why}")
-    known = ("method", *METHODS[method].settings)
+    known = ("method", *settings_of(method))
     _check_names(path, settings, known, "a key of [settings]")
     for key, value in settings.items():
         _check_type(path, key, value)
@@ -87,7 +96,7 @@ def _check_names(path: Path, given: dict[str, Any], known: tuple[str, ...], what
 
 
 def _check_type(path: Path, key: str, value: Any) -> None:
-    kinds, words = SETTINGS[key].kinds, SETTINGS[key].words
+    kinds, words = in_files(key)
     # True is an int in Python, but not in a file of settings.
     fits = isinstance(value, kinds) and (not isinstance(value, bool) or kinds == (bool,))
     items = list(value.values()) if isinstance(value, dict) else value

@@ -12,7 +12,7 @@ import click
 
 from abctree import __version__
 from abctree.faces.cli.answer import to_json
-from abctree.faces.cli.methods import DEFAULT, METHODS, function_of, method_of
+from abctree.faces.cli.settings import DEFAULT, NAMES, function_of, method_of
 
 if TYPE_CHECKING:
     from abctree.running.stores import SqliteStore
@@ -81,7 +81,7 @@ class Note:
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None
         kinds = ((note.problem, str), (note.seed, int | None), (note.asked, dict))
-        valid = all(isinstance(value, kind) for value, kind in kinds) and note.method in METHODS
+        valid = all(isinstance(value, kind) for value, kind in kinds) and note.method in NAMES
         return note if valid else None
 
 
@@ -139,7 +139,7 @@ def _check_repeats_store(directory: Path, new: Note, planned: Mapping[str, Any] 
             only_failures = store.holds_failures_only
     except StoreError as error:
         raise click.UsageError(f"{error} Or add --force to replace it.") from error
-    budget = kept.get("plan", {}).get("n_simulations", n)
+    budget = kept.get("settings", {}).get("n_simulations", n)
     if only_failures and n < budget:
         raise click.UsageError(
             f"--out {directory} holds failures only: all {n} simulations of a {new.title} failed. "
@@ -161,7 +161,7 @@ def _differing(kept: Mapping[str, Any], planned: Mapping[str, Any] | None) -> li
     if planned is None:
         return ["store"]
     now = json.loads(json.dumps(planned))  # as it would be read again
-    one, two = ({**manifest, **manifest.get("plan", {}), "plan": None} for manifest in (kept, now))
+    one, two = ({**made, **made.get("settings", {}), "settings": None} for made in (kept, now))
     keys = [key for key in (*two, *one) if one.get(key) != two.get(key)]
     return list(dict.fromkeys(_WORDS.get(key, "settings") for key in keys))
 

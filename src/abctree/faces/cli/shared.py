@@ -15,16 +15,17 @@ from abctree.errors import AbctreeError, AbctreeWarning
 from abctree.faces.cli.answer import NO_ESS, Answer
 from abctree.faces.cli.blame import blamed, is_theirs, one_line
 from abctree.faces.cli.folder import Note
-from abctree.faces.cli.methods import DEFAULT, METHODS
+from abctree.faces.cli.settings import DEFAULT, function_of
 from abctree.faces.cli.targets import problem_of
 from abctree.faces.cli.watch import Line, watcher
+from abctree.method import METHODS
 
 
 def check_reading(given: dict[str, Any], method: str = DEFAULT) -> None:
     """Refuse two answers to one question, and what the method cannot answer."""
     if given.get("epsilon") is not None and given.get("ess") is not None:
         raise click.UsageError("--epsilon and --ess exclude each other. Drop one.")
-    if given.get("ess") is not None and METHODS[method].seeks_mode:
+    if given.get("ess") is not None and METHODS[function_of(method)].seeks_mode:
         raise click.UsageError(NO_ESS)
 
 

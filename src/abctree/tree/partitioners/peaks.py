@@ -33,7 +33,7 @@ class Peaks:
     boxes are those of a soft tree with few of them.  But a peak that is much thinner than they are
     would be lost in its box.  It shows as one or a few accepted rows among none: a cell of volume
     about 1/n with a surprising share of accepted rows becomes a box of its own, and a policy that
-    believes its counts finds out soon (see `abctree.FairHearing`).
+    believes its counts finds out soon (see `abctree.LimitedShrinkage`).
 
     Parameters
     ----------

@@ -11,41 +11,26 @@ import functools
 import hashlib
 import importlib
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from abctree.answers.failure_policy import FailurePolicy, as_policy
-from abctree.data import Plan
 from abctree.errors import AbctreeError, ParameterError, StoreError, warn
-from abctree.methods.method import METHODS
+from abctree.method import METHODS
 from abctree.problem import Problem
 from abctree.problem.distances import FunctionDistance
-from abctree.proposals.perturbations import as_perturbation
 from abctree.protocols import StoppingRule
 from abctree.running.fingerprint import fingerprint, is_ours, named
-from abctree.running.recipe import Recipe, Seeds
-from abctree.running.settings import Settings
+from abctree.running.settings import SETTINGS, Part
+from abctree.running.spec import RunSpec, Seeds, complete
 from abctree.running.stopping import as_stopping_rules
 from abctree.running.versions import Version, Versions, continued, unknown
-from abctree.tree.partitioners import as_partitioner
-from abctree.tree.schedules import as_schedule
-from abctree.tree.utilities import as_utility
 
-#: Modules whose dataclasses may be made from a manifest.
-_ROOMS = (
-    "tree.partitioners", "tree.utilities", "tree.schedules", "tree.beliefs", "tree.policies",
-    "running.stopping", "proposals.perturbations",
-)  # fmt: skip
-#: How what a user passes for a part is read.
-_READ: dict[str, Callable[[Any], Any]] = {
-    "partitioner": as_partitioner,
-    "utility": as_utility,
-    "schedule": as_schedule,
-    "kernel": as_perturbation,
-}
+#: Settings that are objects; of a user's own, the name is written.
+_PARTS = {name: row.kind for name, row in SETTINGS.items() if isinstance(row.kind, Part)}
 #: Points at which a prior is compared.
 _PROBES = 32
 
@@ -53,28 +38,21 @@ _PROBES = 32
 # Writing -------------------------------------------------------------------------------------
 
 
-def manifest_of(recipe: Recipe, problem: Problem) -> dict[str, Any]:
-    """The recipe and the problem as JSON."""
-    settings, seeds = recipe.settings, recipe.seeds
+def manifest_of(spec: RunSpec, problem: Problem) -> dict[str, Any]:
+    """The spec and the problem as JSON."""
     own: dict[str, Any] = {}
-    parts = {
-        f.name: _written_part(getattr(settings.rules, f.name), f.name, own)
-        for f in fields(settings.rules)
-    }
     return {
-        "method": recipe.method,
+        "method": spec.method,
         "versions": versions(),
-        "seeds": {"root": seeds.root, "algorithm": list(seeds.algorithm)},
-        "plan": {**asdict(settings.plan), "milestones": list(settings.plan.milestones)},
-        "weights": settings.weights,
-        "summary_size": recipe.summary_size,
-        "parts": parts,
-        "stop": [_written(rule, "stop", {}) for rule in recipe.stop],
-        "on_failure": asdict(recipe.on_failure),
+        "seeds": {"root": spec.seeds.root, "algorithm": list(spec.seeds.algorithm)},
+        "settings": {k: _written_setting(v, k, own) for k, v in spec.settings.items()},
+        "summary_size": spec.summary_size,
+        "stop": [_written(rule, "stop", {}) for rule in spec.stop],
+        "on_failure": asdict(spec.on_failure),
         "problem": _written_problem(problem),
         "code": {
             what: [list(astuple(version)) for version in versions]
-            for what, versions in (recipe.code or _code_of(problem, own)).items()
+            for what, versions in (spec.code or _code_of(problem, own)).items()
         },
     }
 
@@ -94,12 +72,12 @@ def _version() -> str:
     return str(importlib.import_module("abctree").__version__)
 
 
-def _written_part(part: Any, keyword: str, own: dict[str, Any]) -> Any:
+def _written_setting(value: Any, keyword: str, own: dict[str, Any]) -> Any:
     """A part, or a number or text that stands among the parts."""
     try:
-        return _written_value(part, keyword, own)
+        return _written_value(value, keyword, own)
     except TypeError:
-        return _written(part, keyword, own)
+        return _written(value, keyword, own)
 
 
 def _written(part: Any, keyword: str, own: dict[str, Any]) -> dict[str, Any]:
@@ -130,7 +108,7 @@ def _written_value(value: Any, keyword: str, own: dict[str, Any]) -> Any:
         return _written_value(value.item(), keyword, own)
     if isinstance(value, tuple | list):
         return [_written_value(item, keyword, own) for item in value]
-    if _is_known(value) or keyword in _READ:
+    if _is_known(value) or keyword in _PARTS:
         return _written(value, keyword, own)
     raise TypeError(type(value))
 
@@ -138,7 +116,7 @@ def _written_value(value: Any, keyword: str, own: dict[str, Any]) -> Any:
 @functools.cache
 def _known() -> dict[str, type]:
     """The parts that may be made from a manifest, by name."""
-    modules = [importlib.import_module(f"abctree.{room}") for room in _ROOMS]
+    modules = [importlib.import_module(part.room) for part in _PARTS.values()]
     found = (value for module in modules for value in vars(module).values())
     return {
         value.__name__: value
@@ -210,10 +188,10 @@ def _probed(problem: Problem) -> str:
 # Reading -------------------------------------------------------------------------------------
 
 
-def recipe_of(
+def spec_of(
     manifest: Mapping[str, Any], problem: Problem, given: Mapping[str, Any], at: int | None
-) -> Recipe:
-    """The recipe again, once the problem is found to be that of the run.
+) -> RunSpec:
+    """The spec again, once the problem is found to be that of the run.
 
     Parameters
     ----------
@@ -242,7 +220,7 @@ def recipe_of(
                 f"The run is one of abctree.{method}, which abctree {_version()} cannot go on with."
             )
         _check_problem(manifest, problem)
-        return _recipe_of(manifest, problem, given, at)
+        return _spec_of(manifest, problem, given, at)
     except AbctreeError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
@@ -252,29 +230,36 @@ def recipe_of(
         ) from error
 
 
-def _recipe_of(
+def _spec_of(
     manifest: Mapping[str, Any], problem: Problem, given: Mapping[str, Any], at: int | None
-) -> Recipe:
-    method, parts = manifest["method"], manifest["parts"]
-    own = _own_parts(parts, given)
-    plan = Plan(**{**manifest["plan"], "milestones": tuple(manifest["plan"]["milestones"])})
-    made = METHODS[method].parts
-    names = [f.name for f in fields(made)]
-    rules = made(**{n: own[n] if n in own else _made_value(parts[n], own) for n in names})
+) -> RunSpec:
+    written = manifest["settings"]
+    own = _own_parts(written, given)
+    held = {k: own[k] if k in own else _made_value(v, own) for k, v in written.items()}
     code = _versions_of(manifest["code"])
     if at is not None:
         replaced = {keyword: part for keyword, part in own.items() if keyword in code}
         code = continued(code, _code_of(problem, replaced), at)
     seeds = Seeds(int(manifest["seeds"]["root"]), tuple(manifest["seeds"]["algorithm"]))
-    return Recipe(
-        settings=Settings(plan, rules, manifest["weights"]),
+    return RunSpec(
+        method=manifest["method"],
+        settings=_settings_of(manifest["method"], problem.d, held),
         seeds=seeds,
         summary_size=int(manifest["summary_size"]),
         stop=_stop_of(manifest["stop"], given.get("stop")),
         on_failure=as_policy(given.get("on_failure") or FailurePolicy(**manifest["on_failure"])),
-        method=method,
         code=code,
     )
+
+
+def _settings_of(method: str, d: int, held: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run; one that has come since has its default."""
+    budget = held["n_simulations"]  # a manifest without it is none
+    settings = complete(method, d, {**held, "n_simulations": budget})
+    later = sorted({*held} - {*settings, "milestones"})
+    if later:
+        raise ValueError(f"it has the settings {later}")
+    return {**settings, **held}
 
 
 def _versions_of(written: Mapping[str, Any]) -> Versions:
@@ -332,7 +317,8 @@ def _own_parts(written: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str
                 f"`{keyword}` must be one of {sorted(places)}, the parts of the run, but got "
                 f"{spec!r}. Other settings are in the folder and stay as they are: leave it out."
             )
-        own[keyword] = _READ.get(keyword, lambda part: part)(spec)
+        part = _PARTS.get(keyword)
+        own[keyword] = spec if part is None else part.read(keyword, spec)
         then, now = places[keyword], _written(own[keyword], keyword, {})
         if "own" not in then and then != now:
             raise ParameterError(

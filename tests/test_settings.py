@@ -1,0 +1,178 @@
+"""The table of settings, and all that has to agree with it."""
+
+import importlib.util
+import inspect
+import re
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+
+import abctree
+from abctree.faces.cli import config, main
+from abctree.methods import loops
+from abctree.problems import gauss
+from abctree.running import manifest, settings, spec
+from benchmarks import report
+
+ROOT = Path(__file__).resolve().parents[1]
+#: A value of each kind that is not the default, and one that breaks its rule.
+OTHERS = {
+    "n_simulations": (700, 0), "partitioner": ("dyadic", "oak"), "utility": ("omega2", "oak"),
+    "beliefs": ("counts", "oak"), "policy": ("thompson", "oak"), "n_particles": (31, 0),
+    "keep": (41, 0), "kernel": ("local", "oak"), "schedule": (0.8, "oak"),
+    "weights": ("mixture", "oak"), "min_ess": (3.5, -1.0), "space": ("cube", "oak"),
+    "quota": (33, 0), "n_pilot": (110, 0), "n_folds": (3, 0), "window": ("rolling", "oak"),
+    "relabel": ("last", "oak"), "block": (34, 0), "chunk": (35, 0), "lookahead": (2, -1),
+    "defensive": (0.1, 1.0), "kernels": (True, 3), "max_rounds": (2, 0),
+    "preset": ("published", "oak"), "rng": (5, -1), "executor": ("threads", "oak"),
+    "stop": ({"rounds": 3}, {"oaks": 3}), "on_failure": ("raise", "oak"),
+    "keep_summaries": (False, 3),
+}  # fmt: skip
+EACH = [(method, name) for method in settings.METHODS for name in settings.names_of(method)]
+#: `rejection` refuses a limit of rounds.
+STOPS = {"rejection": {"seconds": 100}}
+
+
+def disagreements():
+    """Where signatures, options and loops are not those of the table."""
+    found = []
+    options = {p.name: p for p in main.commands["run"].params}
+    for method in settings.METHODS:
+        takes = inspect.signature(getattr(abctree, method)).parameters
+        if set(takes) != {*settings.names_of(method), *settings.NO_SETTINGS}:
+            found.append(f"arguments of {method}")
+        for name in settings.names_of(method):
+            said = takes[name].default if name in takes else None
+            if said not in (
+                None,
+                inspect.Parameter.empty,
+                settings.SETTINGS[name].defaults[method],
+            ):
+                found.append(f"default of {name} in {method}")
+            if not re.search(rf"^    [\w, ]*\b{name}\b[\w, ]*( :|$)", doc(method), re.MULTILINE):
+                found.append(f"docstring of {name} in {method}")
+    for name, row in settings.SETTINGS.items():
+        if name not in options and name not in ("executor", "stop"):
+            found.append(f"option of {name}")
+            continue
+        whose = [word.replace("_", "-") for word in row.defaults]
+        if len(whose) < len(settings.METHODS) and f"[{', '.join(whose)}]" not in options[name].help:
+            found.append(f"methods of --{name}")
+    return found + [f"loop of {m}" for m in {*settings.METHODS} ^ {*loops.LOOPS}]
+
+
+def doc(method):
+    return inspect.getsource(getattr(abctree, method))
+
+
+def test_signatures_docstrings_and_options_are_those_of_the_table():
+    assert disagreements() == []
+    assert {*OTHERS} == {*settings.SETTINGS}
+
+
+def test_what_only_the_table_has_is_found(monkeypatch):
+    """The twin."""
+    row = settings.Setting("max_time", settings.Whole(), "Most seconds.", {"smc": 3})
+    monkeypatch.setitem(settings.SETTINGS, "max_time", row)
+    monkeypatch.setitem(settings.SETTINGS["min_ess"].defaults, "smc", 3.0)
+    monkeypatch.setitem(loops.LOOPS, "nuts", None)
+    assert disagreements() == [
+        "arguments of smc", "default of min_ess in smc", "docstring of max_time in smc",
+        "option of max_time", "loop of nuts",
+    ]  # fmt: skip
+
+
+def test_the_table_of_the_documents_is_that_of_the_code():
+    text = (ROOT / "docs/explanation/defaults.md").read_text("utf-8")
+    ours = re.search(r"<!-- table: settings -->\n(.*?)\n<!-- end -->", text, re.DOTALL)
+    assert ours[1] == report.settings.tables()["settings"]
+    # The twin: another rule would be seen.
+    assert ours[1].replace("[0, 1)", "[0, 1]") != ours[1]
+
+
+@pytest.mark.parametrize(("method", "name"), EACH)
+def test_a_value_reaches_the_run_and_one_that_breaks_its_rule_is_named(method, name):
+    good, bad = OTHERS[name]
+    call = {"n_simulations": 300, "rng": 1, "problem": gauss(2), "stop": STOPS.get(method)}
+    with pytest.raises(abctree.ParameterError, match=rf"`{name}`.* must"):
+        getattr(abctree, method)(**{**call, name: bad})
+    if name in ("executor", "rng"):
+        return
+    default, other = spec.RunSpec.of(method, call), spec.RunSpec.of(method, {**call, name: good})
+    assert other != default
+    again = manifest.spec_of(manifest.manifest_of(other, gauss(2)), gauss(2), {}, None)
+    assert again == other != default
+
+
+@pytest.mark.parametrize(("method", "name"), EACH)
+def test_a_file_takes_each_setting_and_names_one_of_another_type(tmp_path, method, name):
+    def written(value):
+        text = "{ rounds = 3 }" if isinstance(value, dict) else repr(value)
+        text = text.lower() if isinstance(value, bool) else text
+        file = tmp_path / "run.toml"
+        file.write_text(f"[settings]\nmethod = '{method.replace('_', '-')}'\n{name} = {text}\n")
+        return file
+
+    good = OTHERS[name][0]
+    assert config.read_config(written(good)).settings == {name: good}
+    wrong = ["a"] if isinstance(settings.SETTINGS[name].kind, settings.Part) else "many"
+    wrong = 3 if isinstance(settings.SETTINGS[name].kind, settings.Choice) else wrong
+    with pytest.raises(click.UsageError, match=f"{name} must be"):
+        config.read_config(written(wrong))
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, row in settings.SETTINGS.items() if isinstance(row.kind, settings.Part)]
+)
+def test_names_of_parts_are_those_that_the_library_reads(name):
+    kind = settings.SETTINGS[name].kind
+    for choice in kind.names:
+        if choice != "bart" or importlib.util.find_spec("stochtree"):
+            kind.read(name, choice)
+    with pytest.raises(abctree.AbctreeError, match=f"`{name}` must") as caught:
+        kind.read(name, "unheard of")
+    listed = {*re.findall(r"['\"]([\w-]+)['\"]", str(caught.value))} - {"unheard of"}
+    assert kind.names == () or listed >= {*kind.names} or name == "executor"
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (settings.Whole(2), [2, 3.0, np.int64(4)], [1, 2.5, True, "3", None]),
+        (settings.Number(0.0, 1.0), [0, 0.5, np.float64(0.9)], [1.0, -0.1, np.nan, True, "0.5"]),
+        (settings.Number(1.0), [1.0, 1e300], [0.9, np.inf, [1.0]]),
+        (settings.Choice(("a", "b")), ["a", "b"], ["c", "", None, 1, ["a"]]),
+        (settings.Flag(), [True, False, np.True_], [0, 1, "yes", None]),
+    ],
+)
+def test_kinds_take_what_keeps_their_rule(kind, good, bad):
+    for value in good:
+        assert kind.read("x", value) == value
+    for value in bad:
+        with pytest.raises(abctree.ParameterError, match="`x` must be"):
+            kind.read("x", value)
+
+
+def test_defaults_in_words_are_those_that_are_resolved():
+    """Of a share of T: the words, worked out."""
+    rows = [
+        (row.name, method, default)
+        for row in settings.SETTINGS.values()
+        for method, default in row.defaults.items()
+        if isinstance(default, settings.Derived) and "T/" in default.text
+    ]
+    assert len(rows) >= 8
+    for n in (10, 999, 30_000, 10**7):
+        for name, method, default in rows:
+            s = spec.RunSpec.of(method, {"problem": gauss(2), "n_simulations": n}).settings
+            share = eval(re.sub(r"T/", f"{n}//", default.text))
+            least, most = max(1, share), n - 1 if name == "n_pilot" else n * share
+            assert s[name] == min(least, max(1, most)), (name, n)
+
+
+def test_of_runs_are_in_every_method_but_the_preset():
+    assert {
+        n for n in settings.OF_RUNS if len(settings.SETTINGS[n].defaults) < len(settings.METHODS)
+    } == {"preset"}
