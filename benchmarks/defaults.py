@@ -73,7 +73,7 @@ def changes() -> tuple[Change, ...]:
         Change('`window="rolling"`', {"window": "rolling"}),
         Change("`defensive=0.0`", {"defensive": 0.0}),
         Change("`defensive=0.2`", {"defensive": 0.2}),
-        Change("`kernels=True`", {"kernels": True}),
+        Change('`proposal="adaptive"`', {"proposal": "adaptive"}),
         Change("`n_pilot=T//5`", shares={"n_pilot": 5}),
         Change("`quota=T//20`", shares={"quota": 20}),
         Change("`block=T//10`", shares={"block": 10}),

@@ -193,8 +193,8 @@ def cells() -> list[Cell]:
         for n in (2_000, 5_000, 10_000)
     ]
     hard = ("two normals, d = 2", "two normals, d = 5", "banana, d = 5")
-    # Of fewer simulations too few are accepted for kernels.
-    more = [Cell("kernels", problem, 10_000, (("kernels", True),)) for problem in hard]
+    adaptive = (("proposal", "adaptive"),)
+    more = [Cell("adaptive", problem, 10_000, adaptive) for problem in hard]
     more += [Cell("no noise", problem, 5_000) for problem in WITHOUT_NOISE]
     more += [Cell("n_folds = 1", problem, 5_000, (("n_folds", 1),)) for problem in hard]
     # Blocks of one simulation take a minute a run here; twenty make the same weights.

@@ -30,7 +30,8 @@ from experiments.scores import honest_gain
 
 METHODS: dict[str, dict[str, Any]] = {
     "default": {},
-    "kernels": {"kernels": True},
+    "adaptive": {"proposal": "adaptive"},
+    "kernels": {"proposal": ["boxes", "kernels"], "schedule": "median"},
     "published": {"preset": "published"},
     "dyadic": {"partitioner": "dyadic"},
     "CART": {"partitioner": "cart"},

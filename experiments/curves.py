@@ -117,12 +117,12 @@ def _mixtures_of_kernels(result: Any) -> Iterator[Known]:
     seen = 0
     for played in result.rounds:
         mixture = played.mixtures[0]
-        if not mixture.proposals:
+        if not mixture.layers:
             total[:] = mixture.n_prior
-        for n_drawn, proposal in mixture.proposals[seen:]:
+        for ((n_drawn, proposal),) in mixture.layers[seen:]:
             here = replace(proposal, rows=place[proposal.rows])
             total += n_drawn * here.ratio_without_oneself(rows)
-        seen = len(mixture.proposals)
+        seen = len(mixture.layers)
         n = played.last
         weight = np.zeros(len(table))
         weight[near] = n / total * table.prior_weight[near]

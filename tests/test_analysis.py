@@ -34,7 +34,7 @@ from abctree.answers import (
 from abctree.answers.evidence import Gap, evidence, gap_between
 from abctree.answers.histogram import draws as within_boxes
 from abctree.answers.histogram import mean_density, mean_over, ranges
-from abctree.data import Boxes, Mixture, Partition, SplitTree
+from abctree.data import Boxes, Mixture, Partition, SplitTree, Steps
 
 
 def draws(theta, weight=None, **fields):
@@ -1024,24 +1024,24 @@ def test_mean_over_many_ranges_does_not_depend_on_how_many_at_once(monkeypatch):
 
 def test_mean_density_is_that_of_all_layers():
     rng = np.random.default_rng(7)
-    layers = tuple((b, rng.random(len(b))) for b in (random_boxes(2, 9, rng) for _ in range(3)))
+    laws = [Steps(b, rng.random(len(b))) for b in (random_boxes(2, 9, rng) for _ in range(3))]
+    mixture = Mixture(5.0, (((1.0, laws[0]),), ((2.0, laws[1]), (1.0, laws[2]))))
     lower, upper = np.sort(rng.random((2, 50, 2)), axis=0)
-    exact = 5.0 + sum(overlap_mean(b, c, lower, upper) for b, c in layers)
-    np.testing.assert_allclose(mean_density(Mixture(5.0, layers), lower, upper), exact)
-    np.testing.assert_allclose(
-        mean_density(Mixture(5.0, layers), lower, lower), Mixture(5.0, layers)(lower)
-    )
+    means = [overlap_mean(law.boxes, law.value, lower, upper) for law in laws]
+    exact = 5.0 + means[0] + 2.0 * means[1] + means[2]
+    np.testing.assert_allclose(mean_density(mixture, lower, upper), exact)
+    np.testing.assert_allclose(mean_density(mixture, lower, lower), mixture(lower))
 
 
-class Curved(Mixture):
-    """Proposals that are not constant on boxes."""
+class Curved:
+    """A density that is constant on no boxes."""
 
-    def __call__(self, cube):
-        return self.n_prior + cube[:, 0] * cube[:, 1] ** 4
+    def density(self, cube):
+        return cube[:, 0] * cube[:, 1] ** 4
 
 
 def test_mean_density_of_another_mixture_is_near_its_integral():
-    mixture = Curved(0.01, ())
+    mixture = Mixture(0.01).plus((1.0, Curved()))
     lower = np.array([[0.5, 0.0], [0.9, 0.2], [0.3, 0.4]])
     upper = np.array([[0.5, 1.0], [0.9, 0.9], [0.3, 0.4]])
     a, b = lower[:2, 1], upper[:2, 1]

@@ -7,7 +7,7 @@ import pytest
 
 import abctree
 from abctree.data import Mixture, Simulations, Table
-from abctree.proposals.points import draw_points, pick
+from abctree.proposals import OnBoxes, draw_points, pick
 from abctree.tree.beliefs import BetaBeliefs
 from abctree.tree.fold import Fold
 from abctree.tree.inner_loop import inner_loop
@@ -175,18 +175,17 @@ def test_pick_draws_in_proportion_to_q():
 
 def test_draw_points_counts_what_the_constraint_refused():
     problem = finite_problem(constraint=lambda t: t["t"] < 0.2)
-    whole = problem.region.measure(abctree.data.Boxes.whole(1))
+    whole = OnBoxes(abctree.data.Boxes.whole(1), np.ones(1))
     shares = [
-        draw_points(problem, whole, np.ones(1), 50, np.random.default_rng(seed)).n_drawn
-        for seed in range(80)
+        draw_points(problem, whole, 50, np.random.default_rng(seed)).n_drawn for seed in range(80)
     ]
     assert abs(z_score(shares, 50 / 0.2)) < 3.5
-    points = draw_points(problem, whole, np.ones(1), 50, np.random.default_rng(0))
+    points = draw_points(problem, whole, 50, np.random.default_rng(0))
     assert (points.theta < 0.2).all()
 
 
 def test_a_constraint_that_refuses_everything_is_an_error_and_not_an_endless_loop():
     problem = finite_problem(constraint=lambda t: t["t"] > 2.0)
-    whole = abctree.data.Partition(abctree.data.Boxes.whole(1), np.ones(1), np.zeros(1), np.ones(1))
+    whole = OnBoxes(abctree.data.Boxes.whole(1), np.ones(1))
     with pytest.raises(abctree.ParameterError, match="refused"):
-        draw_points(problem, whole, np.ones(1), 5, np.random.default_rng(0))
+        draw_points(problem, whole, 5, np.random.default_rng(0))

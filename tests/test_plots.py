@@ -262,7 +262,7 @@ def test_partition_draws_every_box_where_it_is(flat, show):
     np.testing.assert_allclose(top, -50.0 + 100.0 * measured.boxes.upper[:, 1], atol=1e-9)
     played = flat.rounds[-1]
     mass = measured.prior_mass * (
-        played.arms[1].mean if show == "posterior" else played.mixtures[1].layers[-1][1]
+        played.arms[1].mean if show == "posterior" else played.mixtures[1].on_boxes(-1).value
     )
     drawn = shade * (right - left) * (top - bottom)
     np.testing.assert_allclose(drawn / drawn.sum(), mass / mass.sum(), rtol=1e-9)

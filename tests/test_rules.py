@@ -9,7 +9,7 @@ import abctree
 from abctree import Counts, GlobalRate, MultiLevel, Quantile
 from abctree.data import Mixture, Simulations, Table, effective_sample_size, mixture_weights
 from abctree.kernels import compiled
-from abctree.proposals.points import draw_in_arms, draw_points
+from abctree.proposals import OnBoxes, draw_in_arms, draw_points
 from abctree.tree.beliefs import BetaBeliefs
 from abctree.tree.fold import Fold
 from abctree.tree.inner_loop import inner_loop
@@ -224,8 +224,10 @@ def test_arms_are_played_as_q_whatever_a_constraint_leaves_of_their_boxes():
     p, partition = half()
     q = np.array([0.5, 0.5, 0.0, 0.0])
     share = partition.cube_proposal(q)
-    points = draw_points(p, partition, share, 20_000, np.random.default_rng(0))
-    assert np.bincount(points.arm, minlength=4)[0] / 20_000 == pytest.approx(0.5, abs=0.02)
+    points = draw_points(p, OnBoxes(partition.boxes, share), 20_000, np.random.default_rng(0))
+    assert np.bincount(partition.boxes.locate(points.cube), minlength=4)[
+        0
+    ] / 20_000 == pytest.approx(0.5, abs=0.02)
 
 
 def test_a_box_without_a_feasible_point_may_still_hold_a_sliver():

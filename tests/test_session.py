@@ -74,7 +74,7 @@ def drive(session, n=None, answer=None):
         {},
         {"preset": "published", "block": 5},
         {"partitioner": "dyadic", "lookahead": 2, "block": 30},
-        {"kernels": True, "lookahead": 1, "quota": 120},
+        {"proposal": "adaptive", "lookahead": 1},
         {"stop": {"rounds": 2}, "n_folds": 2, "schedule": [4.0, 3.0, 2.0]},
     ],
 )

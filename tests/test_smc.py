@@ -23,7 +23,7 @@ from abctree.problem.priors import as_prior
 from abctree.problems import truth
 from abctree.proposals import perturbations, points
 from abctree.proposals.coordinates import coordinates
-from abctree.proposals.kernel_mixture import Proposal
+from abctree.proposals.kernel_mixture import Particles
 from abctree.proposals.perturbations import KernelDensity, as_perturbation, weighted_covariance
 from abctree.tree.schedules import RetainedESS, as_schedule
 
@@ -138,7 +138,8 @@ def test_smc_mixture_weighs_a_particle_far_in_the_tail_of_the_prior():
     )
     base = SimpleNamespace(of=lambda theta, cube: theta, theta=lambda z: (z, log_base))
     table = SimpleNamespace(theta=np.zeros((3, 1)), cube=np.full((3, 1), 0.5))
-    ratio = Proposal(density, base, np.arange(3)).ratio_without_oneself(table)
+    particles = Particles(density, base, plain_problem().prior, np.arange(3))
+    ratio = particles.ratio_without_oneself(table)
     left = 1.5 * (1.0 - np.exp([-1.0, 0.0, -1.0]) / 3)
     expected = np.exp([600.0, 600.0, 0.9]) * left
     assert np.allclose(ratio, expected)
@@ -235,7 +236,7 @@ def test_smc_is_exact_for_integers_lists_bounds_and_constraints(space):
     forgetful = []
     for r in runs:
         last = r.rounds[-1]
-        n_drawn = last.mixtures[0].proposals[-1][0]
+        n_drawn = last.mixtures[0].layers[-1][0][0]
         forgetful.append(r.evidence(0.75).estimate * n_drawn / last.n_simulations)
     assert z_score(forgetful, exact[0]) > 5.0
 
@@ -659,7 +660,7 @@ def test_smc_stops_for_a_reason_and_tells_of_each_population():
 def test_smc_says_so_when_a_constraint_leaves_no_room_around_the_particles(monkeypatch, rng):
     monkeypatch.setattr(points, "_HOPELESS", 5000)
     run = smc(plain_problem(), n_simulations=600, n_particles=100, rng=1)
-    proposal = run.rounds[-1].mixtures[0].proposals[-1][1]
+    proposal = run.rounds[-1].mixtures[0].layers[-1][0][1]
 
     def drawn(constraint):
         problem = plain_problem(constraint=constraint)

@@ -80,9 +80,9 @@ def test_the_same_holds_for_the_other_partitions(d, name):
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("d", [1, 2])
-def test_the_same_holds_with_kernels_beside_the_boxes(d):
-    mean, error = mean_and_error(relative_errors(d, 40, 100_000, kernels=True))
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_the_same_holds_for_the_adaptive_proposal(d):
+    mean, error = mean_and_error(relative_errors(d, 40, 100_000, proposal="adaptive"))
     assert (np.abs(mean) < 0.01).all(), (mean, error)
     assert (error < 0.005).all()
 

@@ -16,7 +16,6 @@ from abctree.data import Arms, Boxes, Partition, Progress, Simulations
 from abctree.types import BoolArray, FloatArray, IntArray, SimulatorFunction
 
 
-@runtime_checkable
 class Prior(Protocol):
     """π, as a map of the unit cube: `from_cube` of a uniform point is a draw of the prior."""
 
@@ -104,6 +103,14 @@ class HasOfEntries(Protocol):
 
     def of_entries(self, keep: IntArray, n: int) -> Distance:
         """The same for some of n summaries, those that are not missing."""
+
+
+@runtime_checkable
+class StandardisedDistance(Distance, Protocol):
+    """A distance that is a Euclidean norm, so that summaries can be modelled in its place."""
+
+    def standardised(self, simulated: Any, observed: Any) -> FloatArray | None:
+        """Differences (n, m) whose Euclidean norm is the distance; None if it is no such norm."""
 
 
 class Utility(Protocol):
@@ -200,6 +207,19 @@ class Schedule(Protocol):
         """The tolerance after a round played at `epsilon`, or None when there is no lower one.
 
         `distance` and `weight` are those of the round's accepted rows (all below `epsilon`).
+        """
+
+
+@runtime_checkable
+class PooledSchedule(Schedule, Protocol):
+    """A schedule that looks at all draws of a run, and not only at those of the last round."""
+
+    def pooled(
+        self, epsilon: float, first: float, distance: FloatArray, weight: FloatArray, budget: int
+    ) -> float:
+        """The tolerance after a round played at `epsilon`, from all rows; it may be larger.
+
+        `first` is ε_1 and `budget` T; a row that failed has an infinite distance.
         """
 
 

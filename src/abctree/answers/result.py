@@ -26,12 +26,13 @@ from abctree.answers.run_notes import only_ties, run_notes
 from abctree.answers.selection import select
 from abctree.answers.summary import Summary, summarise, summarise_mode
 from abctree.answers.uninformed import uninformed
-from abctree.data import OtherStream, Partition, Plan, Round, Table, mixture_weights
+from abctree.data import OtherStream, Partition, Plan, Round, Steps, Table, mixture_weights
 from abctree.errors import AbctreeWarning, ParameterError
 from abctree.keywords import checks_keywords_of_methods
 from abctree.method import METHODS
 from abctree.numbers import checked_number
 from abctree.problem import Problem
+from abctree.proposals.proposal import UniformCube
 from abctree.protocols import HasBounds
 from abctree.types import FloatArray
 
@@ -130,11 +131,11 @@ class Result:
         """``n_{s,f}`` over the sum of the fold's proposals in the draw's round."""
         table = self.table
         weight = table.prior_weight / table.proposal  # of the pilot
+        if self.population is not None:
+            return np.asarray(weight)  # a population has one proposal
         for played in self.rounds[1:]:
             rows = np.arange(played.first, played.last)
             for f, mixture in enumerate(played.mixtures):
-                if not mixture.layers:
-                    continue  # a round of one proposal
                 own = rows[table.fold[rows] == f]
                 density = mixture.newest(table.cube[own])
                 weight[own] = len(own) / density * table.prior_weight[own]
@@ -164,9 +165,9 @@ class Result:
         constraint refuses theta.
 
         A value of a discrete parameter owns an interval of the cube, over which the proposals are
-        averaged: exactly, up to rounding, for those on boxes, and to about 1 % for the kernels of
-        `abctree.smc` or ``kernels=True`` (16 midpoints, or 64 Sobol' points for several discrete
-        parameters).
+        averaged: exactly, up to rounding, for those on boxes, and to about 1 % for others, those of
+        `abctree.smc` and ``proposal="adaptive"`` (16 midpoints, or 64 Sobol' points for several
+        discrete parameters).
 
         Raises
         ------
@@ -369,11 +370,13 @@ class Result:
         n = self.problem.region.allowed * sum(mixture.n_prior for mixture in mixtures)
         for s, played in enumerate(self.rounds[1:]):
             # A policy of the user's own need not keep to the share.
-            least = sum(
-                played.partitions[f].prior_draws(mixture.layers[s][1])
-                for f, mixture in enumerate(mixtures)
-                if mixture.layers
-            )
+            least = 0.0
+            for f, mixture in enumerate(mixtures):
+                for n_drawn, law in mixture.layer(s):
+                    if isinstance(law, UniformCube):
+                        least += self.problem.region.allowed * n_drawn
+                    elif isinstance(law, Steps):
+                        least += n_drawn * played.partitions[f].prior_draws(law.value)
             n += min(least, self.plan.defensive * played.n_simulations)
         return float(n)
 

@@ -14,7 +14,8 @@ import numpy as np
 from abctree import streams
 from abctree.data import Simulations
 from abctree.problem import Problem
-from abctree.proposals.points import draw_prior
+from abctree.proposals.points import draw_points
+from abctree.proposals.proposal import UniformCube
 from abctree.tree.inner_loop import Simulate
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -101,7 +102,7 @@ class PriorDraws:
         n = self._size = _SEGMENT
         rng = streams.generator(self._root, self._next)
         self._next += n
-        drawn = draw_prior(self._problem, n, rng)
+        drawn = draw_points(self._problem, UniformCube(self._problem.d), n, rng)
         self._cube, self._theta, self._cost = drawn.cube, drawn.theta, drawn.n_drawn
 
 

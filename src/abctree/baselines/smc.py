@@ -12,13 +12,14 @@ falls short of one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from abctree.data import (
     Arms,
     Boxes,
+    Mixture,
     Partition,
     Plan,
     Round,
@@ -28,9 +29,10 @@ from abctree.data import (
 )
 from abctree.problem import Problem
 from abctree.proposals.coordinates import Coordinates
-from abctree.proposals.kernel_mixture import FAR, KernelMixture, Proposal
+from abctree.proposals.kernel_mixture import FAR, Particles
 from abctree.proposals.perturbations import KernelDensity, Perturbation
 from abctree.proposals.points import draw_allowed, draw_points
+from abctree.proposals.proposal import OnBoxes
 from abctree.protocols import HasCubeDensity, Schedule
 from abctree.tree.inner_loop import Simulate
 from abctree.tree.schedules import Explicit
@@ -110,9 +112,9 @@ def populations(game: SmcGame, n_prior: float) -> Iterator[Round]:
     """
     table, plan = game.table, game.plan
     epsilon: float | None = game.rules.schedule.first(table.distance)
-    mixture = KernelMixture(float(n_prior), (), game.problem)
+    mixture = Mixture(float(n_prior))
     whole = game.problem.region.measure(Boxes.whole(game.problem.d))
-    proposal: Proposal | None = None
+    proposal: Particles | None = None
     quota = float(plan.quota)
     t = 1
     while epsilon is not None:
@@ -159,7 +161,7 @@ def weights(table: Table) -> FloatArray:
     return np.asarray(table.prior_weight / table.proposal)
 
 
-def _play(game: SmcGame, proposal: Proposal | None, epsilon: float, quota: float) -> Population:
+def _play(game: SmcGame, proposal: Particles | None, epsilon: float, quota: float) -> Population:
     """Simulate until so many draws are closer and weigh evenly enough, or the budget is spent."""
     population = Population(epsilon)
     table, plan = game.table, game.plan
@@ -219,7 +221,7 @@ def _add(population: Population, points: Points, done: Simulations) -> None:
 
 def draw(
     problem: Problem,
-    proposal: Proposal | None,
+    proposal: Particles | None,
     coordinates: Coordinates,
     n: int,
     rng: np.random.Generator,
@@ -232,19 +234,19 @@ def draw(
         If practically all points are refused.
     """
     if proposal is None:
-        whole = problem.region.measure(Boxes.whole(problem.d))
-        drawn = draw_points(problem, whole, np.ones(1), n, rng)
+        prior = OnBoxes(Boxes.whole(problem.d), np.ones(1))
+        drawn = draw_points(problem, prior, n, rng)
         return Points(drawn.theta, drawn.cube, np.zeros(n), drawn.n_drawn)
 
     def propose(want: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        z = proposal.density.draw(want, rng)
+        z = proposal.kernels.draw(want, rng)
         return z, *coordinates.theta(z)
 
     def allowed(z: FloatArray, theta: FloatArray, log_base: FloatArray) -> BoolArray:
         return _allowed(problem, coordinates, z, theta, log_base)
 
     (z, theta, log_base), n_drawn = draw_allowed(propose, allowed, n, _NOWHERE)
-    log_ratio = np.clip(proposal.density.log_density(z) - log_base, -FAR, FAR)
+    log_ratio = np.clip(proposal.kernels.log_density(z) - log_base, -FAR, FAR)
     return Points(theta, coordinates.cube(z, theta), log_ratio, n_drawn)
 
 
@@ -287,19 +289,17 @@ def _record(game: SmcGame, population: Population, t: int) -> None:
     )
 
 
-def _with(mixture: KernelMixture, proposal: Proposal | None, n_drawn: int) -> KernelMixture:
-    """The mixture with one more population."""
-    problem = mixture.problem
+def _with(mixture: Mixture, proposal: Particles | None, n_drawn: int) -> Mixture:
+    """The mixture with one more population; the first draws from the prior, as the pilot does."""
     if proposal is None:
-        return KernelMixture(mixture.n_prior + n_drawn, (), problem)
-    layers = (*mixture.proposals, (float(n_drawn), proposal))
-    return KernelMixture(mixture.n_prior, (), problem, layers)
+        return replace(mixture, n_prior=mixture.n_prior + n_drawn)
+    return mixture.plus((float(n_drawn), proposal))
 
 
 def _round(
     game: SmcGame,
     whole: Partition,
-    mixture: KernelMixture,
+    mixture: Mixture,
     population: Population,
     t: int,
     begin: int,
@@ -323,15 +323,15 @@ def _round(
 
 
 def _learn(
-    game: SmcGame, accepted: IntArray, weight: FloatArray, last: Proposal | None
-) -> Proposal:
+    game: SmcGame, accepted: IntArray, weight: FloatArray, last: Particles | None
+) -> Particles:
     """The proposal of the next population from the accepted draws of this one."""
     chart, table = game.rules.coordinates, game.table
     z = chart.of(table.theta[accepted], table.cube[accepted])
     # Where all particles agree: the scale of the population before, at first of the prior draws.
-    scale = _pilot_scale(game) if last is None else last.density.scale
+    scale = _pilot_scale(game) if last is None else last.kernels.scale
     density = KernelDensity.of(z, weight, game.rules.perturbation, chart.is_lattice, scale)
-    return Proposal(density, chart, accepted)
+    return Particles(density, chart, game.problem.prior, accepted)
 
 
 def _pilot_scale(game: SmcGame) -> FloatArray:

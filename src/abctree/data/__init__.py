@@ -2,7 +2,7 @@
 
 from abctree.data.arms import Arms
 from abctree.data.boxes import Boxes, SplitTree
-from abctree.data.mixture import Mixture
+from abctree.data.mixture import Mixture, Steps
 from abctree.data.partition import Partition
 from abctree.data.plan import Plan
 from abctree.data.progress import Progress
@@ -28,6 +28,7 @@ __all__ = [
     "Round",
     "Simulations",
     "SplitTree",
+    "Steps",
     "Table",
     "effective_sample_size",
     "mixture_weights",

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from abctree.data.boxes import Boxes
 from abctree.types import FloatArray
 
-#: A density over the cube: (n, d) -> (n,).
-Density: TypeAlias = Callable[[FloatArray], FloatArray]
+
+class Density(Protocol):
+    """A density over the cube, of any integral."""
+
+    def density(self, cube: FloatArray) -> FloatArray:
+        """(n, d) -> (n,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """A density that is constant on each of K boxes."""
+
+    boxes: Boxes
+    value: FloatArray  #: (K,)
+
+    def density(self, cube: FloatArray) -> FloatArray:
+        """(n, d) -> (n,), O(log K) a point."""
+        return np.asarray(self.value[self.boxes.locate(cube)])
+
+
+#: What a round drew from: candidates that were looked at, and the density of one that is kept.
+Layer: TypeAlias = tuple[tuple[float, Density], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,37 +39,34 @@ class Mixture:
     """The sum over the proposals of a fold of their density relative to the cube.
 
     ``M(u) = n_prior + Σ_t N_t c_t(u)``, where c_t is the density of the t-th proposal and N_t the
-    number of cube points drawn from it (those that a constraint refused count: they are what keeps
-    the density of the others known exactly).  A draw's mixture weight is ``n / M(u)``.
+    number of candidates looked at (those that the proposal or a constraint refused count: they are
+    what keeps the density of the others known exactly).  A draw's mixture weight is ``n / M(u)``.
     """
 
-    n_prior: float  #: cube points drawn from the prior itself
-    layers: tuple[tuple[Boxes, FloatArray], ...]  #: per partition: boxes, Σ_t N_t c_t (K,)
-    #: Beside the partition of this number, from 1: points drawn, and from what density.
-    kernels: tuple[tuple[int, float, Density], ...] = field(default=(), kw_only=True)
+    n_prior: float  #: cube points drawn from the prior itself, in the pilot
+    #: One for each round.  Σ_t N_t c_t on boxes, which change with the beliefs, is one `Steps`.
+    layers: tuple[Layer, ...] = ()
 
     def __call__(self, cube: FloatArray) -> FloatArray:
-        """M at the points: (n, d) -> (n,), O(log K) for each partition."""
+        """M at the points: (n, d) -> (n,)."""
         total = np.full(len(cube), self.n_prior)
-        for boxes, density in self.layers:
-            total += density[boxes.locate(cube)]
-        for _, n_drawn, kernels in self.kernels:
-            total += n_drawn * kernels(cube)
+        for layer in self.layers:
+            for n_drawn, law in layer:
+                total += n_drawn * law.density(cube)
         return total
 
     def newest(self, cube: FloatArray) -> FloatArray:
-        """The share of the newest partition in M: (n, d) -> (n,)."""
-        boxes, density = self.layers[-1]
-        total = density[boxes.locate(cube)]
-        for layer, n_drawn, density_beside in self.kernels:
-            if layer == len(self.layers):
-                total = total + n_drawn * density_beside(cube)
-        return total
+        """The share of the newest layer in M: (n, d) -> (n,)."""
+        return sum((n * law.density(cube) for n, law in self.layer(-1)), np.zeros(len(cube)))
 
-    def plus(self, boxes: Boxes, density: FloatArray) -> Mixture:
-        """The mixture with the proposals on one more partition."""
-        return replace(self, layers=(*self.layers, (boxes, density)))
+    def plus(self, *layer: tuple[float, Density]) -> Mixture:
+        """The mixture with the proposals of one more round."""
+        return replace(self, layers=(*self.layers, layer))
 
-    def beside(self, n_drawn: float, density: Density) -> Mixture:
-        """The mixture with points that were drawn beside the newest partition."""
-        return replace(self, kernels=(*self.kernels, (len(self.layers), n_drawn, density)))
+    def layer(self, s: int) -> Layer:
+        """Layer s, from 0; empty if there is none."""
+        return next(iter(self.layers[s:]), ())
+
+    def on_boxes(self, s: int) -> Steps | None:
+        """What layer s drew from boxes, or None."""
+        return next((law for _, law in self.layer(s) if isinstance(law, Steps)), None)

@@ -6,9 +6,9 @@ import numpy as np
 
 from abctree.answers.result import Result
 from abctree.baselines.smc import SmcGame, SmcRules, accepted_of, populations
-from abctree.data import Round, Table
+from abctree.data import Mixture, Round, Table
 from abctree.proposals.coordinates import coordinates
-from abctree.proposals.kernel_mixture import KernelMixture, update_mixture
+from abctree.proposals.kernel_mixture import update_mixture
 from abctree.running.runner import Runner
 
 #: A population that was cut short answers if its effective sample size is this share of N.
@@ -19,7 +19,7 @@ def play_populations(run: Runner) -> Result:
     """Populations until there is a reason to stop."""
     s = run.spec.settings
     n_prior = run.pilot().n_drawn[0]
-    run.begin((KernelMixture(n_prior, (), run.problem),))
+    run.begin((Mixture(n_prior),))
     chart = coordinates(run.problem.prior, s["space"])
     rules = SmcRules(s["kernel"], s["schedule"], chart, s["min_ess"])
     game = SmcGame(run.problem, run.table, run.plan, rules, run.simulate, run.rng, run.stop)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from abctree.answers.failure_policy import FailurePolicy
@@ -43,7 +43,7 @@ def abc_tree(
     block: int | None = None,
     lookahead: int | None = None,
     defensive: float | None = None,
-    kernels: bool | None = None,
+    proposal: Literal["boxes", "adaptive"] | Sequence[str] | None = None,
     max_rounds: int | None = None,
     preset: Literal["published"] | None = None,
     stop: StopLike = None,
@@ -71,8 +71,9 @@ def abc_tree(
         with exponent ½ in one or two dimensions and 0.65 in more.
     schedule : str, float, sequence of float or Schedule
         g: "median" (default) of the accepted distances; a factor (the paper: 0.9) or "geometric"
-        (that factor); "adaptive", the tolerance that keeps half of the effective sample size; or a
-        decreasing list of tolerances.
+        (that factor); "adaptive", the tolerance that keeps half of the effective sample size; a
+        decreasing list of tolerances; or "pooled" (default where more than boxes propose), which
+        lets ε follow the effective sample size of all draws.
     beliefs : str or BeliefRule
         How α and β start on a new partition: "multi-level" (default), "global-rate" (default on a
         grid), "limited-shrinkage" or "counts", or an object such as ``abctree.Counts(0, 0)``.
@@ -80,7 +81,8 @@ def abc_tree(
         Which arms are played, instead of a utility's optimal proposal: "thompson", "top-two" or
         "t3c", with the share `defensive` of prior draws, or an object, which brings its own.
     quota : int
-        B, acceptances that end a round.  Default max(20, T / 100).
+        B, acceptances that end a round.  Default max(20, T / 100); with a pooled schedule none, and
+        a round is 0.4 of the simulations before it.
     n_pilot : int
         Prior draws of the pilot.  Default max(100, T / 50).
     n_folds : int
@@ -98,11 +100,12 @@ def abc_tree(
         of workers busy while it waits for stragglers.
     defensive : float
         Share of the prior in every proposal.  Default 0.05.
-    kernels : bool
-        Whether kernels around accepted draws propose beside the boxes, in each round with the share
-        under which the accepted draws weigh most evenly.  For a posterior that is one narrow,
-        slanting ridge, as those of rates that only matter together.  Default False: they cost 15 to
-        70 µs for each simulation, and on separate modes of different widths they do harm.
+    proposal : {"boxes", "adaptive"} or sequence of str
+        What draws points.  "boxes" (default) is the paper.  "adaptive" draws from three things
+        beside each other, in shares that each round decides anew: boxes; candidates that a model of
+        the summaries has thinned before they are simulated; and kernels around accepted draws.  For
+        the model the summaries must be kept and the distance be a Euclidean norm of theirs, scaled
+        or not; else there are boxes and kernels.  A list names some: ``["boxes", "kernels"]``.
     max_rounds : int
         S_max.
     preset : {"published"}

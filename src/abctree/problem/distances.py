@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -58,9 +58,13 @@ class Euclidean:
     array([5., 1.])
     """
 
-    def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
+    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
-        return norm(differences(simulated, observed), 2.0)
+        return norm(self.standardised(simulated, observed), 2.0)
+
+    def standardised(self, simulated: Any, observed: Any) -> FloatArray:
+        """Differences (n, m) whose norm is the distance."""
+        return differences(simulated, observed)
 
 
 @checks_keywords
@@ -84,7 +88,7 @@ class Minkowski:
     def __post_init__(self) -> None:
         check_order(self.p)
 
-    def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
+    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
         return norm(differences(simulated, observed), self.p)
 
@@ -135,7 +139,7 @@ class Scaled:
         """Whether the scales are known."""
         return self.scale is not None
 
-    def fitted(self, simulated: FloatArray) -> Scaled:
+    def fitted(self, simulated: Any) -> Scaled:
         """The distance with the scales of pilot summaries (n, ...).
 
         Rows with a value that is not finite are ignored.  A summary that never varies gets scale 1
@@ -164,14 +168,21 @@ class Scaled:
             scale = np.where(tied, deviation, scale)
         return replace(self, scale=ones_where_constant(scale))
 
-    def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
+    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
+        return norm(self._scaled(simulated, observed), self.p)
+
+    def standardised(self, simulated: Any, observed: Any) -> FloatArray | None:
+        """Differences (n, m) whose Euclidean norm is the distance; None if it is another norm."""
+        return self._scaled(simulated, observed) if self.p == 2.0 else None
+
+    def _scaled(self, simulated: Any, observed: Any) -> FloatArray:
         if self.scale is None:
             raise unfitted("Scaled")
         difference = differences(simulated, observed)
         check_length(self.scale, difference)
         with np.errstate(over="ignore", invalid="ignore"):
-            return norm(difference / self.scale, self.p)
+            return np.asarray(difference / self.scale)
 
 
 @checks_keywords
@@ -214,7 +225,7 @@ class Mahalanobis:
         """Whether the covariance is known."""
         return self.cov is not None
 
-    def fitted(self, simulated: FloatArray) -> Mahalanobis:
+    def fitted(self, simulated: Any) -> Mahalanobis:
         """The distance with the covariance of pilot summaries (n, ...).
 
         Rows with a value that is not finite are ignored.  A summary that never varies gets
@@ -235,14 +246,18 @@ class Mahalanobis:
         correlation[constant, constant] = 1.0
         return Mahalanobis(correlation * np.outer(scale, scale))
 
-    def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
+    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
+        return norm(self.standardised(simulated, observed), 2.0)
+
+    def standardised(self, simulated: Any, observed: Any) -> FloatArray:
+        """Differences (n, m) whose norm is the distance."""
         if self._root is None:
             raise unfitted("Mahalanobis")
         difference = differences(simulated, observed)
         check_length(self._root, difference)
         with np.errstate(over="ignore", invalid="ignore"):
-            return norm(difference @ self._root, 2.0)
+            return np.asarray(difference @ self._root)
 
 
 # Samples ----------------------------------------------------------------------------------------
@@ -261,7 +276,7 @@ class Energy:
     √(2 ∫ (F − G)²); for k > 1 from all pairs.  Scale the coordinates of vectors beforehand.
     """
 
-    def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
+    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
         """Simulated (n, m) or (n, m, k), observed (m',) or (m', k) -> (n,)."""
         x, y = paired(simulated, observed)
         usable = np.isfinite(x).all(axis=(1, 2))
@@ -309,7 +324,7 @@ class Wasserstein:
         if self.n_directions < 1:
             raise ParameterError(f"`n_directions` must be at least 1, but got {self.n_directions}.")
 
-    def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
+    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
         """Simulated (n, m) or (n, m, k), observed (m',) or (m', k) -> (n,)."""
         x, y = paired(simulated, observed)
         usable = np.isfinite(x).all(axis=(1, 2))
@@ -381,10 +396,10 @@ class FunctionDistance:
         When called, if the function returns another shape.
     """
 
-    function: Callable[..., object]
+    function: Callable[..., Any]
     vectorized: bool = False
 
-    def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
+    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
         n = len(simulated)
         if not self.vectorized:
@@ -397,7 +412,7 @@ class FunctionDistance:
             )
         return value
 
-    def _one(self, row: FloatArray, observed: FloatArray) -> float:
+    def _one(self, row: Any, observed: Any) -> float:
         value = self._numbers(self.function(row, observed))
         if value.size != 1:
             raise SimulatorError(
@@ -406,7 +421,7 @@ class FunctionDistance:
         return float(value.item())
 
     @staticmethod
-    def _numbers(value: object) -> FloatArray:
+    def _numbers(value: Any) -> FloatArray:
         try:
             return floats(value, "distance")
         except (TypeError, ValueError):
@@ -427,9 +442,7 @@ _NAMES: dict[str, Callable[[], Distance]] = {
 }
 
 
-def as_distance(
-    spec: str | Distance | Callable[..., object], *, vectorized: bool = False
-) -> Distance:
+def as_distance(spec: str | Distance | Callable[..., Any], *, vectorized: bool = False) -> Distance:
     """The distance that `spec` names.
 
     Parameters
@@ -488,7 +501,7 @@ def of_entries(distance: Distance, form: Form | None) -> Distance:
     return distance
 
 
-def _is_function(spec: object) -> bool:
+def _is_function(spec: Any) -> bool:
     """Functions of any make, compiled ones (`py_func`) included, but not objects with a call."""
     is_partial = isinstance(spec, functools.partial)
     return inspect.isroutine(spec) or is_partial or hasattr(spec, "py_func")

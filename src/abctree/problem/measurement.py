@@ -16,7 +16,7 @@ from abctree.problem.arrays import floats
 from abctree.problem.distances import not_negative
 from abctree.problem.other_streams import Watch, search
 from abctree.problem.simulators import CAUGHT, Model, Vectorized, failure
-from abctree.protocols import Distance, LearnedDistance
+from abctree.protocols import Distance, LearnedDistance, StandardisedDistance
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Failures of one block whose traceback is kept.
@@ -56,6 +56,16 @@ class Measurement:
         if isinstance(self.distance, LearnedDistance) and not self.distance.is_fitted:
             return replace(self, distance=self.distance.fitted(summary))
         return self
+
+    def standardised(self, summary: FloatArray) -> FloatArray | None:
+        """Differences (n, m) to the observation whose Euclidean norm is the distance.
+
+        From summaries (n, ...), flattened or not; None where the distance is no such norm.
+        """
+        if not isinstance(self.distance, StandardisedDistance):
+            return None
+        shaped = summary.reshape(len(summary), *self.shape)
+        return self.distance.standardised(shaped, self.observed_summary)
 
     def simulate(self, theta: FloatArray, index: IntArray, root: int) -> Simulations:
         """Simulations number `index` (n,) of the run with seed `root`, without their distances."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
@@ -9,7 +11,7 @@ from abctree.errors import SimulatorError
 from abctree.types import FloatArray, IntArray
 
 
-def paired(simulated: FloatArray, observed: FloatArray) -> tuple[FloatArray, FloatArray]:
+def paired(simulated: Any, observed: Any) -> tuple[FloatArray, FloatArray]:
     """Samples as (n, m, k) and (m', k)."""
     x = np.asarray(simulated, dtype=np.float64)
     y = np.asarray(observed, dtype=np.float64)

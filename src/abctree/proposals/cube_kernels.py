@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import special
 
-from abctree.kernels.student import student_sums
+from abctree.kernels.student import EDGE, student_sums
+from abctree.proposals.log_odds import log_odds
 from abctree.proposals.perturbations import Silverman
-from abctree.types import FloatArray
+from abctree.types import BoolArray, FloatArray
 
-#: Distance that points keep from the faces of the cube.
-_EDGE = 1e-12
 #: Degrees of freedom, or one more in an odd number of dimensions: (ν + d) / 2 is a whole number.
 _FREEDOM = 4
 #: Least variance of a coordinate, in log-odds, and of a step, in variances of its coordinate.
@@ -35,7 +35,7 @@ class CubeKernels:
     @classmethod
     def around(cls, cube: FloatArray, weight: FloatArray) -> CubeKernels:
         """The estimate from points (N, d) and their weights (N,) of sum 1."""
-        z = log_odds(cube)
+        z, _ = log_odds(cube)
         scale = np.sqrt(np.maximum(z.var(axis=0), _LEAST))
         covariance = Silverman().covariance(z / scale, weight) + _RIDGE * np.eye(cube.shape[1])
         root = np.linalg.cholesky(covariance) * scale[:, None]
@@ -51,34 +51,28 @@ class CubeKernels:
         """Degrees of freedom ν of the kernels."""
         return _FREEDOM + self.d % 2
 
-    def __call__(self, cube: FloatArray) -> FloatArray:
+    def density(self, cube: FloatArray) -> FloatArray:
         """Density at points of the cube: (n, d) -> (n,), O(n N d)."""
-        u = np.clip(cube, _EDGE, 1.0 - _EDGE)
-        steps = np.ascontiguousarray(np.linalg.solve(self.root, log_odds(u).T).T)
-        total = np.empty(len(u))
-        student_sums(
-            steps, self.centre, self.weight, self.freedom, (self.freedom + self.d) // 2, total
-        )
-        slope = (np.log(u) + np.log1p(-u)).sum(axis=1)  # of u in the log-odds
-        return np.asarray(total * np.exp(self._log_norm - slope))
+        total, freedom = np.empty(len(cube)), self.freedom
+        power = (freedom + self.d) // 2
+        student_sums(cube, self._whiten, self.centre, self.weight, freedom, power, total)
+        return np.asarray(total * np.exp(self._log_norm))
 
-    @property
+    @cached_property
+    def _whiten(self) -> FloatArray:
+        return np.ascontiguousarray(np.linalg.inv(self.root))
+
+    @cached_property
     def _log_norm(self) -> float:
         half, d = 0.5 * self.freedom, self.d
         norm = special.gammaln(half + 0.5 * d) - special.gammaln(half)
         norm -= 0.5 * d * np.log(np.pi * self.freedom) + np.log(np.diag(self.root)).sum()
         return float(norm)
 
-    def draw(self, n: int, rng: np.random.Generator) -> FloatArray:
-        """Points (n, d) of the cube."""
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
+        """See `Proposal`; all are kept."""
         picked = rng.choice(len(self.weight), n, p=self.weight)
         tail = np.sqrt(self.freedom / rng.chisquare(self.freedom, n))
         step = rng.standard_normal((n, self.d)) * tail[:, None]
         z = (self.centre.T[picked] + step) @ self.root.T
-        return np.asarray(np.clip(special.expit(z), _EDGE, 1.0 - _EDGE))
-
-
-def log_odds(cube: FloatArray) -> FloatArray:
-    """Log(u / (1 − u)) of the coordinates of points of the cube."""
-    u = np.clip(cube, _EDGE, 1.0 - _EDGE)
-    return np.asarray(np.log(u) - np.log1p(-u))
+        return np.clip(special.expit(z), EDGE, 1.0 - EDGE), np.ones(n, dtype=bool)

@@ -1,7 +1,7 @@
-"""Points to simulate: from the prior, from boxes, or from kernels around accepted draws.
+"""Points to simulate.
 
-Points that the prior or the constraint refuses cost no simulation: others are drawn for them, and
-all are counted.
+Candidates that a proposal, the prior or the constraint refuses cost no simulation: others are drawn
+for them, and all are counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from abctree.data import Partition
 from abctree.errors import ParameterError
 from abctree.problem import Problem
-from abctree.proposals.cube_kernels import CubeKernels
+from abctree.proposals.proposal import OnBoxes, Proposal
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Points refused in a row after which everything is taken to be refused.
@@ -35,12 +35,27 @@ Columns: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Points:
-    """Feasible points of the cube, and the number of points drawn to get them."""
+    """Points to simulate, and the candidates that were looked at for them."""
 
-    cube: FloatArray
-    theta: FloatArray
-    arm: IntArray
-    n_drawn: int
+    cube: FloatArray  #: (n, d)
+    theta: FloatArray  #: (n, p)
+    looked: IntArray  #: (n,) candidates that were looked at when each was found
+
+    @property
+    def n_drawn(self) -> int:
+        """Candidates that were looked at for all of them."""
+        return int(self.looked[-1]) if len(self.looked) else 0
+
+    def then(self, more: Points) -> Points:
+        """These points, and more."""
+        pairs = (self.cube, more.cube), (self.theta, more.theta)
+        cube, theta = (np.concatenate(pair) for pair in pairs)
+        return Points(cube, theta, np.append(self.looked, self.n_drawn + more.looked))
+
+    def split(self, n: int) -> tuple[Points, Points]:
+        """The first n points, and the others as if they had been drawn alone."""
+        first = Points(self.cube[:n], self.theta[:n], self.looked[:n])
+        return first, Points(self.cube[n:], self.theta[n:], self.looked[n:] - first.n_drawn)
 
 
 def draw_allowed(
@@ -48,6 +63,7 @@ def draw_allowed(
     allowed: Callable[..., BoolArray],
     n: int,
     hopeless: str = _NO_PRIOR,
+    per_point: float = 1.0,
 ) -> tuple[Columns, int]:
     """The first n allowed ones of proposed points, and how many had to be looked at for them.
 
@@ -61,6 +77,8 @@ def draw_allowed(
         Points wanted, at least 1.
     hopeless : str
         What to say if there are none; ``{n}`` is the number of points that were refused.
+    per_point : float
+        Points to propose at first for each that is wanted.
 
     Raises
     ------
@@ -69,7 +87,7 @@ def draw_allowed(
     """
     parts: list[Columns] = []
     have = n_drawn = refused = 0
-    want = n
+    want = int(n * per_point)
     while have < n:
         columns = propose(want)
         use, looked_at = _first(allowed(*columns), n - have)
@@ -91,61 +109,42 @@ def _first(allowed: BoolArray, n: int) -> tuple[IntArray, int]:
     return use, int(use[-1]) + 1 if 0 < n == len(use) else len(allowed)
 
 
-def draw_prior(problem: Problem, n: int, rng: np.random.Generator) -> Points:
-    """n feasible points, uniform in the cube; the only arm is the cube.
-
-    Raises
-    ------
-    ParameterError
-        If the constraint refuses practically everything.
-    """
-
-    def propose(want: int) -> tuple[FloatArray, IntArray]:
-        cube = np.maximum(rng.random((want, problem.d)), np.finfo(float).tiny)
-        return cube, np.zeros(want, dtype=np.int64)
-
-    return _feasible(problem, propose, n)
-
-
 def draw_points(
-    problem: Problem,
-    partition: Partition,
-    share: FloatArray,
-    n: int,
-    rng: np.random.Generator,
+    problem: Problem, proposal: Proposal, n: int, rng: np.random.Generator, per_point: float = 1.0
 ) -> Points:
-    """n feasible points: I ~ Cat(share), θ ~ π(· | Ω_I).
+    """n points of a proposal that the constraint allows.
 
-    A point that the constraint refuses is drawn again, arm included, at no cost.
+    One that it refuses is drawn again, at no cost; see `draw_allowed` for `per_point`.
 
     Raises
     ------
     ParameterError
-        If the constraint refuses practically everything.
+        If practically everything is refused.
     """
-    cumulative = np.cumsum(share)
+    if n == 0:
+        none = np.empty(0, dtype=np.int64)
+        return Points(np.empty((0, problem.d)), np.empty((0, len(problem.names))), none)
 
-    def propose(want: int) -> tuple[FloatArray, IntArray]:
-        arm = pick(cumulative, want, rng)
-        return partition.boxes.sample(arm, rng), arm
+    n_proposed = 0
 
-    return _feasible(problem, propose, n)
+    def propose(want: int) -> Columns:
+        nonlocal n_proposed
+        cube, kept = proposal.draw(want, rng)
+        theta = np.full((want, len(problem.names)), np.nan)
+        theta[kept] = problem.prior.from_cube(cube[kept])
+        looked = np.arange(n_proposed + 1, n_proposed + want + 1)
+        n_proposed += want
+        return cube, theta, looked, kept
 
+    def allowed(cube: FloatArray, theta: FloatArray, _: IntArray, kept: BoolArray) -> BoolArray:
+        rows = np.flatnonzero(kept)
+        rows = rows[problem.region.feasible(theta[rows], cube[rows])]
+        answer = np.zeros(len(kept), dtype=bool)
+        answer[rows] = True
+        return answer
 
-def draw_around(
-    problem: Problem,
-    kernels: CubeKernels,
-    partition: Partition,
-    n: int,
-    rng: np.random.Generator,
-) -> Points:
-    """n feasible points from kernels, and the boxes they fall into."""
-
-    def propose(want: int) -> tuple[FloatArray, IntArray]:
-        cube = kernels.draw(want, rng)
-        return cube, partition.boxes.locate(cube)
-
-    return _feasible(problem, propose, n)
+    (cube, theta, looked, _), _ = draw_allowed(propose, allowed, n, per_point=per_point)
+    return Points(cube, theta, looked)
 
 
 def draw_in_arms(
@@ -159,38 +158,7 @@ def draw_in_arms(
     """
     played = np.bincount(arm, minlength=len(partition)) / max(len(arm), 1)
     q = (1.0 - _ELSEWHERE) * played + _ELSEWHERE * partition.prior_mass
-    cumulative = np.cumsum(partition.cube_proposal(q))
+    share = partition.cube_proposal(q)
     # Only where no box needs more points than another do the arms as given have this law.
     given = [arm] if (partition.feasible == 1.0).all() else []
-
-    def propose(want: int) -> tuple[FloatArray, IntArray]:
-        which = given.pop() if given else pick(cumulative, want, rng)
-        return partition.boxes.sample(which, rng), which
-
-    return _feasible(problem, propose, len(arm))
-
-
-def _feasible(
-    problem: Problem, propose: Callable[[int], tuple[FloatArray, IntArray]], n: int
-) -> Points:
-    """The first n feasible ones of proposed points of the cube, each with its box."""
-
-    def with_theta(want: int) -> Columns:
-        cube, arm = propose(want)
-        return cube, problem.prior.from_cube(cube), arm
-
-    def allowed(cube: FloatArray, theta: FloatArray, arm: IntArray) -> BoolArray:  # noqa: ARG001
-        return problem.region.feasible(theta, cube)
-
-    if n == 0:
-        cube, theta = np.empty((0, problem.d)), np.empty((0, len(problem.names)))
-        return Points(cube, theta, np.empty(0, dtype=np.int64), 0)
-    (cube, theta, arm), n_drawn = draw_allowed(with_theta, allowed, n)
-    return Points(cube, theta, arm, n_drawn)
-
-
-def pick(cumulative: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
-    """n independent draws of Cat(q) from the cumulative sums of q (K,), in O(n log K)."""
-    u = rng.random(n) * cumulative[-1]
-    found = np.searchsorted(cumulative, u, side="right")
-    return np.asarray(np.minimum(found, len(cumulative) - 1))
+    return draw_points(problem, OnBoxes(partition.boxes, share, given), len(arm), rng)

@@ -91,6 +91,29 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Names:
+    """Some of several names, the first among them; one name may stand for them."""
+
+    names: tuple[str, ...]
+    everything: str  #: the name that stands for all of them
+
+    @property
+    def words(self) -> str:
+        """The rule."""
+        first, *others = self.names
+        some = _one_of(f'"{name}"' for name in others)
+        return f'"{first}", "{self.everything}", or a list of "{first}" and {some}'
+
+    def read(self, name: str, value: Any) -> tuple[str, ...]:
+        """Return those that are named, in their order."""
+        short = {self.names[0]: self.names[:1], self.everything: self.names}
+        some = short.get(value, ()) if isinstance(value, str) else value
+        if not isinstance(some, list | tuple) or not {self.names[0]} <= {*some} <= {*self.names}:
+            raise broken(name, self.words, repr(value))
+        return tuple(known for known in self.names if known in some)
+
+
+@dataclass(frozen=True)
 class Flag:
     """Yes or no."""
 
@@ -186,6 +209,11 @@ def _map_beliefs(_: int, s: Mapping[str, Any]) -> str:
     return "counts" if _is_grid(s) else "limited-shrinkage"
 
 
+def _schedule(_: int, s: Mapping[str, Any]) -> str:
+    """A median looks at one round, whose draws come from one proposal."""
+    return "median" if s["proposal"] == ("boxes",) else "pooled"
+
+
 def _is_grid(s: Mapping[str, Any]) -> bool:
     from abctree.tree.partitioners import Grid
 
@@ -227,7 +255,7 @@ _PARTITIONER = Part(
 _UTILITY = Part("tree.utilities:as_utility", ("ess", "omega1", "omega2", "omega3"))
 _SCHEDULE = Part(
     "tree.schedules:as_schedule",
-    ("median", "adaptive", "geometric"),
+    ("median", "adaptive", "geometric", "pooled"),
     ("a factor such as 0.9", "a decreasing list", "an object"),
     numbers=True,
 )
@@ -252,6 +280,8 @@ _OF_METHODS = (
          abc_tree=Derived('"ess", exponent 0.5 for d ≤ 2, else 0.65', _utility)),
     _row("policy", _POLICY, "Bandit that seeks the best box; abc-tree: instead of the utility.",
          abc_tree=_unsaid("the utility's proposal"), map_tree="top-two"),
+    _row("proposal", Names(("boxes", "thinned", "kernels"), "adaptive"), "What draws points.",
+         abc_tree="boxes"),
     _row("partitioner", _PARTITIONER, "Rule that cuts the parameter space.",
          abc_tree="soft", map_tree="peaks"),
     _row("beliefs", _BELIEFS, "How often the arms of a new partition are believed to be accepted.",
@@ -262,7 +292,9 @@ _OF_METHODS = (
          rejection=Derived("all up to 10⁶, of more 10⁵", _keep)),
     _row("kernel", _KERNEL, "Steps from one population to the next.", smc="twice-covariance"),
     _row("schedule", _SCHEDULE, "How the tolerance falls: median, adaptive, a factor such as 0.9, "
-         "or a list such as 2,1,0.5.", abc_tree="median", map_tree="median", smc="median"),
+         "or a list such as 2,1,0.5.",
+         abc_tree=Derived('"median"; "pooled" if not only boxes propose', _schedule),
+         map_tree="median", smc="median"),
     _row("weights", Choice(("population", "mixture")), "Who answers: the last population, or all.",
          smc="population"),
     _row("min_ess", Number(), "Least effective sample size of a population.", smc=0.0),
@@ -287,8 +319,6 @@ _OF_METHODS = (
          abc_tree=0, map_tree=0, rejection=1),
     _row("defensive", Number(0.0, 1.0), "Share of the prior in every proposal.",
          abc_tree=0.05, map_tree=0.05),
-    _row("kernels", Flag(), "Whether kernels around accepted draws propose beside the boxes.",
-         abc_tree=False),
     _row("max_rounds", Whole(), "Most rounds.", abc_tree=None, map_tree=None, smc=None),
 )  # fmt: skip
 #: What every run has beside.

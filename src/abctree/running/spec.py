@@ -13,7 +13,15 @@ from abctree.data import Plan
 from abctree.errors import ParameterError
 from abctree.numbers import checked_count, checked_rng
 from abctree.problem import Problem
-from abctree.protocols import BeliefRule, Partitioner, Policy, Schedule, StoppingRule, Utility
+from abctree.protocols import (
+    BeliefRule,
+    Partitioner,
+    Policy,
+    PooledSchedule,
+    Schedule,
+    StoppingRule,
+    Utility,
+)
 from abctree.running.settings import SETTINGS, resolve
 from abctree.running.stopping import as_stopping_rules
 from abctree.running.versions import Versions
@@ -60,6 +68,8 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 #: Share of pulls over the whole peak of one or two parameters, of a policy that is given to
 #: `map_tree` by name; of more, boxes are coarse, and it would leave the peak.
 _SPREAD = 0.3
+#: Length of a round, in simulations so far, of a schedule that looks at them all.
+_GROWTH = 0.4
 #: Summaries with more numbers than this are not kept in the table unless asked for.
 _KEEP_UP_TO = 64
 #: Most prior draws of the pilot of `rejection`.
@@ -208,26 +218,29 @@ def _of_tree(method: str, d: int, s: Mapping[str, Any], said: Mapping[str, Any])
     if isinstance(policy, Thompson | TopTwo | T3C) and isinstance(said.get("policy", ""), str):
         spread = _SPREAD / max(1.0, 0.5 * d) if method == "map_tree" else 0.0
         policy = replace(policy, defensive=s["defensive"], spread=spread)
-    if s.get("kernels"):
-        _check_kernels(policy, n_folds)
+    proposal = s.get("proposal", ("boxes",))
+    if len(proposal) > 1:
+        _check_beside(proposal, policy, n_folds)
+    grows = "quota" not in said and isinstance(s["schedule"], PooledSchedule)
     return {
         "n_pilot": n_pilot,
         "n_folds": n_folds,
         "policy": policy,
+        "growth": _GROWTH if grows else None,
         "utility": s.get("utility") if policy is None else None,
         "from_pilot": said.get("from_pilot", True),
         "weights": said.get("weights", "mixture"),
     }
 
 
-def _check_kernels(policy: Policy | None, n_folds: int) -> None:
+def _check_beside(proposal: tuple[str, ...], policy: Policy | None, n_folds: int) -> None:
     if policy is not None:
         raise ParameterError(
-            "`kernels` must be False with a `policy` of your own: they propose beside boxes that "
-            "are drawn by a utility."
+            f'`proposal` must be "boxes" with a `policy` of your own, but got {proposal}: what '
+            "draws beside boxes is weighed against a utility's optimal proposal."
         )
     if n_folds < 2:
         raise ParameterError(
-            f"`n_folds` and `n_pilot` must be at least 2 with `kernels`, but there are {n_folds} "
-            "folds: draws would be weighted by kernels that stand around themselves."
+            f"`n_folds` and `n_pilot` must be at least 2 with `proposal={proposal}`, but there are "
+            f"{n_folds} folds: draws would be weighted by proposals that they have shaped."
         )

@@ -16,10 +16,12 @@ import numpy as np
 
 from abctree.data import Simulations, Table
 from abctree.problem import Problem
-from abctree.proposals.points import draw_around, draw_in_arms, draw_points
+from abctree.proposals.points import draw_in_arms
+from abctree.proposals.proposal import OnBoxes
+from abctree.proposals.sources import density_of, draw_from
 from abctree.protocols import Policy
 from abctree.tree.fold import Fold
-from abctree.types import BoolArray, FloatArray, IntArray
+from abctree.types import FloatArray, IntArray
 
 #: Begins simulations, theta (n, p) and their numbers (n,); the answer waits for them.
 Simulate = Callable[[FloatArray, IntArray], Callable[[], Simulations]]
@@ -34,9 +36,8 @@ class Block:
     arm: IntArray  #: (n,)
     proposal: FloatArray  #: (n,) density relative to the prior with which each was drawn
     fold: IntArray  #: (n,)
-    of_box: BoolArray  #: (n,) whether it was drawn from its box, and not from kernels
-    #: Fold, points drawn from boxes times their density (K,), and points drawn from kernels.
-    offered: tuple[tuple[int, FloatArray, int], ...]
+    #: Fold, density on its boxes (K,), and the candidates of each of its proposals.
+    offered: tuple[tuple[int, FloatArray, list[int]], ...]
 
 
 def inner_loop(
@@ -115,37 +116,26 @@ def pull_arms(
     cube = np.empty((n, problem.d))
     theta = np.empty((n, len(problem.names)))
     proposal = np.empty(n)
-    of_box = np.ones(n, dtype=bool)
     offered = []
     for f in np.unique(fold).tolist():
         game, rows = folds[f], np.flatnonzero(fold == f)
-        if game.companion is not None:
-            of_box[rows] = rng.random(len(rows)) >= game.companion.share
-        rows, around = rows[of_box[rows]], rows[~of_box[rows]]
         # Lines 4 to 6 are `UtilityProposal.pull`; a policy may also fix the arms (Algorithm 3).
         fixed, q = policy.pull(game.beliefs.arms(), game.partition, len(rows), rng)
-        share = game.partition.cube_proposal(q)
-        density = share / game.partition.boxes.volume  # c_k, relative to the cube
-        points = (  # lines 7 and 8
-            draw_points(problem, game.partition, share, len(rows), rng)
-            if fixed is None
-            else draw_in_arms(problem, game.partition, fixed, rng)
-        )
-        cube[rows], theta[rows], arm[rows] = points.cube, points.theta, points.arm
-        # Line 10, u = 1 / proposal.  Refused points were drawn, too: a share became simulations.
-        kept = game.tally.share(len(rows), points.n_drawn)
-        proposal[rows] = density[points.arm] / kept
-        n_around = 0
-        if game.companion is not None:
-            beside = draw_around(problem, game.companion.kernels, game.partition, len(around), rng)
-            cube[around], theta[around], arm[around] = beside.cube, beside.theta, beside.arm
-            n_around = beside.n_drawn
-            both = np.append(rows, around)
-            proposal[both] = game.companion.mixed(
-                density[arm[both]] / kept, cube[both], len(around), n_around
-            )
-        offered.append((f, points.n_drawn * density, n_around))
-    return Block(cube, theta, arm, proposal, fold, of_box, tuple(offered))
+        on_boxes = OnBoxes(game.partition.boxes, game.partition.cube_proposal(q))
+        sources = game.sources(on_boxes)
+        if fixed is None:  # lines 7 and 8
+            points = draw_from(problem, sources, len(rows), rng)
+        else:
+            points = [draw_in_arms(problem, game.partition, fixed, rng)]
+            sources[0].tally.add(points[0])
+        if len(points) > 1:
+            rows = rng.permutation(rows)
+        cube[rows] = np.concatenate([drawn.cube for drawn in points])
+        theta[rows] = np.concatenate([drawn.theta for drawn in points])
+        arm[rows] = game.partition.boxes.locate(cube[rows])
+        proposal[rows] = density_of(cube[rows], sources)  # line 10, u = 1 / proposal
+        offered.append((f, on_boxes.value, [drawn.n_drawn for drawn in points]))
+    return Block(cube, theta, arm, proposal, fold, tuple(offered))
 
 
 def record(
@@ -168,13 +158,12 @@ def record(
 
 def update_beliefs(folds: Sequence[Fold], pulled: Block, distance: FloatArray) -> None:
     """Line 11: each fold learns from the rows of the others (with F = 1, from its own)."""
-    for f, density, n_around in pulled.offered:
-        folds[f].density += density
-        folds[f].n_around += n_around
+    for f, density, n_drawn in pulled.offered:
+        folds[f].add(density, n_drawn)
     for f, game in enumerate(folds):
         if len(folds) == 1:
-            game.beliefs.learn(pulled.arm[pulled.of_box], distance[pulled.of_box])
+            game.beliefs.learn(pulled.arm, distance)
         else:
-            teaches = (pulled.fold != f) & pulled.of_box
+            teaches = pulled.fold != f
             arm = game.partition.boxes.locate(pulled.cube[teaches])
             game.beliefs.learn(arm, distance[teaches])

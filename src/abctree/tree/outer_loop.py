@@ -25,8 +25,8 @@ from abctree.data import (
     update_denominators,
 )
 from abctree.problem import Problem
-from abctree.protocols import BeliefRule, Partitioner, Policy, Schedule
-from abctree.tree.companion import with_companions
+from abctree.protocols import BeliefRule, Partitioner, Policy, PooledSchedule, Schedule
+from abctree.tree.adaptive import Tolerances, with_sources
 from abctree.tree.fold import Fold
 from abctree.tree.inner_loop import Simulate, inner_loop
 from abctree.types import IntArray
@@ -53,15 +53,6 @@ class Game:
     simulate: Simulate
     rng: np.random.Generator  #: draws arms and points, and what a partitioner draws
     stop: Callable[[], bool] = lambda: False  #: asked after every block whether to end
-
-
-@dataclass(frozen=True)
-class Tolerances:
-    """ε_1, ε_{s-1} and ε_s."""
-
-    first: float
-    last: float
-    now: float
 
 
 def outer_loop(game: Game, mixtures: tuple[Mixture, ...]) -> Iterator[Round]:
@@ -114,7 +105,7 @@ def _play_round(game: Game, folds: Sequence[Fold], s: int, epsilon: float) -> Ro
             policy=game.rules.policy,
             simulate=game.simulate,
             quota=game.plan.quota,
-            budget=game.plan.n_simulations - begin,
+            budget=game.plan.end_of_round(begin) - begin,
             block=game.plan.block,
             lookahead=game.plan.lookahead,
             milestones=game.plan.milestones,
@@ -166,12 +157,11 @@ def _cut_folds(
             game.rng,
         )
         folds.append(_new_fold(game, boxes, mixture, epsilon, rows))
-    if game.plan.kernels:
-        teachers = [_teachers(game, f) for f in range(len(folds))]
-        return with_companions(
-            game.table, folds, teachers, epsilon.now, game.rules.policy, game.rng
-        )
-    return tuple(folds)
+    if game.plan.proposal == ("boxes",):
+        return tuple(folds)
+    teachers = [_teachers(game, f) for f in range(len(folds))]
+    policy, plan = game.rules.policy, game.plan
+    return with_sources(game.problem, game.table, folds, teachers, epsilon, policy, plan, game.rng)
 
 
 def _new_fold(
@@ -206,9 +196,17 @@ def _teachers(game: Game, f: int) -> IntArray:
 
 
 def _lowered(game: Game, epsilon: Tolerances, played: Round) -> Tolerances:
-    """Line 10: ε_s ← g(ε_{s-1}); the same ε again when there is no lower one."""
-    distance = game.table.distance[played.first : played.last]
+    """Line 10: ε_s ← g(ε_{s-1}); the same ε again when there is no lower one.
+
+    Paper differs: a pooled schedule looks at all rows, and may raise ε again.
+    """
+    table, schedule = game.table, game.rules.schedule
+    weight = mixture_weights(table)
+    if isinstance(schedule, PooledSchedule):
+        budget = game.plan.goal(len(table))
+        now = schedule.pooled(epsilon.now, epsilon.first, table.distance, weight, budget)
+        return Tolerances(epsilon.first, epsilon.now, now)
+    distance = table.distance[played.first : played.last]
     accepted = played.first + np.flatnonzero(distance < epsilon.now)
-    weight = mixture_weights(game.table)[accepted]
-    lower = game.rules.schedule.next(epsilon.now, game.table.distance[accepted], weight)
+    lower = schedule.next(epsilon.now, table.distance[accepted], weight[accepted])
     return Tolerances(epsilon.first, epsilon.now, epsilon.now if lower is None else lower)

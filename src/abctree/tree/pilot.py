@@ -12,6 +12,7 @@ from abctree.errors import SimulatorError
 from abctree.problem import Discrepancy, Problem, finite_rows
 from abctree.problem.distances import NegativeDistanceError
 from abctree.proposals.points import draw_points
+from abctree.proposals.proposal import OnBoxes
 from abctree.protocols import Executor
 from abctree.tree.inner_loop import Block, record
 from abctree.types import FloatArray, IntArray
@@ -145,22 +146,19 @@ class _Draws:
         n_drawn = tuple((np.array(self.n_drawn) * share).tolist())
         arm = np.zeros(m, dtype=np.int64)
         proposal = np.full(m, sum(n_drawn) / m)  # 1 without a constraint
-        from_prior = np.ones(m, dtype=bool)
-        block = Block(
-            self.cube[:m], self.theta[:m], arm, proposal, self.fold[:m], from_prior, offered=()
-        )
+        block = Block(self.cube[:m], self.theta[:m], arm, proposal, self.fold[:m], offered=())
         return block, n_drawn
 
 
 def _prior_draws(problem: Problem, n: int, n_folds: int, rng: np.random.Generator) -> _Draws:
-    whole = problem.region.measure(Boxes.whole(problem.d))
+    prior = OnBoxes(Boxes.whole(problem.d), np.ones(1))
     fold = np.arange(n) % n_folds
     cube = np.empty((n, problem.d))
     theta = np.empty((n, len(problem.names)))
     n_drawn = []
     for f in range(n_folds):
         rows = np.flatnonzero(fold == f)
-        points = draw_points(problem, whole, np.ones(1), len(rows), rng)
+        points = draw_points(problem, prior, len(rows), rng)
         cube[rows], theta[rows] = points.cube, points.theta
         n_drawn.append(points.n_drawn)
     return _Draws(cube, theta, fold, tuple(n_drawn))

@@ -18,6 +18,9 @@ from abctree.keywords import checks_keywords
 from abctree.protocols import Schedule
 from abctree.types import FloatArray
 
+#: How much larger than the last one a tolerance may be.
+_RISE = 1.5
+
 
 def weighted_quantile(value: FloatArray, weight: FloatArray, q: float) -> float:
     """The smallest value at which the weight at or below it reaches the share q."""
@@ -187,6 +190,66 @@ class RetainedESS:
 
 @checks_keywords
 @dataclass(frozen=True)
+class PooledESS:
+    """ε ← the smallest at which all draws so far have an effective sample size that grows with n.
+
+    It is ``max(least, target · (n / T)^power)``, so that the run arrives at the tolerance at which
+    it will be read, and not below.  ε may rise again, by half of itself at a time and never above
+    ε_1, where the draws turn out to be worth less.
+
+    Parameters
+    ----------
+    target : float or None
+        Effective sample size at which the answer is read; None is 1 000, or 3 % of T if that is
+        less, as for `Result.posterior`.
+    least : float
+        Effective sample size of the first rounds; positive.
+    power : float
+        Positive; the larger, the lower the tolerances of the first rounds.
+    start : float
+        Share of the pilot's draws that the first tolerance accepts, in (0, 1].
+    """
+
+    target: float | None = None
+    least: float = 40.0
+    power: float = 1.25
+    start: float = 0.2
+
+    def __post_init__(self) -> None:
+        _check_share("start", self.start)
+        for name, value in (("target", self.target), ("least", self.least), ("power", self.power)):
+            if value is not None and not value > 0.0:
+                raise ParameterError(f"`{name}` must be positive, but got {value}.")
+
+    def first(self, distance: FloatArray) -> float:
+        """ε_1 from the pilot's distances (n,)."""
+        return first_epsilon(distance, self.start)
+
+    def next(self, epsilon: float, distance: FloatArray, weight: FloatArray) -> float | None:
+        """As `pooled`, where one round is all there is."""
+        wanted = self.pooled(epsilon, epsilon, distance, weight, max(len(distance), 1))
+        return wanted if wanted < epsilon else None
+
+    def pooled(
+        self, epsilon: float, first: float, distance: FloatArray, weight: FloatArray, budget: int
+    ) -> float:
+        """See `abctree.protocols.PooledSchedule`."""
+        most = min(first, _RISE * epsilon)
+        rows = np.flatnonzero((distance < most) & (weight > 0.0))
+        if len(rows) == 0:
+            return epsilon
+        rows = rows[np.argsort(distance[rows], kind="stable")]
+        target = min(1000.0, 0.03 * budget) if self.target is None else self.target
+        wanted = max(self.least, target * (len(distance) / budget) ** self.power)
+        enough = running_ess(weight[rows]) >= wanted
+        if not enough.any():
+            return epsilon
+        at = above_tie(distance[rows], float(distance[rows[np.argmax(enough)]]))
+        return min(most, just_above(distance[rows], at))
+
+
+@checks_keywords
+@dataclass(frozen=True)
 class Explicit:
     """The tolerances of a list, one a round; the last is played until the budget ends.
 
@@ -230,7 +293,7 @@ def _check_share(name: str, value: float, *, closed: bool = True) -> None:
 def as_schedule(spec: str | float | Sequence[float] | Schedule) -> Schedule:
     """A schedule from an object, a name, a factor in (0, 1), or a list of ε.
 
-    The names are "adaptive" (`RetainedESS`), "geometric" and "median".
+    The names are "adaptive" (`RetainedESS`), "geometric", "median" and "pooled" (`PooledESS`).
 
     Raises
     ------
@@ -242,11 +305,12 @@ def as_schedule(spec: str | float | Sequence[float] | Schedule) -> Schedule:
             "adaptive": RetainedESS(),
             "geometric": Geometric(),
             "median": Quantile(),
+            "pooled": PooledESS(),
         }
         if spec not in named:
             raise ParameterError(
-                f'`schedule` must be "adaptive", "geometric", "median", a factor in (0, 1), a '
-                f"decreasing list, or an object with `first` and `next`, but got {spec!r}."
+                f"`schedule` must be one of {sorted(named)}, a factor in (0, 1), a decreasing "
+                f"list, or an object with `first` and `next`, but got {spec!r}."
             )
         return named[spec]
     if isinstance(spec, int | float):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from abctree.data import Boxes, Mixture
+from abctree.data import Boxes, Mixture, Steps
 from abctree.problem.priors.cube import HIGHEST, LOWEST
 from abctree.protocols import HasCubeRange, HasLogDensity, Prior
 from abctree.types import BoolArray, FloatArray, IntArray
@@ -67,16 +67,18 @@ def mean_over(boxes: Boxes, value: FloatArray, lower: FloatArray, upper: FloatAr
 def mean_density(mixture: Mixture, lower: FloatArray, upper: FloatArray) -> FloatArray:
     """M of a `Mixture`, averaged over ranges of the cube: (n, d), (n, d) -> (n,).
 
-    Exact for proposals on boxes.  A mixture of another kind is asked at 16 midpoints of the range,
+    Exact for proposals on boxes.  A mixture with others is asked at 16 midpoints of the range,
     or at 64 Sobol' points if the range has several dimensions: where it is smooth, good to 1 %.
     """
     if (lower == upper).all():
         return mixture(middle(lower, upper))
     total = np.zeros(len(lower))
-    if type(mixture) is Mixture and not mixture.kernels:
+    laws = [(n, law) for layer in mixture.layers for n, law in layer]
+    steps = [(n, law) for n, law in laws if isinstance(law, Steps)]
+    if len(steps) == len(laws):
         total += mixture.n_prior
-        for boxes, density in mixture.layers:
-            total += mean_over(boxes, density, lower, upper)
+        for n, law in steps:
+            total += n * mean_over(law.boxes, law.value, lower, upper)
         return total
     free = np.flatnonzero((lower < upper).any(axis=0))
     even = _even(16 if len(free) == 1 else 64, len(free))

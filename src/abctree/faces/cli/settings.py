@@ -8,7 +8,17 @@ from typing import Any
 import click
 
 from abctree.method import METHODS
-from abctree.running.settings import SETTINGS, Choice, Flag, Kind, Number, Part, Whole, names_of
+from abctree.running.settings import (
+    SETTINGS,
+    Choice,
+    Flag,
+    Kind,
+    Names,
+    Number,
+    Part,
+    Whole,
+    names_of,
+)
 
 DEFAULT = "abc-tree"
 NUMBER = (int, float)
@@ -18,6 +28,7 @@ _APART = ("n_simulations", "rng", "executor", "stop")
 _IN_FILES: dict[str, tuple[tuple[type, ...], str]] = {
     "executor": ((int, str), "a number of workers, or a string"),
     "stop": ((dict,), "a table such as { seconds = 60, epsilon = 0.1 }"),
+    "proposal": ((str, list), "a string or a list of strings"),
 }
 
 
@@ -71,9 +82,17 @@ def _as_option(kind: Kind) -> tuple[Any, str | None]:
             return click.FloatRange(least, below, max_open=True), "X"
         case Part(numbers=True):
             return as_numbers, "RULE"
+        case Names():
+            return as_names, "NAMES"
         case Choice(names) | Part(names=names):
             return click.Choice(names), None
     return None, None
+
+
+def as_names(text: str) -> str | list[str]:
+    """Return a list if there is a comma, else one name."""
+    names = text.split(",")
+    return names if len(names) > 1 else text
 
 
 def as_numbers(text: str) -> str | float | list[float]:

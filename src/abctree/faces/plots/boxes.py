@@ -288,9 +288,10 @@ def _density(
     if show == "posterior":
         mass = measured.prior_mass * played.arms[fold].mean
     else:
-        layers = played.mixtures[fold].layers
+        mixture = played.mixtures[fold]
         # The pilot has no proposal but the prior; later the newest layer is the round's own.
-        relative = layers[-1][1] if layers and played.index > 0 else np.ones(len(measured))
+        newest = mixture.on_boxes(-1) if played.index > 0 else None
+        relative = np.ones(len(measured)) if newest is None else newest.value
         mass = relative * measured.boxes.volume
     log_volume = np.log(measured.boxes.volume)
     # Boxes that are all without end have no density in θ to tell them apart.

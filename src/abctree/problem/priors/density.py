@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -63,14 +64,14 @@ class DensityPrior:
     array([1.])
     """
 
-    function: Callable[[FloatArray], object]
+    function: Callable[[FloatArray], Any]
     box: Product
     vectorized: bool
     shift: float
 
     def __init__(
         self,
-        log_density: Callable[[FloatArray], object],
+        log_density: Callable[[FloatArray], Any],
         bounds: Mapping[str, tuple[float, float]],
         *,
         vectorized: bool = True,
@@ -189,7 +190,7 @@ class DensityPrior:
         return highest
 
 
-def _box(bounds: object) -> Product:
+def _box(bounds: Any) -> Product:
     if not isinstance(bounds, Mapping) or any(
         isinstance(key, tuple) or not isinstance(value, tuple | int | float)
         for key, value in bounds.items()

@@ -1,0 +1,204 @@
+"""Regressions of the summaries in the nodes of a tree, and the acceptance rates they imply.
+
+Summaries are differences to the observation in units of the distance: z (n, s), whose Euclidean
+norm is the distance.  Trees are the flat arrays of `abctree.data.SplitTree`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from abctree.kernels.jit import jit
+
+
+@jit
+def write_features(u: Any, x: Any) -> None:
+    """``x = (1, v, v_a v_b)`` at a point, v = u − ½; the products if x (p,) has room for them."""
+    d = len(u)
+    x[0] = 1.0
+    for a in range(d):
+        x[a + 1] = u[a] - 0.5
+    k = d + 1
+    if k == len(x):
+        return
+    for a in range(d):
+        for b in range(a, d):
+            x[k] = x[a + 1] * x[b + 1]
+            k += 1
+
+
+@jit
+def fit_models(
+    cube: Any, z: Any, usable: Any, row_box: Any, parent: Any, node_of_box: Any, p: int,
+    least: float, strength: float,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Least squares of z on p features in every node with `least` usable rows, and in the root.
+
+    A node's coefficients β minimise ``Σ |z − β x|² + strength · |β − β_parent|²``, the last in the
+    norm of the parent's mean Gram matrix.  Grams are summed where they are first needed, added
+    upwards and solved downwards: O(n p²) in all, and O(p³) a model.
+
+    Returns
+    -------
+    model_of_box : (K,) array
+        The model of a box: that of its deepest node which has one.
+    beta : (M, p, s) array
+    """
+    m, s = len(parent), z.shape[1]
+    count = np.zeros(m)
+    for i in range(len(z)):
+        if usable[i]:
+            count[node_of_box[row_box[i]]] += 1.0
+    for i in range(m - 1, 0, -1):
+        count[parent[i]] += count[i]
+    model = np.empty(m, dtype=np.int64)  # of each node: its own, or the one above
+    above = np.full(m, -1, dtype=np.int64)  # of each model: that of the parent
+    rows = np.empty(m)  # of each model
+    n_models = 0
+    for i in range(m):
+        if i == 0 or count[i] >= least:
+            if i > 0:
+                above[n_models] = model[parent[i]]
+            rows[n_models] = count[i]
+            model[i] = n_models
+            n_models += 1
+        else:
+            model[i] = model[parent[i]]
+    gram = np.zeros((n_models, p, p))
+    moment = np.zeros((n_models, p, s))
+    x = np.empty(p)
+    for i in range(len(z)):
+        if not usable[i]:
+            continue
+        j = model[node_of_box[row_box[i]]]
+        write_features(cube[i], x)
+        for a in range(p):
+            value, row, sums, target = x[a], gram[j, a], moment[j, a], z[i]
+            for b in range(a + 1):
+                row[b] += value * x[b]
+            for c in range(s):
+                sums[c] += value * target[c]
+    for j in range(n_models - 1, 0, -1):
+        gram[above[j]] += gram[j]
+        moment[above[j]] += moment[j]
+    beta = np.zeros((n_models, p, s))
+    for j in range(n_models):
+        for a in range(p):
+            for b in range(a):
+                gram[j, b, a] = gram[j, a, b]
+        left, right = gram[j].copy(), moment[j].copy()
+        if j > 0:
+            ridge = gram[above[j]] * (strength / rows[above[j]])
+            left += ridge
+            right += ridge @ beta[above[j]]
+        for a in range(p):
+            left[a, a] += 1e-10 * (1.0 + rows[j])
+        beta[j] = np.linalg.solve(left, right)
+    model_of_box = np.empty(len(node_of_box), dtype=np.int64)
+    for k in range(len(node_of_box)):
+        model_of_box[k] = model[node_of_box[k]]
+    return model_of_box, beta
+
+
+@jit
+def residual_lists(
+    cube: Any, z: Any, usable: Any, row_box: Any, order: Any, parent: Any, node_of_box: Any,
+    model_of_box: Any, beta: Any, size: int,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """Up to `size` residuals z − β x for each box, from its deepest node with so many rows.
+
+    They are the first in the given order of the rows.  A row that is not usable is a residual of
+    infinite size.
+
+    Returns
+    -------
+    list_of_box : (K,) array
+    residual : (L, s, size) float32 array
+        One row a summary, so that the loop over residuals is the inner one.
+    number : (L,) array
+        Residuals in each list.
+    """
+    m, s, p = len(parent), z.shape[1], beta.shape[1]
+    count = np.zeros(m)
+    for i in range(len(z)):
+        count[node_of_box[row_box[i]]] += 1.0
+    for i in range(m - 1, 0, -1):
+        count[parent[i]] += count[i]
+    of_node = np.full(m, -1, dtype=np.int64)
+    list_of_box = np.empty(len(node_of_box), dtype=np.int64)
+    n_lists = 0
+    for k in range(len(node_of_box)):
+        i = node_of_box[k]
+        while parent[i] >= 0 and count[i] < size:
+            i = parent[i]
+        if of_node[i] < 0:
+            of_node[i] = n_lists
+            n_lists += 1
+        list_of_box[k] = of_node[i]
+    residual = np.full((n_lists, s, size), np.inf, dtype=np.float32)
+    number = np.zeros(n_lists, dtype=np.int64)
+    x, mean = np.empty(p), np.empty(s)
+    for i in order:
+        b = beta[model_of_box[row_box[i]]]
+        known = False
+        node = node_of_box[row_box[i]]
+        while node >= 0:
+            j = of_node[node]
+            node = parent[node]
+            if j < 0 or number[j] == size:
+                continue
+            if usable[i] and not known:
+                known = True
+                write_features(cube[i], x)
+                predict(b, x, mean)
+            if usable[i]:
+                for c in range(s):
+                    residual[j, c, number[j]] = z[i, c] - mean[c]
+            number[j] += 1
+    return list_of_box, residual, number
+
+
+@jit
+def predict(b: Any, x: Any, mean: Any) -> None:
+    """``mean = b x`` for coefficients b (p, s)."""
+    mean[:] = 0.0
+    for a in range(len(x)):
+        row, value = b[a], x[a]
+        for c in range(len(mean)):
+            mean[c] += row[c] * value
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
+def acceptance_rates(
+    cube: Any, box: Any, model_of_box: Any, beta: Any, list_of_box: Any, residual: Any,
+    number: Any, box_rate: Any, softness: float, pseudo: float, out: Any,
+) -> None:  # fmt: skip
+    """``out_i = (Σ_j k(|β x_i + e_j|) + a₀ η_box) / (R + a₀)``, z and e in units of ε.
+
+    ``k(r) = 1`` for r < 1 and beyond ``max(0, 1 − ((r − 1) / softness)²)²``, which has no branch:
+    O(R s + p s) a point.
+    """
+    s, p = beta.shape[2], beta.shape[1]
+    x, mean = np.empty(p), np.empty(s)
+    square = np.empty(residual.shape[2], dtype=np.float32)
+    one, zero, steep = np.float32(1.0), np.float32(0.0), np.float32(1.0 / softness)
+    for i in range(len(cube)):
+        k = box[i]
+        j = list_of_box[k]
+        write_features(cube[i], x)
+        predict(beta[model_of_box[k]], x, mean)
+        square[:] = zero
+        for c in range(s):
+            shift, e = np.float32(mean[c]), residual[j, c]
+            for r in range(len(e)):
+                t = e[r] + shift
+                square[r] += t * t
+        total = zero
+        for r in range(len(square)):
+            t = max(np.float32(math.sqrt(square[r])) - one, zero) * steep
+            t = max(one - t * t, zero)
+            total += t * t
+        out[i] = (total + pseudo * box_rate[k]) / (number[j] + pseudo)

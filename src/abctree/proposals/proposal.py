@@ -1,0 +1,95 @@
+"""`Proposal`: a law of points of the cube that can be drawn from, and whose density is known.
+
+A run draws from short lists of them.  What they add to the mixture of its weights is the number of
+candidates that were looked at, times the density of a candidate: a candidate that is refused, by
+the proposal itself or by a constraint, costs no simulation and counts all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from abctree.data import Boxes
+from abctree.types import BoolArray, FloatArray, IntArray
+
+
+class Proposal(Protocol):
+    """A law of points of the cube."""
+
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
+        """Candidates (n, d), and which of them (n,) are kept."""
+
+    def density(self, cube: FloatArray) -> FloatArray:
+        """Density of a candidate that is kept: (n, d) -> (n,); its integral is the share kept."""
+
+
+@dataclass(frozen=True)
+class UniformCube:
+    """The prior, which is uniform in the cube."""
+
+    d: int
+
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
+        """See `Proposal`; all are kept."""
+        return np.maximum(rng.random((n, self.d)), np.finfo(float).tiny), np.ones(n, dtype=bool)
+
+    def density(self, cube: FloatArray) -> FloatArray:
+        """One."""
+        return np.ones(len(cube))
+
+
+@dataclass(frozen=True, eq=False)
+class OnBoxes:
+    """I ~ Cat(share), and a uniform point of box I: lines 7 and 8 of Algorithm 1."""
+
+    boxes: Boxes
+    share: FloatArray  #: (K,) of sum 1
+    #: Arms (n,) to be played first, each of which is taken out of the list.
+    given: list[IntArray] = field(default_factory=list)
+
+    @cached_property
+    def value(self) -> FloatArray:
+        """(K,) The density in each box, c_k."""
+        return np.asarray(self.share / self.boxes.volume)
+
+    @cached_property
+    def _cumulative(self) -> FloatArray:
+        return np.cumsum(self.share)
+
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
+        """See `Proposal`; all are kept."""
+        arm = self.given.pop() if self.given else pick(self._cumulative, n, rng)
+        return self.boxes.sample(arm, rng), np.ones(n, dtype=bool)
+
+    def density(self, cube: FloatArray) -> FloatArray:
+        """See `Proposal`; O(log K) a point."""
+        return np.asarray(self.value[self.boxes.locate(cube)])
+
+
+@dataclass(frozen=True, eq=False)
+class Blend:
+    """Several laws that refuse nothing, in fixed shares."""
+
+    parts: Sequence[tuple[float, Proposal]]  #: shares of sum 1
+
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
+        """See `Proposal`; all are kept."""
+        number = rng.multinomial(n, [share for share, _ in self.parts])
+        drawn = [law.draw(m, rng)[0] for m, (_, law) in zip(number, self.parts, strict=True)]
+        return rng.permutation(np.concatenate(drawn)), np.ones(n, dtype=bool)
+
+    def density(self, cube: FloatArray) -> FloatArray:
+        """See `Proposal`."""
+        return np.asarray(sum(share * law.density(cube) for share, law in self.parts))
+
+
+def pick(cumulative: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
+    """n independent draws of Cat(q) from the cumulative sums of q (K,), in O(n log K)."""
+    u = rng.random(n) * cumulative[-1]
+    found = np.searchsorted(cumulative, u, side="right")
+    return np.asarray(np.minimum(found, len(cumulative) - 1))

@@ -1,0 +1,209 @@
+"""What draws beside the boxes of a round: the prior, thinned candidates, kernels.
+
+Boxes resolve a posterior as finely as their accepted rows are many.  Candidates that are thinned by
+a surrogate of the summaries follow it inside the boxes, and kernels around accepted rows follow
+what neither has resolved.  How much of a round each proposes is decided for each round anew.
+
+Nothing that a fold proposes has seen the fold's own rows: all is learned from the rows of the other
+folds, and shares are judged by these rows, each of them with the laws of *its* fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from abctree.data import Plan, Table, mixture_weights
+from abctree.problem import Problem
+from abctree.proposals.cube_kernels import CubeKernels
+from abctree.proposals.proposal import OnBoxes, Proposal, UniformCube
+from abctree.proposals.shares import best_shares
+from abctree.proposals.sources import Source
+from abctree.proposals.surrogate import fit_surrogate
+from abctree.proposals.thinned import Thinned, fit_thinned, target_of
+from abctree.protocols import Policy
+from abctree.tree.fold import Fold
+from abctree.types import FloatArray, IntArray
+
+#: Centres of kernels, and accepted rows from which shares are judged: the fewest; the most centres.
+_FEWEST, _MOST = 20, 1000
+#: Shares of boxes, thinned candidates and kernels, with and without a surrogate.
+_STANDARD, _WITHOUT = np.array([0.3, 0.7, 0.0]), np.array([1.0, 0.0, 0.0])
+#: Most summaries that are modelled; their largest size, in first tolerances: beyond, all are far.
+_SUMMARIES, _FAR = 64, 1e6
+#: Most points of a law that are drawn at once.
+_AHEAD = 2000
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """ε_1, ε_{s-1} and ε_s."""
+
+    first: float
+    last: float
+    now: float
+
+
+@dataclass(frozen=True)
+class Laws:
+    """What a fold may draw from in a round."""
+
+    boxes: OnBoxes
+    thinned: Thinned | None
+    kernels: Proposal | None
+
+    def at(self, cube: FloatArray) -> FloatArray:
+        """Densities (n, 3) of points that become simulations; zero for a law that there is not."""
+        density = np.zeros((len(cube), 3))
+        density[:, 0] = self.boxes.density(cube)
+        if self.thinned is not None:
+            density[:, 1] = self.thinned.n_candidates * self.thinned.density(cube)
+        if self.kernels is not None:
+            density[:, 2] = self.kernels.density(cube)
+        return density
+
+    def sources(self, share: FloatArray, defensive: float, n: float) -> tuple[Source, ...]:
+        """What draws beside the boxes about n points, in shares (3,) of what the prior leaves."""
+        if (share[1:] == 0.0).all():
+            return ()
+        per_point = 1.0 if self.thinned is None else self.thinned.n_candidates
+        laws: list[tuple[Proposal | None, float, float]] = [
+            (UniformCube(self.boxes.boxes.d), defensive, 1.0),
+            (self.thinned, (1.0 - defensive) * share[1], 1.2 * per_point),
+            (self.kernels, (1.0 - defensive) * share[2], 1.0),
+        ]
+        return tuple(
+            Source(law, part, n_ahead=min(int(part * n) + 1, _AHEAD), per_point=per_point)
+            for law, part, per_point in laws
+            if law is not None and part > 0.0
+        )
+
+
+def with_sources(
+    problem: Problem,
+    table: Table,
+    folds: Sequence[Fold],
+    teachers: Sequence[IntArray],
+    epsilon: Tolerances,
+    policy: Policy,
+    plan: Plan,
+    rng: np.random.Generator,
+) -> tuple[Fold, ...]:
+    """The folds at the start of a round, each with what draws beside its boxes.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its distance says how summaries differ.
+    table : Table
+        With all denominators up to date.
+    folds : sequence of Fold
+    teachers : sequence of (m,) int
+        For each fold the rows that it may learn from.
+    epsilon : Tolerances
+    policy : Policy
+        Says what the boxes propose.
+    plan : Plan
+        Which laws there are, and the share of the prior.
+    rng : Generator
+        For candidates, residuals and centres.
+    """
+    weight = mixture_weights(table)
+    z = standardised(problem, table, epsilon) if "thinned" in plan.proposal else None
+    laws = []
+    for fold, rows in zip(folds, teachers, strict=True):
+        _, q = policy.pull(fold.beliefs.arms(), fold.partition, 0, rng)
+        on_boxes = OnBoxes(fold.partition.boxes, fold.partition.cube_proposal(q))
+        thinned = (
+            None
+            if z is None
+            else _thinned(problem, table, fold, on_boxes, rows, z, plan.goal(len(table)), rng)
+        )
+        near = rows[table.distance[rows] < epsilon.now] if "kernels" in plan.proposal else rows[:0]
+        kernels = None if len(near) < _FEWEST else _kernels(table.cube[near], weight[near], rng)
+        laws.append(Laws(on_boxes, thinned, kernels))
+    near = np.flatnonzero(table.distance < max(epsilon.last, epsilon.now))
+    shares = _shares(table, laws, teachers, near, weight)
+    n = (plan.end_of_round(len(table)) - len(table)) / len(folds)
+    return tuple(
+        replace(fold, beside=law.sources(share, plan.defensive, n))
+        for fold, law, share in zip(folds, laws, shares, strict=True)
+    )
+
+
+def standardised(problem: Problem, table: Table, epsilon: Tolerances) -> FloatArray | None:
+    """z (n, s): summaries as differences to the observation whose norm is the distance over ε.
+
+    Zero for a failure; None where the distance is no such norm, or summaries are not kept.
+    """
+    summary = table.summary
+    if not 0 < summary.shape[1] <= _SUMMARIES:
+        return None
+    z = problem.measurement.standardised(summary)
+    if z is None:
+        return None
+    far = _FAR * max(epsilon.first, epsilon.now) / epsilon.now
+    z = np.clip(z / epsilon.now, -far, far)
+    return np.where(np.isfinite(table.distance)[:, None], z, 0.0)
+
+
+def _thinned(
+    problem: Problem,
+    table: Table,
+    fold: Fold,
+    on_boxes: OnBoxes,
+    rows: IntArray,
+    z: FloatArray,
+    budget: int,
+    rng: np.random.Generator,
+) -> Thinned | None:
+    surrogate = fit_surrogate(
+        fold.partition.boxes,
+        table.cube[rows],
+        z[rows],
+        np.isfinite(table.distance[rows]),
+        fold.beliefs.arms().mean,
+        budget,
+        rng,
+    )
+    weight: Callable[[FloatArray], FloatArray] | None = (
+        None if problem.region.is_plain else problem.region.weight
+    )
+    newest = fold.mixture.layers[-1] if fold.mixture.layers else ()
+    last = next((law for _, law in newest if isinstance(law, Thinned)), None)
+    return fit_thinned(target_of(surrogate, weight), on_boxes, last, rng)
+
+
+def _kernels(cube: FloatArray, weight: FloatArray, rng: np.random.Generator) -> CubeKernels:
+    """Kernels around some of the points (n, d)."""
+    share = weight / weight.sum()
+    if len(cube) > _MOST:
+        chosen = np.sort(rng.choice(len(cube), _MOST, replace=False, p=share))
+        cube, share = cube[chosen], np.full(_MOST, 1.0 / _MOST)
+    return CubeKernels.around(cube, share)
+
+
+def _shares(
+    table: Table,
+    laws: Sequence[Laws],
+    teachers: Sequence[IntArray],
+    near: IntArray,
+    weight: FloatArray,
+) -> list[FloatArray]:
+    """Shares (3,) of the laws of each fold, judged by accepted rows."""
+    standard = [_WITHOUT if law.thinned is None else _STANDARD for law in laws]
+    if len(near) < _FEWEST:
+        return standard
+    added = np.empty((len(near), 3))
+    for f, law in enumerate(laws):
+        own = table.fold[near] == f
+        added[own] = law.at(table.cube[near[own]])
+    added *= len(table) / len(laws)
+    answer = []
+    for rows, usual in zip(teachers, standard, strict=True):
+        seen = np.isin(near, rows, assume_unique=True)
+        known = table.denominator[near[seen]]
+        answer.append(best_shares(weight[near[seen]], known, added[seen], usual))
+    return answer

@@ -1,0 +1,529 @@
+"""What draws beside the boxes: the laws, their shares, and that they bring no bias."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+from math import gamma, pi
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+import abctree
+from abctree.data import Boxes, Mixture, Plan, Steps
+from abctree.kernels.student import student_sums
+from abctree.kernels.surrogate import fit_models
+from abctree.proposals import (
+    Blend,
+    CubeKernels,
+    OnBoxes,
+    Students,
+    Thinned,
+    UniformCube,
+    best_shares,
+    fit_students,
+    fit_surrogate,
+    fit_thinned,
+    log_odds,
+)
+from abctree.tree.schedules import PooledESS
+
+SIDE = 4.0
+
+
+def normal(d, **kwargs):
+    """θ ~ U(−4, 4)^d, y ~ N(θ, I), y_obs = 0."""
+    return abctree.Problem(
+        {f"theta{j}": (-SIDE, SIDE) for j in range(d)},
+        lambda theta, rng: theta + rng.standard_normal(theta.shape),
+        np.zeros(d),
+        vectorized=True,
+        **kwargs,
+    )
+
+
+def ridge(theta, rng):
+    """Only the sums are known well: a slanting posterior, twenty times as long as wide."""
+    along = theta.sum(axis=1, keepdims=True)
+    apart = theta - theta.mean(axis=1, keepdims=True)
+    noise = rng.standard_normal((len(theta), 2 * theta.shape[1]))
+    d = theta.shape[1]
+    return np.hstack([0.02 * along + 0.2 * noise[:, :1], apart + 0.02 * noise[:, d:]])
+
+
+def slanting(d=3):
+    return abctree.Problem(
+        {f"theta{j}": (-3.0, 3.0) for j in range(d)}, ridge, np.zeros(d + 1), vectorized=True
+    )
+
+
+def adaptive(problem, n, rng=1, **kwargs):
+    return abctree.abc_tree(problem, n_simulations=n, rng=rng, proposal="adaptive", **kwargs)
+
+
+def kinds(result):
+    """What the run drew from beside the boxes."""
+    layers = [layer for m in result.rounds[-1].mixtures for layer in m.layers]
+    return {type(law) for layer in layers for _, law in layer} - {Steps}
+
+
+# The laws ---------------------------------------------------------------------------------------
+
+
+def tree_of(cube, distance):
+    return abctree.SoftTree().partition(cube, distance, 1.0, None, np.random.default_rng(0))
+
+
+def laws(d, rng):
+    cube = rng.beta(2.0, 5.0, (400, d))
+    boxes = tree_of(cube, np.linalg.norm(cube - 0.3, axis=1) / 0.3)
+    share = rng.dirichlet(np.ones(len(boxes)))
+    on_boxes = OnBoxes(boxes, share)
+    _, students = fit_students(cube, rng.random(400), np.ones(400), rng)
+    target = lambda u: np.exp(-20 * ((u - 0.25) ** 2).sum(axis=1))  # noqa: E731
+    return {
+        "uniform": UniformCube(d),
+        "boxes": on_boxes,
+        "students": students,
+        "kernels": CubeKernels.around(cube[:60], np.full(60, 1 / 60)),
+        "blend": Blend(((0.3, on_boxes), (0.7, students))),
+        "thinned": fit_thinned(target, on_boxes, None, rng),
+    }
+
+
+@pytest.mark.parametrize("name", ["uniform", "boxes", "students", "kernels", "blend", "thinned"])
+@pytest.mark.parametrize("d", [1, 3])
+def test_density_is_that_of_the_candidates_that_are_kept(name, d, rng):
+    law = laws(d, rng)[name]
+    draws, kept = law.draw(60_000, rng)
+    even = stats.qmc.Sobol(d, seed=1).random(2**16)
+    density = law.density(even)
+    assert ((draws > 0.0) & (draws < 1.0)).all()
+    assert kept.mean() == pytest.approx(density.mean(), abs=0.02)
+    assert kept.all() == (name != "thinned")
+    functions = (lambda u: u[:, 0], lambda u: (u**2).sum(axis=1), lambda u: u[:, 0] > 0.4)
+    for function in functions:
+        value = function(draws) * kept
+        error = value.std() / np.sqrt(len(value))
+        assert abs(value.mean() - np.mean(density * function(even))) < 5 * error + 2e-3
+
+
+def test_forgetting_what_was_refused_would_be_noticed(rng):
+    law = laws(3, rng)["thinned"]
+    draws, kept = law.draw(60_000, rng)
+    even = stats.qmc.Sobol(3, seed=1).random(2**14)
+    value = draws[kept][:, 0]
+    error = value.std() / np.sqrt(len(value))
+    # The twin: the density of the candidates, not of those that are kept.
+    assert abs(value.mean() - np.mean(law.base.density(even) * even[:, 0])) > 5 * error
+
+
+def test_student_sums_are_the_plain_sums(rng):
+    cube, centre, weight = rng.random((7, 3)), rng.normal(size=(3, 11)), rng.random(11)
+    whiten, out = rng.normal(size=(3, 3)), np.empty(7)
+    student_sums(cube, whiten, centre, weight, 5.0, 4, out)
+    y = log_odds(cube)[0] @ whiten.T
+    square = ((y[:, :, None] - centre) ** 2).sum(axis=1)
+    expected = (1.0 + square / 5.0) ** -4 @ weight / (cube * (1.0 - cube)).prod(axis=1)
+    np.testing.assert_allclose(out, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        CubeKernels(np.zeros((1, 1)), np.ones(1), np.array([[2.0]])),
+        Students(np.ones(1), np.zeros((1, 1)), np.array([[[2.0]]])),
+    ],
+)
+def test_density_of_one_law_is_students(law):
+    u = np.array([[0.1], [0.5], [0.8]])
+    exact = stats.t(5, scale=2.0).pdf(log_odds(u)[0][:, 0]) / (u * (1 - u))[:, 0]
+    np.testing.assert_allclose(law.density(u), exact, rtol=1e-12)
+    inside = integrate.quad(lambda x: law.density(np.array([[x]]))[0], 0.01, 0.9)[0]
+    ends = stats.t(5, scale=2.0).cdf(log_odds(np.array([[0.01], [0.9]]))[0][:, 0])
+    assert inside == pytest.approx(ends[1] - ends[0])
+
+
+def test_laws_stay_finite_at_the_faces_and_around_equal_points(rng):
+    same = np.full((60, 2), 0.3)
+    _, students = fit_students(same, np.ones(60), np.ones(60), rng)
+    for law in (CubeKernels.around(same, np.full(60, 1 / 60)), students):
+        draws, _ = law.draw(100, rng)
+        assert ((draws > 0.0) & (draws < 1.0)).all()
+        assert np.isfinite(law.density(np.array([[0.0, 1.0], [0.3, 0.3], [0.5, 0.0]]))).all()
+
+
+def test_student_laws_find_two_narrow_modes(rng):
+    centre = np.where(rng.random((600, 1)) < 0.5, 0.2, 0.8)
+    cube = centre + 0.01 * rng.standard_normal((600, 2))
+    share, students = fit_students(cube, np.ones(600), np.ones(600), rng)
+    assert share > 0.9
+    exact = np.log(sum(0.5 * stats.multivariate_normal([c, c], 1e-4).pdf(cube) for c in (0.2, 0.8)))
+    assert np.mean(np.log(students.density(cube)) - exact) > -1.0
+    # The twin: one law of all points.
+    one = stats.multivariate_normal(cube.mean(axis=0), np.cov(cube.T)).logpdf(cube)
+    assert np.mean(one - exact) < -2.0
+
+
+# The surrogate ----------------------------------------------------------------------------------
+
+
+def rows_of(d, n, rng, noise=0.3):
+    """Points, and summaries that are linear in them with normal noise: z in units of ε = 1."""
+    cube = rng.random((n, d))
+    return cube, 4.0 * (cube - 0.5) + noise * rng.standard_normal((n, d))
+
+
+def test_models_solve_the_normal_equations_of_their_node(rng):
+    cube, z = rows_of(2, 2000, rng)
+    usable = rng.random(2000) < 0.9
+    boxes = tree_of(cube, np.linalg.norm(z, axis=1))
+    tree, box = boxes.tree, boxes.locate(cube)
+    model, beta = fit_models(cube, z, usable, box, tree.parent, tree.node_of_box, 3, 200.0, 60.0)
+    assert len(beta) > 3
+    x = np.hstack([np.ones((2000, 1)), cube - 0.5])
+    every = x[usable]
+    root = np.linalg.lstsq(every, z[usable], rcond=None)[0]
+    np.testing.assert_allclose(beta[0], root, rtol=1e-6)
+    # A node below the root: its rows, and sixty of the parent's.
+    node = next(i for i in (tree.left[0], tree.right[0]))
+    below = [node]
+    for i in below:
+        below += [j for j in (tree.left[i], tree.right[i]) if j >= 0]
+    here = usable & np.isin(tree.node_of_box[box], below)
+    gram = 60.0 * every.T @ every / len(every)
+    expected = np.linalg.solve(x[here].T @ x[here] + gram, x[here].T @ z[here] + gram @ root)
+    assert np.isclose(beta, expected, rtol=1e-5).all(axis=(1, 2)).any()
+    assert set(model) <= set(range(len(beta)))
+
+
+def test_rate_is_that_of_the_model(rng):
+    cube, z = rows_of(2, 20_000, rng)
+    boxes = tree_of(cube, np.linalg.norm(z, axis=1))
+    rate = np.full(len(boxes), 0.05)
+    surrogate = fit_surrogate(boxes, cube, z, np.ones(20_000, bool), rate, 100_000, rng)
+    at = np.array([[0.5, 0.5], [0.65, 0.5], [0.7, 0.7], [0.1, 0.9]])
+    away = (4.0 * (at - 0.5) / 0.3) ** 2
+    exact = stats.ncx2(2, away.sum(axis=1) + 1e-12).cdf(0.3**-2)
+    found = surrogate.rate(at)
+    assert (found > exact - 0.05).all()
+    assert (found < exact + 0.2).all()  # the edge of the ball is soft
+    assert found[3] < 0.01
+    # The twin: without the residuals every point inside the ball would be accepted.
+    hard = dataclasses.replace(surrogate, residual=np.zeros_like(surrogate.residual))
+    assert hard.rate(at[1:2])[0] > exact[1] + 0.1
+
+
+def test_failures_lower_the_rate_and_leave_the_regression_alone(rng):
+    cube, z = rows_of(2, 20_000, rng)
+    boxes, at = Boxes.whole(2), np.array([[0.5, 0.5]])
+    failed = rng.random(20_000) < 0.5
+    rate = np.full(1, 0.05)
+    every = fit_surrogate(boxes, cube, z, np.ones(20_000, bool), rate, 10**6, rng)
+    z[failed] = 1e9
+    half = fit_surrogate(boxes, cube, z, ~failed, rate, 10**6, rng)
+    assert half.rate(at)[0] == pytest.approx(0.5 * every.rate(at)[0], abs=0.1)
+    np.testing.assert_allclose(half.beta, every.beta, atol=0.05)
+
+
+def test_rate_without_noise_is_a_step(rng):
+    cube, z = rows_of(1, 5000, rng, noise=0.0)
+    rate = np.full(1, 1e-3)
+    surrogate = fit_surrogate(Boxes.whole(1), cube, 1e6 * z, np.ones(5000, bool), rate, 10_000, rng)
+    inside, outside = surrogate.rate(np.array([[0.5], [0.5 + 1e-6]]))
+    assert inside > 0.95
+    assert outside < 0.01
+
+
+# Shares -----------------------------------------------------------------------------------------
+
+
+def test_shares_are_standard_unless_others_are_better_by_enough():
+    standard = np.array([0.3, 0.7, 0.0])
+    same = np.ones((5, 3))
+    np.testing.assert_array_equal(best_shares(np.ones(5), np.ones(5), same, standard), standard)
+    only = np.array([[0.0, 0.0, 1.0]] * 5)
+    share = best_shares(np.ones(5), np.ones(5), only, standard)
+    np.testing.assert_allclose(share, [0.1, 0.0, 0.9], atol=1e-6)
+
+
+def test_shares_minimise_the_second_moment(rng):
+    weight, known, added = rng.random(200), rng.random(200), rng.exponential(size=(200, 3)) ** 3
+    share = (best_shares(weight, known, added, np.array([1.0, 0, 0])) - [0.1, 0, 0]) / 0.9
+    least = weight @ (1.0 / (known + added @ share))
+    for other in rng.dirichlet(np.ones(3), 200):
+        assert least < weight @ (1.0 / (known + added @ other)) * (1 + 1e-3)
+
+
+# The schedule and the plan ----------------------------------------------------------------------
+
+
+def test_pooled_tolerance_has_the_effective_sample_size_that_is_wanted(rng):
+    distance, weight = rng.random(1000), np.ones(1000)
+    rule = PooledESS(target=200.0, power=1.0)
+    epsilon = rule.pooled(0.9, 1.0, distance, weight, 2000)
+    assert np.count_nonzero(distance < epsilon) == pytest.approx(100, abs=1)
+    assert rule.pooled(0.9, 1.0, distance, weight, 10**6) == pytest.approx(
+        np.sort(distance)[39], abs=1e-3
+    )
+    # It may rise, by half, and not above the first.
+    assert epsilon < rule.pooled(0.09, 1.0, distance, weight, 1000) <= 0.135
+    assert rule.pooled(0.09, 0.1, distance, weight, 1000) <= 0.1
+    tied = np.where(distance < 0.5, 0.25, distance)
+    assert np.count_nonzero(tied < rule.pooled(0.9, 1.0, tied, weight, 2000)) > 400
+
+
+def test_rounds_grow_and_end_where_the_budget_did():
+    plan = Plan(10_000, 100, 10, 10, growth=0.4, milestones=(1000,))
+    ends = [100]
+    while ends[-1] < 10_000:
+        ends.append(plan.end_of_round(ends[-1]))
+    assert 1000 in ends
+    assert ends[1] == 150
+    assert ends[-1] == 10_000
+    assert all(b - a >= 50 for a, b in pairwise(ends))
+    first = dataclasses.replace(plan, n_simulations=1000, milestones=())
+    assert [first.end_of_round(n) for n in ends if n < 1000] == [n for n in ends[1:] if n <= 1000]
+
+
+# The mixture ------------------------------------------------------------------------------------
+
+
+def test_mixture_integrates_to_the_points_that_were_drawn():
+    result = adaptive(normal(3), 2_000)
+    assert kinds(result) >= {UniformCube, Thinned}
+    even = stats.qmc.Sobol(3, seed=1).random(2**14)
+    mixtures = result.rounds[-1].mixtures
+    # Candidates are drawn until enough are kept: their number is known to 1 / √n.
+    assert sum(m(even).mean() for m in mixtures) == pytest.approx(2_000, rel=0.1)
+    # The twin: the refused are left out.
+    assert sum(forgetful(m)(even).mean() for m in mixtures) < 1_500
+
+
+def test_newest_layer_is_what_the_last_round_added(rng):
+    boxes = abctree.Grid(4).partition(rng.random((9, 1)), np.ones(9), 1.0, None, rng)
+    u, uniform = rng.random((20, 1)), UniformCube(1)
+    first = Mixture(3.0).plus((1.0, Steps(boxes, np.full(4, 2.0))), (5.0, uniform))
+    second = first.plus((1.0, Steps(boxes, np.full(4, 7.0))))
+    np.testing.assert_allclose(first(u), 3.0 + 2.0 + 5.0)
+    np.testing.assert_allclose(first.newest(u), 7.0)
+    np.testing.assert_allclose(second.newest(u), 7.0)
+    np.testing.assert_allclose(second(u), 17.0)
+
+
+def test_denominators_are_the_mixture_at_the_rows():
+    result = adaptive(slanting(), 1_000, rng=2)
+    for f, mixture in enumerate(result.rounds[-1].mixtures):
+        own = result.table.fold == f
+        np.testing.assert_allclose(
+            result.table.denominator[own], mixture(result.table.cube[own]), rtol=1e-9
+        )
+
+
+def test_prior_draws_are_counted_with_those_of_the_rounds():
+    result = adaptive(normal(2), 2_000, n_pilot=100)
+    assert 0.8 * 195 < result.n_prior_draws < 195.01
+
+
+# Runs -------------------------------------------------------------------------------------------
+
+
+def mean_and_error(values):
+    values = np.asarray(values)
+    return values.mean(), values.std(ddof=1) / np.sqrt(len(values))
+
+
+def forgetful(mixture):
+    """The mixture as if candidates that were refused had not been drawn."""
+    layers = [
+        [(n / law.n_candidates if isinstance(law, Thinned) else n, law) for n, law in layer]
+        for layer in mixture.layers
+    ]
+    return dataclasses.replace(mixture, layers=layers)
+
+
+def kept_only(result):
+    """Weights by the forgetful mixtures."""
+    table, weight = result.table, np.empty(len(result.table))
+    for f, mixture in enumerate(result.rounds[-1].mixtures):
+        own = table.fold == f
+        weight[own] = own.sum() / forgetful(mixture)(table.cube[own])
+    return weight
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_evidence_is_right_and_would_not_be_without_the_refused(d):
+    exact = pi ** (d / 2) / gamma(d / 2 + 1) * 0.5**d / (2 * SIDE) ** d
+    found, broken = [], []
+    for seed in range(12):
+        result = adaptive(normal(d), 1_500, rng=seed, n_folds=2)
+        assert Thinned in kinds(result)
+        found.append(result.evidence(0.5).estimate / exact - 1)
+        near = result.table.distance < 0.5
+        broken.append(kept_only(result)[near].mean() * near.mean() / exact - 1)
+    mean, error = mean_and_error(found)
+    assert error < 0.06
+    assert abs(mean) < 3.5 * error
+    mean, error = mean_and_error(broken)
+    assert mean > 5 * error
+
+
+@pytest.mark.parametrize("weights", ["mixture", "draw", "round"])
+def test_evidence_is_right_under_a_constraint(weights):
+    problem = normal(2, constraint=lambda t: t["theta0"] > t["theta1"])
+    exact = np.pi * 0.7**2 / (2 * SIDE) ** 2  # relative to the half of the prior, as its own
+    found = [
+        adaptive(problem, 1_000, rng=seed, n_folds=2).evidence(0.7, weights=weights).estimate
+        / exact
+        - 1
+        for seed in range(12)
+    ]
+    mean, error = mean_and_error(found)
+    assert error < 0.08
+    assert abs(mean) < 3.5 * error
+
+
+def test_evidence_is_right_with_a_density_a_discrete_parameter_and_failures():
+    def simulate(theta, rng):
+        y = theta[:, :1] + 0.5 * theta[:, 1:] + rng.standard_normal((len(theta), 1))
+        y[rng.random(len(y)) < 0.2] = np.nan
+        return y
+
+    problem = abctree.Problem(
+        {"a": stats.norm(0.0, 2.0), "k": abctree.Integers(0, 3)}, simulate, [1.0], vectorized=True
+    )
+    mean, sd = 0.5 * np.arange(4) - 1.0, np.sqrt(5.0)
+    low, high = stats.norm.cdf((-0.3 - mean) / sd), stats.norm.cdf((0.3 - mean) / sd)
+    exact = 0.8 * np.mean(high - low)
+    runs = [adaptive(problem, 1_500, rng=s, n_folds=2) for s in range(10)]
+    mean, error = mean_and_error([run.evidence(0.3).estimate / exact - 1 for run in runs])
+    assert error < 0.05
+    assert abs(mean) < 3.5 * error
+
+
+def test_density_prior_is_known_to_the_target():
+    prior = abctree.DensityPrior(
+        lambda theta: -0.5 * (theta**2).sum(axis=1), {"a": (-6.0, 6.0), "b": (-6.0, 6.0)}
+    )
+    problem = abctree.Problem(
+        prior, lambda theta, rng: theta + rng.standard_normal(theta.shape), np.zeros(2),
+        vectorized=True,
+    )  # fmt: skip
+    exact = stats.chi2(2).cdf(0.6**2 / 2.0)
+    runs = [adaptive(problem, 1_500, rng=s, n_folds=2) for s in range(10)]
+    mean, error = mean_and_error([run.evidence(0.6).estimate / exact - 1 for run in runs])
+    assert error < 0.04
+    assert abs(mean) < 3.5 * error
+
+
+def test_it_reaches_further_than_boxes_on_a_ridge():
+    reached = {}
+    for proposal in ("boxes", "adaptive"):
+        runs = [
+            abctree.abc_tree(slanting(), n_simulations=3_000, rng=seed, proposal=proposal)
+            for seed in range(3)
+        ]
+        reached[proposal] = np.array([run.posterior(ess=100).epsilon for run in runs])
+    assert (reached["adaptive"] < reached["boxes"]).all()
+    assert reached["adaptive"].mean() < 0.8 * reached["boxes"].mean()
+
+
+def test_ties_are_accepted_whole():
+    def simulate(theta, rng):
+        return np.floor(3.0 * theta[:, :1] + rng.standard_normal((len(theta), 1)))
+
+    problem = abctree.Problem({"a": (-3.0, 3.0)}, simulate, [0.0], vectorized=True)
+    result = adaptive(problem, 3_000)
+    exact = (result.table.distance == 0.0).sum()
+    assert exact > 300
+    assert result.epsilon > 0.0
+
+
+def test_without_noise_the_tolerance_falls_by_orders_of_magnitude():
+    times = np.arange(10) / 4
+
+    def simulate(theta, rng):
+        return np.exp(-theta[:, :1] * times) * np.cos(theta[:, 1:] * times)
+
+    problem = abctree.Problem(
+        {"a": (0.0, 1.0), "b": (0.0, 5.0)},
+        simulate,
+        np.exp(-0.2 * times) * np.cos(2.0 * times),
+        vectorized=True,
+    )
+    reached = {
+        proposal: abctree.abc_tree(problem, n_simulations=2_000, rng=1, proposal=proposal)
+        .posterior(ess=60)
+        .epsilon
+        for proposal in ("boxes", "adaptive")
+    }
+    assert reached["adaptive"] < 0.02 * reached["boxes"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "settings"),
+    [
+        (normal(2), {"keep_summaries": False}),
+        (normal(2, distance="manhattan"), {}),
+        (normal(2, distance=abctree.distances.Scaled(p=1.0, scale=np.ones(2))), {}),
+        (normal(2, distance=lambda s, o: np.abs(s - o).max(axis=1)), {}),
+    ],
+)
+def test_without_a_model_there_are_boxes_and_kernels(problem, settings):
+    result = adaptive(problem, 2_000, **settings)
+    assert Thinned not in kinds(result)
+    assert len(result.rounds) > 4
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "mad", "std", "mahalanobis"])
+def test_summaries_are_modelled_in_units_of_the_distance(distance, rng):
+    result = adaptive(normal(2, distance=distance), 1_000)
+    assert Thinned in kinds(result)
+    z = result.problem.measurement.standardised(result.table.summary)
+    np.testing.assert_allclose(np.linalg.norm(z, axis=1), result.table.distance, rtol=1e-12)
+
+
+def test_a_list_names_the_laws():
+    result = abctree.abc_tree(slanting(), n_simulations=2_000, rng=1, proposal=["kernels", "boxes"])
+    assert kinds(result) == {UniformCube, CubeKernels}
+    alone = abctree.abc_tree(slanting(), n_simulations=500, rng=1, proposal=["boxes"])
+    plain = abctree.abc_tree(slanting(), n_simulations=500, rng=1)
+    np.testing.assert_array_equal(alone.table.theta, plain.table.theta)
+
+
+def test_a_run_resumes_and_is_extended_to_the_same_numbers(tmp_path):
+    settings = {"n_simulations": 1_000, "rng": 4, "proposal": "adaptive", "n_folds": 2}
+    whole = abctree.abc_tree(slanting(), **settings)
+    part = abctree.abc_tree(slanting(), **settings, store=tmp_path / "run", stop={"rounds": 3})
+    assert len(part.table) < 1_000
+    again = abctree.resume(tmp_path / "run", slanting(), stop={})
+    np.testing.assert_array_equal(again.table.theta, whole.table.theta)
+    np.testing.assert_array_equal(again.table.denominator, whole.table.denominator)
+    longer = abctree.resume(tmp_path / "run", slanting(), n_simulations=1_500)
+    np.testing.assert_array_equal(longer.table.theta[:1_000], whole.table.theta)
+    assert len(longer.table) == 1_500
+
+
+def test_executors_and_the_look_ahead_change_nothing_that_they_should_not():
+    settings = {"n_simulations": 600, "rng": 4, "proposal": "adaptive", "lookahead": 1}
+    one = abctree.abc_tree(slanting(), **settings)
+    two = abctree.abc_tree(slanting(), **settings, executor="threads")
+    np.testing.assert_array_equal(one.table.denominator, two.table.denominator)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"proposal": "kernels"}, '`proposal` must be "boxes", "adaptive", or a list'),
+        ({"proposal": ["thinned"]}, "`proposal` must be"),
+        ({"proposal": True}, "`proposal` must be"),
+        ({"n_folds": 1}, "`n_folds` and `n_pilot` must be at least 2"),
+        ({"preset": "published"}, "`n_folds` and `n_pilot` must be at least 2"),
+        ({"n_pilot": 1}, "`n_folds` and `n_pilot` must be at least 2"),
+        ({"policy": abctree.Thompson()}, '`proposal` must be "boxes" with a `policy`'),
+    ],
+)
+def test_bad_settings_are_refused(settings, said):
+    with pytest.raises(abctree.ParameterError, match=said):
+        abctree.abc_tree(normal(1), n_simulations=100, **{"proposal": "adaptive", **settings})
