@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from abctree.errors import ParameterError
 from abctree.types import RNGLike
 
 
-def checked_number(name: str, value: Any) -> float:
+def checked_number(name: str, value: object) -> float:
     """A real number, also as an array without dimensions; nan is one."""
-    plain = isinstance(value, int | float | np.integer | np.floating)
-    if isinstance(value, np.ndarray):
-        plain = value.ndim == 0 and value.dtype.kind in "fiu"
-    if not plain or isinstance(value, bool):
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise ParameterError(f"`{name}` must be a number, but got {value!r}.")
     try:
         return float(value)
@@ -23,7 +20,7 @@ def checked_number(name: str, value: Any) -> float:
         return float("inf") if value > 0 else float("-inf")
 
 
-def checked_count(name: str, value: Any, least: int = 1) -> int:
+def checked_count(name: str, value: object, least: int = 1) -> int:
     """A whole number of at least `least`."""
     number = value if isinstance(value, int | float | np.integer) else np.nan
     if isinstance(value, bool) or not (float(number).is_integer() and number >= least):

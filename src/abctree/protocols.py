@@ -16,6 +16,7 @@ from abctree.data import Arms, Boxes, Partition, Progress, Simulations
 from abctree.types import BoolArray, FloatArray, IntArray, SimulatorFunction
 
 
+@runtime_checkable
 class Prior(Protocol):
     """π, as a map of the unit cube: `from_cube` of a uniform point is a draw of the prior."""
 

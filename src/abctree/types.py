@@ -21,5 +21,8 @@ RNGLike: TypeAlias = (
 #: Whatever a simulator returns before it is summarised.
 Data: TypeAlias = Any
 
+#: ``data -> summary``, or of several simulations at once.
+SummaryFunction: TypeAlias = Callable[[Data], Data]
+
 #: ``simulator(theta, rng)``; see `abctree.Problem`.
 SimulatorFunction: TypeAlias = Callable[..., Data]

@@ -6,7 +6,7 @@ import inspect
 import reprlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -17,14 +17,14 @@ from abctree.problem.labels import Layout, is_structured, record_of, with_fields
 from abctree.problem.priors import PriorTransform, as_prior
 from abctree.problem.simulators import Model, OneByOne, Seeded, Vectorized
 from abctree.protocols import NamedSimulator, Prior
-from abctree.types import Data, FloatArray, IntArray, SimulatorFunction
+from abctree.types import Data, FloatArray, IntArray, SimulatorFunction, SummaryFunction
 
 #: What may be done with missing values of the observation.
 _MISSING = ("refuse", "ignore", "summary")
 
 
 def prior_of(
-    prior: Mapping[Any, Any] | Prior | None,
+    prior: Mapping[object, object] | Prior | None,
     transform: Callable[[FloatArray], FloatArray] | None,
     names: Sequence[str] | None,
 ) -> Prior:
@@ -41,7 +41,7 @@ def prior_of(
     return PriorTransform(transform, names)
 
 
-def check_function(name: str, value: object, advice: str = "") -> None:
+def check_function(name: str, value: Data, advice: str = "") -> None:
     """Raise `ParameterError` unless the value is None or may be called."""
     if value is not None and not callable(value):
         raise ParameterError(
@@ -51,7 +51,7 @@ def check_function(name: str, value: object, advice: str = "") -> None:
 
 def model_of(
     simulator: SimulatorFunction | None,
-    summary: Callable[[Any], Any] | None,
+    summary: SummaryFunction | None,
     vectorized: bool | Literal["seeds"],  # noqa: FBT001
     batch_size: int,
 ) -> Model:
@@ -93,7 +93,7 @@ def _takes_two(simulator: SimulatorFunction) -> None:
 
 
 def observation_of(
-    observed: Data, summary: Callable[[Any], Any] | None, missing: str, *, vectorized: bool
+    observed: Data, summary: SummaryFunction | None, missing: str, *, vectorized: bool
 ) -> tuple[FloatArray, Form | None]:
     """Summary of the observed data, finite and read-only, and how simulations are read like it."""
     if observed is None:
@@ -159,9 +159,7 @@ def _refused(n: int, what: str, *, has_summary: bool) -> ParameterError:
     )
 
 
-def _applied(
-    summary: Callable[[Any], Any], observed: Data, hidden: Missing | None, lead: int
-) -> Any:
+def _applied(summary: SummaryFunction, observed: Data, hidden: Missing | None, lead: int) -> Data:
     """The summary of the data, as of a simulation in which the same is missing."""
     try:
         data = observed if hidden is None else hide(observed, hidden)
@@ -172,7 +170,7 @@ def _applied(
         ) from error
 
 
-def _one_row(observed: Data) -> Any:
+def _one_row(observed: Data) -> Data:
     """The data as a batch of one, with their mask if they have one."""
     if isinstance(observed, np.ma.MaskedArray):
         return observed[None]
@@ -184,7 +182,7 @@ def _one_row(observed: Data) -> Any:
     return np.asarray(observed)[None]
 
 
-def _short(value: Any) -> str:
+def _short(value: Data) -> str:
     """A value as it is written, if it can be, in few characters."""
     try:
         return reprlib.repr(value)

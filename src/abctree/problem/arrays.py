@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +15,7 @@ class WrongTypeError(TypeError):
     """What was returned is not made of real numbers."""
 
 
-def floats(value: Any, source: str) -> FloatArray:
+def floats(value: object, source: str) -> FloatArray:
     """What a user's function returned, as floats.
 
     Whole numbers, booleans and objects that are real numbers are taken.  NumPy would also make
@@ -46,14 +44,14 @@ def floats(value: Any, source: str) -> FloatArray:
     return numbers if mask is None else np.where(mask, np.nan, numbers)
 
 
-def is_missing(item: Any) -> bool:
+def is_missing(item: object) -> bool:
     """Whether an object stands for a number that is missing: None, nan, pandas' NA or NaT."""
     if item is None or type(item).__name__ in ("NAType", "NaTType", "MaskedConstant"):
         return True
     return isinstance(item, float | np.floating) and bool(np.isnan(item))
 
 
-def _checked_objects(array: NDArray[Any], source: str) -> NDArray[Any]:
+def _checked_objects(array: NDArray[np.generic], source: str) -> NDArray[np.generic]:
     """The same numbers, nan where one is missing."""
     missing = np.zeros(array.size, dtype=bool)
     for i, item in enumerate(array.ravel().tolist()):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from abctree.errors import ParameterError, SimulatorError
 from abctree.types import FloatArray
 
 
-def differences(simulated: Any, observed: Any) -> FloatArray:
+def differences(simulated: FloatArray, observed: FloatArray) -> FloatArray:
     """Differences as rows (n, m)."""
     s = np.asarray(simulated, dtype=np.float64)
     o = np.asarray(observed, dtype=np.float64)

@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Euclidean:
     array([5., 1.])
     """
 
-    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
+    def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
         return norm(self.standardised(simulated, observed), 2.0)
 
@@ -88,7 +88,7 @@ class Minkowski:
     def __post_init__(self) -> None:
         check_order(self.p)
 
-    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
+    def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
         return norm(differences(simulated, observed), self.p)
 
@@ -139,7 +139,7 @@ class Scaled:
         """Whether the scales are known."""
         return self.scale is not None
 
-    def fitted(self, simulated: Any) -> Scaled:
+    def fitted(self, simulated: FloatArray) -> Scaled:
         """The distance with the scales of pilot summaries (n, ...).
 
         Rows with a value that is not finite are ignored.  A summary that never varies gets scale 1
@@ -168,7 +168,7 @@ class Scaled:
             scale = np.where(tied, deviation, scale)
         return replace(self, scale=ones_where_constant(scale))
 
-    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
+    def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
         return norm(self._scaled(simulated, observed), self.p)
 
@@ -225,7 +225,7 @@ class Mahalanobis:
         """Whether the covariance is known."""
         return self.cov is not None
 
-    def fitted(self, simulated: Any) -> Mahalanobis:
+    def fitted(self, simulated: FloatArray) -> Mahalanobis:
         """The distance with the covariance of pilot summaries (n, ...).
 
         Rows with a value that is not finite are ignored.  A summary that never varies gets
@@ -246,7 +246,7 @@ class Mahalanobis:
         correlation[constant, constant] = 1.0
         return Mahalanobis(correlation * np.outer(scale, scale))
 
-    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
+    def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
         return norm(self.standardised(simulated, observed), 2.0)
 
@@ -276,7 +276,7 @@ class Energy:
     √(2 ∫ (F − G)²); for k > 1 from all pairs.  Scale the coordinates of vectors beforehand.
     """
 
-    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
+    def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """Simulated (n, m) or (n, m, k), observed (m',) or (m', k) -> (n,)."""
         x, y = paired(simulated, observed)
         usable = np.isfinite(x).all(axis=(1, 2))
@@ -324,7 +324,7 @@ class Wasserstein:
         if self.n_directions < 1:
             raise ParameterError(f"`n_directions` must be at least 1, but got {self.n_directions}.")
 
-    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
+    def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """Simulated (n, m) or (n, m, k), observed (m',) or (m', k) -> (n,)."""
         x, y = paired(simulated, observed)
         usable = np.isfinite(x).all(axis=(1, 2))
@@ -396,10 +396,10 @@ class FunctionDistance:
         When called, if the function returns another shape.
     """
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     vectorized: bool = False
 
-    def __call__(self, simulated: Any, observed: Any) -> FloatArray:
+    def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
         n = len(simulated)
         if not self.vectorized:
@@ -412,7 +412,7 @@ class FunctionDistance:
             )
         return value
 
-    def _one(self, row: Any, observed: Any) -> float:
+    def _one(self, row: FloatArray, observed: FloatArray) -> float:
         value = self._numbers(self.function(row, observed))
         if value.size != 1:
             raise SimulatorError(
@@ -421,7 +421,7 @@ class FunctionDistance:
         return float(value.item())
 
     @staticmethod
-    def _numbers(value: Any) -> FloatArray:
+    def _numbers(value: object) -> FloatArray:
         try:
             return floats(value, "distance")
         except (TypeError, ValueError):
@@ -442,7 +442,9 @@ _NAMES: dict[str, Callable[[], Distance]] = {
 }
 
 
-def as_distance(spec: str | Distance | Callable[..., Any], *, vectorized: bool = False) -> Distance:
+def as_distance(
+    spec: str | Distance | Callable[..., object], *, vectorized: bool = False
+) -> Distance:
     """The distance that `spec` names.
 
     Parameters
@@ -501,7 +503,7 @@ def of_entries(distance: Distance, form: Form | None) -> Distance:
     return distance
 
 
-def _is_function(spec: Any) -> bool:
+def _is_function(spec: object) -> bool:
     """Functions of any make, compiled ones (`py_func`) included, but not objects with a call."""
     is_partial = isinstance(spec, functools.partial)
     return inspect.isroutine(spec) or is_partial or hasattr(spec, "py_func")

@@ -22,7 +22,7 @@ import numpy as np
 
 from abctree.errors import ParameterError, SimulatorError
 from abctree.keywords import checks_keywords
-from abctree.types import FloatArray
+from abctree.types import Data, FloatArray
 
 #: Characters of a program's last words that go into the reason of a failure.
 _TAIL = 300
@@ -98,7 +98,7 @@ class External:
     """
 
     command: str | Sequence[str]
-    output: str | Callable[[str, Path], Any] = "stdout-json"
+    output: str | Callable[[str, Path], object] = "stdout-json"
     files: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     stdin: str | None = None
@@ -124,7 +124,7 @@ class External:
         """The same program with the names of the columns of theta; those it has are kept."""
         return self if self.names is not None else replace(self, names=tuple(names))
 
-    def __call__(self, theta: FloatArray, rng: np.random.Generator) -> Any:
+    def __call__(self, theta: FloatArray, rng: np.random.Generator) -> Data:
         """Run the program at theta (p,): what it wrote, as read by `output`."""
         with tempfile.TemporaryDirectory(prefix="abctree-", ignore_cleanup_errors=True) as folder:
             values = self._values(theta, int(rng.integers(2**self.seed_bits)), folder)
@@ -136,7 +136,7 @@ class External:
             stdout = self._run(values, folder)
             return self._read(stdout, values, Path(folder))
 
-    def _values(self, theta: FloatArray, seed: int, folder: str) -> dict[str, Any]:
+    def _values(self, theta: FloatArray, seed: int, folder: str) -> dict[str, object]:
         if self.names is None or len(self.names) != len(theta):
             raise ParameterError(
                 f"`names` must name the {len(theta)} columns of theta, but got {self.names}."
@@ -144,7 +144,7 @@ class External:
         parameters = zip(self.names, theta.tolist(), strict=True)
         return {**{n: _Number(v) for n, v in parameters}, "seed": seed, "dir": folder}
 
-    def _run(self, values: Mapping[str, Any], folder: str) -> str:
+    def _run(self, values: Mapping[str, object], folder: str) -> str:
         """The standard output of the program."""
         words = [word.format_map(values) for word in self.command]
         extra = {name: template.format_map(values) for name, template in self.env.items()}
@@ -169,7 +169,7 @@ class External:
             stdout.seek(0)
             return stdout.read().decode("utf-8", "replace")
 
-    def _read(self, stdout: str, values: Mapping[str, Any], folder: Path) -> Any:
+    def _read(self, stdout: str, values: Mapping[str, object], folder: Path) -> Data:
         if callable(self.output):
             return self.output(stdout, folder)
         if self.output in _STDOUT:
@@ -182,7 +182,7 @@ class External:
         kind = "json" if path.suffix == ".json" else "csv"
         return _parsed(path.read_text(encoding="utf-8"), kind, path.name)
 
-    def _remove_old_output(self, values: Mapping[str, Any], folder: str) -> None:
+    def _remove_old_output(self, values: Mapping[str, object], folder: str) -> None:
         """What an earlier simulation left must not be the answer of one that writes nothing."""
         if not callable(self.output) and self.output not in _STDOUT:
             path = self._output_path(self.output, values, folder)
@@ -190,7 +190,7 @@ class External:
                 path.unlink()
 
     def _output_path(
-        self, output: str, values: Mapping[str, Any], folder: str | os.PathLike[str]
+        self, output: str, values: Mapping[str, object], folder: str | os.PathLike[str]
     ) -> Path:
         return Path(self.cwd or folder, output.format_map(values))
 
@@ -352,7 +352,7 @@ def _last_words(stderr: IO[bytes]) -> str:
 # Reading ----------------------------------------------------------------------------------------
 
 
-def _parsed(text: str, kind: str, where: str) -> Any:
+def _parsed(text: str, kind: str, where: str) -> Data:
     """JSON, or numbers between commas or blanks."""
     try:
         return json.loads(text) if kind == "json" else _numbers(text)

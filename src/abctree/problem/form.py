@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,10 +16,10 @@ from abctree.problem.labels import (
     record_of,
     with_fields,
 )
-from abctree.types import BoolArray, FloatArray, IntArray
+from abctree.types import BoolArray, Data, FloatArray, IntArray
 
 #: Where values are missing: an array, or one for each field of a record.
-Missing = BoolArray | Mapping[Any, Any]
+Missing = BoolArray | Mapping[Hashable, Data]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +47,7 @@ class Form:
         rows = np.unique(self.keep // max(each, 1))
         return rows if len(rows) * each == len(self.keep) else None
 
-    def of_data(self, data: Any, lead: int) -> Any:
+    def of_data(self, data: Data, lead: int) -> Data:
         """What a simulator returned, as the summary is to see it.
 
         In the order of the observation, and without what is missing there.
@@ -58,7 +57,7 @@ class Form:
             data = self.data.arranged(data, "simulator", lead=lead, strict=strict)
         return data if self.hidden is None else hide(data, self.hidden, lead)
 
-    def numbers(self, value: Any, source: str, lead: int) -> FloatArray:
+    def numbers(self, value: Data, source: str, lead: int) -> FloatArray:
         """What the summary returned, or the simulator without one, as floats in our order."""
         if self.summary is not None:
             value = self.summary.arranged(value, source, lead=lead)
@@ -73,7 +72,7 @@ class Form:
         return numbers.reshape(*numbers.shape[:lead], -1)[..., self.keep]
 
 
-def missing_in(value: Any) -> Missing | None:
+def missing_in(value: Data) -> Missing | None:
     """Where values of an observation are missing; None where nothing is, or nobody knows."""
     record = record_of(value)
     if record is not None:
@@ -84,7 +83,7 @@ def missing_in(value: Any) -> Missing | None:
     return where if where is not None and where.any() else None
 
 
-def _missing_entries(value: Any) -> BoolArray | None:
+def _missing_entries(value: Data) -> BoolArray | None:
     for name in ("isna", "isnull"):  # pandas, xarray
         if hasattr(value, name):
             return np.asarray(getattr(value, name)())
@@ -111,7 +110,7 @@ def n_missing(where: Missing) -> int:
     return int(np.count_nonzero(where))
 
 
-def hide(value: Any, where: Missing, lead: int = 0) -> Any:
+def hide(value: Data, where: Missing, lead: int = 0) -> Data:
     """The value with nan where the observation has nothing.
 
     Raises
@@ -143,7 +142,7 @@ def _spread(where: BoolArray, shape: tuple[int, ...], lead: int) -> BoolArray:
     return np.broadcast_to(where, shape)
 
 
-def numbers_of(value: Any, source: str, lead: int = 0) -> FloatArray:
+def numbers_of(value: Data, source: str, lead: int = 0) -> FloatArray:
     """The numbers of anything; fields of one shape are stacked as rows, others strung together.
 
     Those of a structured array are its columns, as of a table.

@@ -10,11 +10,13 @@ from __future__ import annotations
 import copy
 import reprlib
 from collections import namedtuple
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
+
+from abctree.types import Data
 
 _ADVICE = "Give both the same labels, or return arrays, which are compared by position."
 
@@ -29,10 +31,10 @@ class Layout:
 
     axes: tuple[Any, ...]  #: labels of each axis; None for one without
     dims: tuple[Any, ...] | None = None  #: names of the axes, if they have some
-    inside: Mapping[Any, Layout | None] | None = None  #: of a record
+    inside: Mapping[Hashable, Layout | None] | None = None  #: of a record
 
     @classmethod
-    def of(cls, value: Any, lead: int = 0) -> Layout | None:
+    def of(cls, value: Data, lead: int = 0) -> Layout | None:
         """That of an observation, or of a batch of one; None if nothing in it has a name."""
         axes = _axes(value, lead)
         if axes is None:
@@ -42,7 +44,7 @@ class Layout:
         dims = _dims(value)
         return cls(axes[lead:], None if dims is None else dims[lead:], inside)
 
-    def arranged(self, value: Any, source: str, *, lead: int = 0, strict: bool = True) -> Any:
+    def arranged(self, value: Data, source: str, *, lead: int = 0, strict: bool = True) -> Data:
         """What a simulator or a summary returned, in the order of the observation.
 
         Parameters
@@ -77,7 +79,7 @@ class Layout:
             value = value if order is None else _taken(value, order, lead + axis, strict=strict)
         return self._with_inside(value, source, lead=lead, strict=strict)
 
-    def _transposed(self, value: Any, source: str, *, lead: int, strict: bool) -> Any:
+    def _transposed(self, value: Data, source: str, *, lead: int, strict: bool) -> Data:
         dims = _dims(value)
         if self.dims is None or dims is None or dims[lead:] == self.dims:
             return value
@@ -92,7 +94,7 @@ class Layout:
             f"has {', '.join(map(str, self.dims))}. {_ADVICE}"
         )
 
-    def _with_inside(self, value: Any, source: str, *, lead: int, strict: bool) -> Any:
+    def _with_inside(self, value: Data, source: str, *, lead: int, strict: bool) -> Data:
         record = None if is_structured(value) else record_of(value)
         if not self.inside or not record or not any(self.inside.values()):
             return value
@@ -107,7 +109,7 @@ class Layout:
 # What is labelled ---------------------------------------------------------------------------
 
 
-def record_of(value: Any) -> dict[Any, Any] | None:
+def record_of(value: Data) -> dict[Any, Data] | None:
     """The fields of a record by name, or None."""
     if isinstance(value, Mapping):
         return dict(value)
@@ -120,7 +122,7 @@ def record_of(value: Any) -> dict[Any, Any] | None:
     return None
 
 
-def with_fields(value: Any, held: dict[Any, Any], *, plain: bool) -> Any:
+def with_fields(value: Data, held: dict[Any, Data], *, plain: bool) -> Data:
     """A record with other fields: a dict, or of its own kind if that can be made."""
     if plain or type(value) is dict:
         return held
@@ -140,21 +142,21 @@ def with_fields(value: Any, held: dict[Any, Any], *, plain: bool) -> Any:
     return value
 
 
-def is_labelled(value: Any) -> bool:
+def is_labelled(value: Data) -> bool:
     """Whether anything in it has a name."""
     return _axes(value, 0) is not None
 
 
-def is_structured(value: Any) -> bool:
+def is_structured(value: Data) -> bool:
     """Whether it is a structured array, or one record of it."""
     return isinstance(value, np.ndarray | np.void) and value.dtype.names is not None
 
 
-def _dims(value: Any) -> tuple[Any, ...] | None:
+def _dims(value: Data) -> tuple[Any, ...] | None:
     return tuple(value.dims) if hasattr(value, "dims") and hasattr(value, "isel") else None
 
 
-def _axes(value: Any, lead: int) -> tuple[Any, ...] | None:
+def _axes(value: Data, lead: int) -> tuple[Any, ...] | None:
     """Labels of each axis, those of several simulations included; None if it has none."""
     if type(value) is np.ndarray and value.dtype.names is None:
         return None  # by far the most frequent case
@@ -168,7 +170,7 @@ def _axes(value: Any, lead: int) -> tuple[Any, ...] | None:
     return (*(None,) * unnamed, tuple(record))
 
 
-def _taken(value: Any, order: list[int], axis: int, *, strict: bool) -> Any:
+def _taken(value: Data, order: list[int], axis: int, *, strict: bool) -> Data:
     """The value with an axis in another order."""
     if hasattr(value, "iloc"):
         return value.take(order, axis=axis)
@@ -228,7 +230,7 @@ def _is_default(labels: Any) -> bool:
     return getattr(labels, "start", None) == 0 and getattr(labels, "step", None) == 1
 
 
-def _said(wanted: list[Any], found: list[Any], source: str, *, is_same: bool) -> str:
+def _said(wanted: list[Hashable], found: list[Hashable], source: str, *, is_same: bool) -> str:
     if is_same:
         return (
             f"{source} returned an index in another order than that of the observation, but one "
@@ -246,10 +248,10 @@ def _said(wanted: list[Any], found: list[Any], source: str, *, is_same: bool) ->
     return f"{source} returned other labels than the observation: {', and '.join(said)}. {_ADVICE}"
 
 
-def _without(some: list[Any], others: list[Any]) -> Iterator[Any]:
+def _without(some: list[Hashable], others: list[Hashable]) -> Iterator[Hashable]:
     known = set(others)
     return (label for label in some if label not in known)
 
 
-def _shown(labels: list[Any]) -> str:
+def _shown(labels: list[Hashable]) -> str:
     return ", ".join(map(reprlib.repr, labels[:3])) + (", ..." if len(labels) > 3 else "")

@@ -60,7 +60,7 @@ class Watch:
 
     def __init__(self, root: int, index: IntArray, *, is_elsewhere: bool) -> None:
         self._is_elsewhere = is_elsewhere
-        self._before: dict[str, Any] = {}
+        self._before: dict[str, object] = {}
         if is_elsewhere:
             _seed(int(streams.seeds(root, index[:1])[0]))
             search(root)
@@ -110,7 +110,7 @@ def _is_known(generator: np.random.BitGenerator) -> bool:
     return generator is _global()
 
 
-def _states(*, is_elsewhere: bool) -> dict[str, Any]:
+def _states(*, is_elsewhere: bool) -> dict[str, object]:
     """The state of each stream, by what it is called."""
     states = {"np.random": _state(_global()), "random": random.getstate()}
     if (torch := sys.modules.get("torch")) is not None:
@@ -131,12 +131,12 @@ def _global() -> np.random.BitGenerator:
     return generator
 
 
-def _state(generator: np.random.BitGenerator) -> Any:
+def _state(generator: np.random.BitGenerator) -> object:
     """The state of a generator, by the shortest way."""
     if isinstance(generator, np.random.MT19937):
         return ctypes.string_at(generator.ctypes.state_address, _MT19937)
     return pickle.dumps(generator.state)
 
 
-def _digest(state: Any) -> str:
+def _digest(state: object) -> str:
     return hashlib.blake2b(pickle.dumps(state), digest_size=8).hexdigest()

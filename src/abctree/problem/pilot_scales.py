@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from abctree.errors import ParameterError, SimulatorError, warn
@@ -13,7 +11,7 @@ from abctree.types import BoolArray, FloatArray
 _SINGULAR = 1e-10
 
 
-def positive(scale: Any) -> FloatArray:
+def positive(scale: object) -> FloatArray:
     """(m,) The scales that a user gives, or `ParameterError`."""
     array = np.ravel(np.asarray(scale, dtype=np.float64))
     if not (np.isfinite(array).all() and (array > 0.0).all()):
@@ -29,7 +27,7 @@ def unfitted(name: str) -> ParameterError:
     )
 
 
-def usable_rows(simulated: Any, at_least: int = 1) -> FloatArray:
+def usable_rows(simulated: FloatArray, at_least: int = 1) -> FloatArray:
     """(n, m) The summaries of the pilot without the rows that are not finite."""
     s = np.asarray(simulated, dtype=np.float64)
     rows = s.reshape(len(s), int(np.prod(s.shape[1:])))
@@ -72,7 +70,7 @@ def listed(which: BoolArray) -> str:
 # Covariances -----------------------------------------------------------------------------------
 
 
-def covariance(cov: Any) -> FloatArray:
+def covariance(cov: object) -> FloatArray:
     """(m, m) The covariance that a user gives, made exactly symmetric, or `ParameterError`."""
     array = np.asarray(cov, dtype=np.float64)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or not np.isfinite(array).all():

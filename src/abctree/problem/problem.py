@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from abctree.data import Simulations
 from abctree.keywords import checks_keywords
@@ -22,7 +22,7 @@ from abctree.problem.measurement import Measurement
 from abctree.problem.region import Region
 from abctree.problem.simulators import Model
 from abctree.protocols import Constraint, Distance, Prior
-from abctree.types import Data, FloatArray, IntArray, RNGLike, SimulatorFunction
+from abctree.types import Data, FloatArray, IntArray, RNGLike, SimulatorFunction, SummaryFunction
 
 
 @checks_keywords
@@ -80,12 +80,12 @@ class Problem:
 
     def __init__(
         self,
-        prior: Mapping[Any, Any] | Prior | None = None,
+        prior: Mapping[object, object] | Prior | None = None,
         simulator: SimulatorFunction | None = None,
         observed: Data = None,
         *,
-        summary: Callable[[Any], Any] | None = None,
-        distance: str | Callable[..., Any] | Distance = "euclidean",
+        summary: SummaryFunction | None = None,
+        distance: str | Callable[..., object] | Distance = "euclidean",
         constraint: Constraint | None = None,
         vectorized: bool | Literal["seeds"] = False,
         prior_transform: Callable[[FloatArray], FloatArray] | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from abctree.errors import ParameterError
 from abctree.problem.priors.cube import inside
 from abctree.protocols import Constraint, HasCubeDensity, Prior
 from abctree.types import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from scipy.stats import qmc
 
 #: Points per box with which a constrained or density prior is measured.
 _MEASURE_POINTS = 32
@@ -56,7 +59,7 @@ class Region:
         # Copies: a predicate that changes its columns must not change theta.
         columns = {name: theta[:, j].copy() for j, name in enumerate(names)}
         try:
-            allowed: Any = np.asarray(self.constraint(columns))
+            allowed = np.asarray(self.constraint(columns))
         except KeyError as error:
             raise ParameterError(
                 f"`constraint` must use the parameters {list(names)}, but asked for {error}."
@@ -203,7 +206,7 @@ def _check_left(n_left: int, n: int) -> None:
         )
 
 
-def _sobol(d: int) -> Any:
+def _sobol(d: int) -> qmc.Sobol:
     from scipy.stats import qmc
 
     # Scrambled, by a fixed seed: the plain sequence lines up with constraints like a < b.

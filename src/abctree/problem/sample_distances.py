@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
@@ -11,7 +9,7 @@ from abctree.errors import SimulatorError
 from abctree.types import FloatArray, IntArray
 
 
-def paired(simulated: Any, observed: Any) -> tuple[FloatArray, FloatArray]:
+def paired(simulated: FloatArray, observed: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Samples as (n, m, k) and (m', k)."""
     x = np.asarray(simulated, dtype=np.float64)
     y = np.asarray(observed, dtype=np.float64)

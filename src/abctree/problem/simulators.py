@@ -7,10 +7,10 @@ rows are untouched.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from abctree import streams
 from abctree.data import Failure
 from abctree.problem.arrays import floats
 from abctree.problem.form import Form
-from abctree.types import FloatArray, IntArray, SimulatorFunction
+from abctree.types import Data, FloatArray, IntArray, SimulatorFunction, SummaryFunction
 
 #: Tracebacks kept in one call; the rest are counted with their reason.
 _TRACEBACKS = 3
@@ -75,7 +75,7 @@ def _printable(text: str) -> str:
 
 
 def as_row(
-    value: Any, shape: tuple[int, ...], source: str, form: Form | None = None, lead: int = 0
+    value: Data, shape: tuple[int, ...], source: str, form: Form | None = None, lead: int = 0
 ) -> FloatArray:
     """One summary as floats of the wanted shape, or with `lead` 1 those of several simulations.
 
@@ -108,8 +108,8 @@ def _advice(given: tuple[int, ...], wanted: tuple[int, ...]) -> str:
 
 
 def summarised(
-    summary: Callable[[Any], Any] | None,
-    data: Any,
+    summary: SummaryFunction | None,
+    data: Data,
     shape: tuple[int, ...],
     form: Form | None = None,
     lead: int = 0,
@@ -142,11 +142,11 @@ class OneByOne:
     """``simulator(theta (p,), rng)``, with a generator of its own for each simulation."""
 
     simulator: SimulatorFunction
-    summary: Callable[[Any], Any] | None
+    summary: SummaryFunction | None
     form: Form | None = None
     unit: int = 1
 
-    def read(self, data: Any, shape: tuple[int, ...]) -> FloatArray:
+    def read(self, data: Data, shape: tuple[int, ...]) -> FloatArray:
         """The summary of what the simulator returned, of the wanted shape."""
         return summarised(self.summary, data, shape, self.form)
 
@@ -189,11 +189,11 @@ class Vectorized:
     """
 
     simulator: SimulatorFunction
-    summary: Callable[[Any], Any] | None
+    summary: SummaryFunction | None
     batch_size: int = 1000  #: most rows of a call: those with the same ``index // batch_size``
     form: Form | None = None
 
-    def read(self, data: Any, shape: tuple[int, ...]) -> FloatArray:
+    def read(self, data: Data, shape: tuple[int, ...]) -> FloatArray:
         """The summaries of what the simulator returned in one call, of shape (n, ...)."""
         return summarised(self.summary, data, shape, self.form, lead=1)
 
@@ -258,7 +258,7 @@ class Vectorized:
         one = slice(row, row + 1)
         return self.rerun(theta[one], index[one], root, shape, 0)
 
-    def run(self, theta: FloatArray, index: IntArray, root: int) -> Any:
+    def run(self, theta: FloatArray, index: IntArray, root: int) -> Data:
         """What the simulator returns for the rows of one unit."""
         return self.simulator(theta.copy(), streams.generator(root, int(index[0])))
 
@@ -276,7 +276,7 @@ class Seeded(Vectorized):
         """No row shares anything with another."""
         return 1
 
-    def run(self, theta: FloatArray, index: IntArray, root: int) -> Any:
+    def run(self, theta: FloatArray, index: IntArray, root: int) -> Data:
         """What the simulator returns for some rows."""
         return self.simulator(theta.copy(), streams.seeds(root, index))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from numbers import Real
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from abctree.errors import ParameterError
 from abctree.types import FloatArray
 
 
-def checked_cube(name: str, cube: Any, d: int) -> FloatArray:
+def checked_cube(name: str, cube: object, d: int) -> FloatArray:
     """The points (n, d) of the unit cube as float64."""
     points = _checked_rows(name, cube, d)
     # One comparison with the extremes also refuses nan.
@@ -24,7 +23,7 @@ def checked_cube(name: str, cube: Any, d: int) -> FloatArray:
     return points
 
 
-def checked_theta(theta: Any, names: tuple[str, ...]) -> FloatArray:
+def checked_theta(theta: object, names: tuple[str, ...]) -> FloatArray:
     """The parameters (n, n_parameters) as float64 without nan."""
     rows = _checked_rows("theta", theta, len(names))
     bad = np.isnan(rows).any(axis=0)
@@ -36,7 +35,7 @@ def checked_theta(theta: Any, names: tuple[str, ...]) -> FloatArray:
     return rows
 
 
-def checked_boxes(lower: Any, upper: Any, d: int) -> tuple[FloatArray, FloatArray]:
+def checked_boxes(lower: object, upper: object, d: int) -> tuple[FloatArray, FloatArray]:
     """The two corners (K, d) of boxes of the cube."""
     low, high = checked_cube("lower", lower, d), checked_cube("upper", upper, d)
     if low.shape != high.shape or (low > high).any():
@@ -47,7 +46,7 @@ def checked_boxes(lower: Any, upper: Any, d: int) -> tuple[FloatArray, FloatArra
     return low, high
 
 
-def _checked_rows(name: str, rows: Any, width: int) -> FloatArray:
+def _checked_rows(name: str, rows: object, width: int) -> FloatArray:
     try:
         array = np.asarray(rows, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -63,7 +62,7 @@ def _checked_rows(name: str, rows: Any, width: int) -> FloatArray:
     return array
 
 
-def checked_names(names: Any) -> tuple[str, ...]:
+def checked_names(names: object) -> tuple[str, ...]:
     """Distinct non-empty strings."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise ParameterError(
@@ -85,7 +84,7 @@ def checked_names(names: Any) -> tuple[str, ...]:
     return given
 
 
-def finite_number(name: str, value: Any) -> float:
+def finite_number(name: str, value: object) -> float:
     """A finite float."""
     if not isinstance(value, Real) or not np.isfinite(float(value)):
         raise ParameterError(
@@ -94,7 +93,7 @@ def finite_number(name: str, value: Any) -> float:
     return float(value)
 
 
-def finite_numbers(name: str, values: Any, advice: str) -> tuple[float, ...]:
+def finite_numbers(name: str, values: object, advice: str) -> tuple[float, ...]:
     """One or more finite floats, from a sequence or a one-dimensional array."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise ParameterError(
@@ -110,7 +109,7 @@ def finite_numbers(name: str, values: Any, advice: str) -> tuple[float, ...]:
     return tuple(float(v) for v in given)
 
 
-def whole_number(name: str, value: Any) -> int:
+def whole_number(name: str, value: object) -> int:
     """An int that float64 holds exactly."""
     number = finite_number(name, value)
     if not number.is_integer() or abs(number) > 2.0**53:

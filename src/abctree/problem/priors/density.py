@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -64,14 +63,14 @@ class DensityPrior:
     array([1.])
     """
 
-    function: Callable[[FloatArray], Any]
+    function: Callable[[FloatArray], object]
     box: Product
     vectorized: bool
     shift: float
 
     def __init__(
         self,
-        log_density: Callable[[FloatArray], Any],
+        log_density: Callable[[FloatArray], object],
         bounds: Mapping[str, tuple[float, float]],
         *,
         vectorized: bool = True,
@@ -190,7 +189,7 @@ class DensityPrior:
         return highest
 
 
-def _box(bounds: Any) -> Product:
+def _box(bounds: object) -> Product:
     if not isinstance(bounds, Mapping) or any(
         isinstance(key, tuple) or not isinstance(value, tuple | int | float)
         for key, value in bounds.items()

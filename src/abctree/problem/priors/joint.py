@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -65,7 +64,7 @@ class MultivariateNormal:
         return Gaussian(np.asarray(self.mean, dtype=np.float64), _root(cov))
 
 
-def _matrix(cov: Any, k: int) -> FloatArray:
+def _matrix(cov: object, k: int) -> FloatArray:
     """A finite matrix (k, k)."""
     try:
         matrix = np.array(cov, dtype=np.float64)

@@ -29,7 +29,7 @@ class Law:
     def __str__(self) -> str:
         return spelled(self.source)
 
-    def __reduce__(self) -> tuple[type[Law], tuple[Any]]:
+    def __reduce__(self) -> tuple[type[Law], tuple[object]]:
         # scipy 1.17 silently pickles Normal(mu=1, sigma=2) inside a Mixture as a standard normal.
         twin = Law(pickle.loads(pickle.dumps(self.source)))  # noqa: S301  our own bytes
         if not np.array_equal(twin.ppf(_PROBES), self.ppf(_PROBES)):
@@ -39,13 +39,13 @@ class Law:
             )
         return Law, (self.source,)
 
-    def ppf(self, u: Any) -> FloatArray:
+    def ppf(self, u: object) -> FloatArray:
         """Quantiles."""
         quantile = getattr(self.source, "ppf", None) or self.source.icdf
         with np.errstate(all="ignore"):
             return np.asarray(quantile(u), dtype=np.float64)
 
-    def cdf(self, x: Any) -> FloatArray:
+    def cdf(self, x: object) -> FloatArray:
         """Probabilities of at most x."""
         with np.errstate(all="ignore"):
             return np.asarray(self.source.cdf(x), dtype=np.float64)

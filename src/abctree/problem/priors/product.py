@@ -78,7 +78,7 @@ class Product:
     _parts: tuple[_Part, ...]
     _text: str
 
-    def __init__(self, spec: Mapping[Any, Any]) -> None:
+    def __init__(self, spec: Mapping[object, object]) -> None:
         items = _checked_items(spec)
         names = checked_names(name for key, _ in items for name in _names_of(key))
         blocks = [_block(key, value) for key, value in items]
@@ -223,49 +223,27 @@ def _ends(block: Block, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
     return point, point
 
 
-def as_prior(spec: Any, names: tuple[str, ...] | None = None) -> Prior:
-    """The prior that a user meant.
-
-    Parameters
-    ----------
-    spec : Prior or dict
-        A prior is passed through, a dict becomes a `Product`.
-    names : tuple of str, optional
-        The names that the prior must have, in this order.
-
-    Returns
-    -------
-    Prior
+def as_prior(spec: object) -> Prior:
+    """The prior that a user meant: a dict becomes a `Product`, a prior is passed through.
 
     Raises
     ------
     ParameterError
-        If spec is neither, or its names are not `names`.
+        If it is neither.
     """
-    prior = Product(spec) if isinstance(spec, Mapping) else _passed_through(spec)
-    if names is not None and tuple(prior.names) != tuple(names):
-        raise ParameterError(
-            f"`names` must be the names of the prior, {tuple(prior.names)}, but got "
-            f"{tuple(names)}. Leave them out, or order the prior like them."
-        )
-    return prior
+    if isinstance(spec, Mapping):
+        return Product(spec)
+    if isinstance(spec, Prior) and not isinstance(spec, type):
+        return spec
+    advice = (
+        "Wrap a function in PriorTransform (a map of the cube) or DensityPrior (a log-density)."
+        if callable(spec)
+        else "Write {'a': scipy.stats.norm(0, 1), 'b': (0.0, 1.0)}."
+    )
+    raise ParameterError(f"`prior` must be a dict or a prior, but got {spec!r}. {advice}")
 
 
-def _passed_through(spec: Any) -> Prior:
-    members = ("names", "d", "from_cube", "to_cube", "log_volume")
-    missing = [member for member in members if not hasattr(spec, member)]
-    if missing or isinstance(spec, type):
-        advice = (
-            "Wrap a function in PriorTransform (a map of the cube) or DensityPrior (a log-density)."
-            if callable(spec)
-            else "Write {'a': scipy.stats.norm(0, 1), 'b': (0.0, 1.0)}."
-        )
-        raise ParameterError(f"`prior` must be a dict or a prior, but got {spec!r}. {advice}")
-    prior: Prior = spec
-    return prior
-
-
-def _checked_items(spec: Any) -> tuple[tuple[Any, Any], ...]:
+def _checked_items(spec: object) -> tuple[tuple[Any, object], ...]:
     if not isinstance(spec, Mapping) or not spec:
         raise ParameterError(
             f"`prior` must be a dict with at least one parameter, but got {spec!r}. "
@@ -274,11 +252,11 @@ def _checked_items(spec: Any) -> tuple[tuple[Any, Any], ...]:
     return tuple(spec.items())
 
 
-def _names_of(key: Any) -> tuple[Any, ...]:
+def _names_of(key: object) -> tuple[object, ...]:
     return key if isinstance(key, tuple) and key else (key,)
 
 
-def _block(key: str | tuple[str, ...], value: Any) -> Block:
+def _block(key: str | tuple[str, ...], value: object) -> Block:
     label = f"prior[{key!r}]"
     return (
         joint_parameters(label, key, value)

@@ -27,7 +27,7 @@ _INNER = (0.01, 0.99)
 _JOINT = "Use MultivariateNormal or Dirichlet, or one key for each name."
 
 
-def one_parameter(label: str, value: Any) -> Block:
+def one_parameter(label: str, value: object) -> Block:
     """The block under a single name."""
     if isinstance(value, Real):
         return Fixed(finite_number(label, value))
@@ -45,7 +45,7 @@ def one_parameter(label: str, value: Any) -> Block:
     return _distribution(label, value)
 
 
-def joint_parameters(label: str, names: tuple[str, ...], value: Any) -> Block:
+def joint_parameters(label: str, names: tuple[str, ...], value: object) -> Block:
     """The block under a tuple of names."""
     block = _joint_block(value)
     if block is None:
@@ -58,7 +58,7 @@ def joint_parameters(label: str, names: tuple[str, ...], value: Any) -> Block:
     return block
 
 
-def _joint_block(value: Any) -> Block | None:
+def _joint_block(value: object) -> Block | None:
     if isinstance(value, MultivariateNormal):
         return value.block()
     if isinstance(value, Dirichlet):
@@ -70,7 +70,7 @@ def _joint_block(value: Any) -> Block | None:
     return None
 
 
-def _interval(label: str, value: tuple[Any, ...]) -> Block:
+def _interval(label: str, value: tuple[object, ...]) -> Block:
     if len(value) != 2:
         raise ParameterError(
             f"`{label}` must be a pair (low, high), but got a tuple of length {len(value)}. "
@@ -92,7 +92,7 @@ def _uniform(label: str, low: float, high: float) -> Block:
     return Uniform(np.array([low]), np.array([high]))
 
 
-def _distribution(label: str, value: Any) -> Block:
+def _distribution(label: str, value: object) -> Block:
     law = Law(_frozen(label, value))
     _check_scalar(label, law)
     return _known(label, law) or _by_quantiles(label, law)
@@ -104,7 +104,7 @@ def _frozen(label: str, value: Any) -> Any:
         return value()
     is_open = isinstance(value, (type, stats.rv_continuous, stats.rv_discrete))
     if is_open or value in (stats.multivariate_normal, stats.dirichlet):
-        name = getattr(value, "name", None) or getattr(value, "__name__", "it")
+        name = value.__name__ if isinstance(value, type) else getattr(value, "name", "it")
         raise ParameterError(
             f"`{label}` must be a distribution with its parameters, but got {name} alone. "
             f"Call it, for instance {name}(...)."
@@ -156,7 +156,7 @@ def _class(name: str) -> Any:
     return getattr(stats, name, ())
 
 
-def _normal(mean: Any, sd: Any) -> Block | None:
+def _normal(mean: float, sd: float) -> Block | None:
     # A scale below 1e-154 has a variance of zero.
     usable = sd > 0.0 and np.isfinite(sd)
     return Gaussian(np.array([float(mean)]), np.array([[float(sd)]])) if usable else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -56,14 +55,14 @@ class PriorTransform:
     array([[0.2, 0.9]])
     """
 
-    function: Callable[[FloatArray], Any]
+    function: Callable[[FloatArray], object]
     names: tuple[str, ...]
     d: int
     vectorized: bool
 
     def __init__(
         self,
-        function: Callable[[FloatArray], Any],
+        function: Callable[[FloatArray], object],
         names: Sequence[str],
         d: int | None = None,
         *,
@@ -112,7 +111,7 @@ class PriorTransform:
         low, _ = checked_boxes(lower, upper, self.d)
         return np.full(len(low), np.nan)
 
-    def _checked(self, theta: Any, n: int) -> FloatArray:
+    def _checked(self, theta: object, n: int) -> FloatArray:
         wanted = (n, len(self.names))
         try:
             rows = np.array(theta, dtype=np.float64)
@@ -138,7 +137,7 @@ class PriorTransform:
         return rows
 
 
-def _takes_many(function: Callable[[FloatArray], Any], p: int, d: int) -> bool:
+def _takes_many(function: Callable[[FloatArray], object], p: int, d: int) -> bool:
     """Whether a map takes many points (n, d) at once, or one point (d,).
 
     A map of one point may take a batch without complaint, and make nonsense of its first rows.
@@ -154,7 +153,7 @@ def _takes_many(function: Callable[[FloatArray], Any], p: int, d: int) -> bool:
 
 
 def _tried(
-    function: Callable[[FloatArray], Any], cube: FloatArray, shape: tuple[int, ...]
+    function: Callable[[FloatArray], object], cube: FloatArray, shape: tuple[int, ...]
 ) -> FloatArray | None:
     """What a map makes of some of the cube, if it is finite numbers of this shape."""
     try:
