@@ -110,7 +110,7 @@ class HasOfEntries(Protocol):
 class StandardisedDistance(Distance, Protocol):
     """A distance that is a Euclidean norm, so that summaries can be modelled in its place."""
 
-    def standardised(self, simulated: Any, observed: Any) -> FloatArray | None:
+    def standardised(self, simulated: FloatArray, observed: FloatArray) -> FloatArray | None:
         """Differences (n, m) whose Euclidean norm is the distance; None if it is no such norm."""
 
 

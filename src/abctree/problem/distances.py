@@ -62,7 +62,7 @@ class Euclidean:
         """(n, ...) and (...) -> (n,)."""
         return norm(self.standardised(simulated, observed), 2.0)
 
-    def standardised(self, simulated: Any, observed: Any) -> FloatArray:
+    def standardised(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """Differences (n, m) whose norm is the distance."""
         return differences(simulated, observed)
 
@@ -172,11 +172,11 @@ class Scaled:
         """(n, ...) and (...) -> (n,)."""
         return norm(self._scaled(simulated, observed), self.p)
 
-    def standardised(self, simulated: Any, observed: Any) -> FloatArray | None:
+    def standardised(self, simulated: FloatArray, observed: FloatArray) -> FloatArray | None:
         """Differences (n, m) whose Euclidean norm is the distance; None if it is another norm."""
         return self._scaled(simulated, observed) if self.p == 2.0 else None
 
-    def _scaled(self, simulated: Any, observed: Any) -> FloatArray:
+    def _scaled(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         if self.scale is None:
             raise unfitted("Scaled")
         difference = differences(simulated, observed)
@@ -250,7 +250,7 @@ class Mahalanobis:
         """(n, ...) and (...) -> (n,)."""
         return norm(self.standardised(simulated, observed), 2.0)
 
-    def standardised(self, simulated: Any, observed: Any) -> FloatArray:
+    def standardised(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """Differences (n, m) whose norm is the distance."""
         if self._root is None:
             raise unfitted("Mahalanobis")
