@@ -238,3 +238,44 @@ def test_a_missing_row_of_the_paper_map_is_noticed():
     rows["Equations"] = rows["Equations"][1:]
     rows["Tables"] = [["1", "Comparison of cost", "somewhere"]]
     assert gaps(rows) == ["Equations: (1)", "Tables: 1 leads nowhere"]
+
+
+# The listings beside their code -------------------------------------------------------------------
+
+TREE = ROOT / "src" / "abctree" / "tree"
+
+
+def lines_of(row):
+    """The lines of a listing that a row of the table is about."""
+    first, _, last = row[0].partition(" to ")
+    return range(int(first), int(last or first) + 1)
+
+
+def listed(text):
+    """Listing -> its lines, in the order of the table."""
+    rows = {heading: rows for heading, rows in rows_of(text).items() if "Algorithm" in heading}
+    return {
+        heading.partition(",")[0]: [line for row in table for line in lines_of(row)]
+        for heading, table in rows.items()
+    }
+
+
+def test_the_listings_have_a_row_for_each_line_and_its_code():
+    text = (TREE / "README.md").read_text("utf-8")
+    assert listed(text) == {
+        "Algorithm 1": [*range(1, 16)],
+        "Algorithm 2": [*range(1, 12)],
+        "Algorithm 3": [*range(4, 13)],  # the others are those of Algorithm 1
+        "Algorithm 4": [*range(1, 6)],
+    }
+    named = NAMED.findall(text)
+    assert len(named) > 25
+    tree = str(TREE.relative_to(ROOT))
+    assert [(path, name) for path, name in named if not exists(f"{tree}/{path}", name)] == []
+
+
+def test_a_listing_that_lacks_a_line_is_noticed():
+    text = (
+        "## Algorithm 1, inner loop\n\n| line | listing |\n|---|---|\n| 1 to 3 | t |\n| 5 | p |\n"
+    )
+    assert listed(text) == {"Algorithm 1": [1, 2, 3, 5]}
