@@ -14,7 +14,7 @@ import abctree
 from abctree import ParameterError, export
 from abctree.answers import Evidence, Posterior, mcse, selection
 from abctree.answers.uninformed import prior_draws, uninformed
-from abctree.faces.cli.answer import to_json
+from abctree.faces.cli.folder import to_json
 from abctree.tree import outer_loop
 from benchmarks import errors as calibration
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import io
 import random
 import subprocess
@@ -162,3 +163,13 @@ def test_every_module_is_reached_from_what_users_import():
     assert unreached(FILES, ENTRANCES) == set()
     more = FILES | {"abctree/kernels/reference.py": b"from abctree import types\n"}
     assert unreached(more, ENTRANCES) == {"abctree.kernels.reference"}
+
+
+MODULES = [name for name in abctree.__all__ if inspect.ismodule(getattr(abctree, name))]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_public_module_is_imported_by_its_name_and_says_what_it_offers(name):
+    module = importlib.import_module(f"abctree.{name}")
+    assert module is getattr(abctree, name)
+    assert name in ("data", "protocols") or {*module.__all__} <= {*dir(module)}

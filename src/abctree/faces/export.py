@@ -21,6 +21,8 @@ from abctree.keywords import checks_keywords
 from abctree.method import METHODS
 from abctree.types import FloatArray, RNGLike
 
+__all__ = ["to_arviz", "to_csv", "to_npz"]
+
 #: Version of the arrays in an npz file.
 _NPZ = 1
 

@@ -39,6 +39,17 @@ from abctree.problem.sample_distances import (
 from abctree.protocols import Distance, HasOfEntries, LearnedDistance
 from abctree.types import FloatArray, IntArray
 
+__all__ = [
+    "Energy",
+    "Euclidean",
+    "FunctionDistance",
+    "Mahalanobis",
+    "Minkowski",
+    "NegativeDistanceError",
+    "Scaled",
+    "Wasserstein",
+]
+
 #: The median absolute deviation of a normal law is its sd divided by this.
 _MAD_TO_SD = 1.4826022185056018
 

@@ -6,17 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from abctree import __version__
 from abctree.errors import MissingDependencyError
+from abctree.faces.cli.folder import Note, to_json
 from abctree.method import METHODS, Method
 
 if TYPE_CHECKING:
     from abctree.answers.mode import ModeSummary
     from abctree.answers.result import Result
     from abctree.answers.summary import Summary
-    from abctree.faces.cli.folder import Note
 
 
 #: Said of a run of a method that seeks the mode.
@@ -145,20 +145,3 @@ class Answer(ABC):
             figure.savefig(directory / "failures.png", dpi=130)
             drawn.append("failures.png")
         return drawn
-
-
-def to_json(value: Any) -> str:
-    """JSON with null for numbers that it does not have."""
-    import json
-
-    return json.dumps(_finite(value), indent=2, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not abs(value) < float("inf"):
-        return None
-    return value

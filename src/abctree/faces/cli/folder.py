@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from abctree import __version__
-from abctree.faces.cli.answer import to_json
 from abctree.faces.cli.settings import DEFAULT, NAMES, function_of, method_of
 
 if TYPE_CHECKING:
@@ -219,3 +218,20 @@ def open_store(directory: Path, *, new: bool) -> SqliteStore:
             super().begin({**manifest, "stop": rules})
 
     return Unwatched.new(directory) if new else Unwatched.open(directory)
+
+
+def to_json(value: Any) -> str:
+    """JSON with null for numbers that it does not have."""
+    import json
+
+    return json.dumps(_finite(value), indent=2, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return None
+    return value
