@@ -12,7 +12,6 @@ import click
 from abctree.faces.cli.settings import (
     DEFAULT,
     NAMES,
-    NUMBER,
     function_of,
     in_files,
     method_of,
@@ -96,14 +95,13 @@ def _check_names(path: Path, given: dict[str, Any], known: tuple[str, ...], what
 
 
 def _check_type(path: Path, key: str, value: Any) -> None:
-    kinds, words = in_files(key)
-    # True is an int in Python, but not in a file of settings.
-    fits = isinstance(value, kinds) and (not isinstance(value, bool) or kinds == (bool,))
+    kinds, of_items, words = in_files(key)
     items = list(value.values()) if isinstance(value, dict) else value
-    if fits and (not isinstance(items, list) or all(_is_number(item) for item in items)):
-        return
-    raise click.UsageError(f"--config {path}: {key} must be {words}, but got {value!r}.")
+    several = items if isinstance(items, list) else []
+    if not _fits(value, kinds) or not all(_fits(item, of_items) for item in several):
+        raise click.UsageError(f"--config {path}: {key} must be {words}, but got {value!r}.")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, NUMBER) and not isinstance(value, bool)
+def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
+    """Whether it is one of these; True is an int in Python, but not in a file of settings."""
+    return isinstance(value, kinds) and (not isinstance(value, bool) or kinds == (bool,))

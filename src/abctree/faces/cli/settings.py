@@ -24,11 +24,18 @@ DEFAULT = "abc-tree"
 NUMBER = (int, float)
 #: What the commands have options of their own for.
 _APART = ("n_simulations", "rng", "executor", "stop")
-#: What may stand in a file where it is not what the kind says: types, and what an error calls them.
-_IN_FILES: dict[str, tuple[tuple[type, ...], str]] = {
-    "executor": ((int, str), "a number of workers, or a string"),
-    "stop": ((dict,), "a table such as { seconds = 60, epsilon = 0.1 }"),
-    "proposal": ((str, list), "a string or a list of strings"),
+Types = tuple[type, ...]
+#: What may stand in a file by the kind, else a string; see `in_files`.
+_OF_KINDS: dict[type[Kind], tuple[Types, Types, str]] = {
+    Whole: ((int,), (), "a whole number"),
+    Number: (NUMBER, (), "a number"),
+    Flag: ((bool,), (), "true or false"),
+    Names: ((str, list), (str,), "a string or a list of strings"),
+}
+#: The same where it is not what the kind says.
+_IN_FILES: dict[str, tuple[Types, Types, str]] = {
+    "executor": ((int, str), (), "a number of workers, or a string"),
+    "stop": ((dict,), NUMBER, "a table such as { seconds = 60, epsilon = 0.1 }"),
 }
 
 
@@ -119,20 +126,12 @@ def _number(text: str) -> float | None:
         return None
 
 
-def in_files(name: str) -> tuple[tuple[type, ...], str]:
-    """Return the types that a setting may have in a file, and what an error calls them."""
-    if name in _IN_FILES:
-        return _IN_FILES[name]
-    match SETTINGS[name].kind:
-        case Whole():
-            return (int,), "a whole number"
-        case Number():
-            return NUMBER, "a number"
-        case Flag():
-            return (bool,), "true or false"
-        case Part(numbers=True):
-            return (str, *NUMBER, list), "a string, a number or a list of numbers"
-    return (str,), "a string"
+def in_files(name: str) -> tuple[Types, Types, str]:
+    """Return the types of a setting and of its items in a file, and what an error calls them."""
+    kind = SETTINGS[name].kind
+    if isinstance(kind, Part) and kind.numbers:
+        return (str, *NUMBER, list), NUMBER, "a string, a number or a list of numbers"
+    return _IN_FILES.get(name) or _OF_KINDS.get(type(kind), ((str,), (), "a string"))
 
 
 def spelled(name: str) -> str:
