@@ -15,14 +15,15 @@ import numpy as np
 from scipy import special
 
 from abctree.answers.mode.regression import (
-    Polynomial,
+    BEFOREHAND,
+    SKEWNESSES,
     Regression,
-    degree_for,
+    Surface,
+    derivatives,
     expansion_of,
-    log_likelihood,
-    monomials,
+    log_rate,
     n_terms,
-    powers_of,
+    quadratic,
     regression,
 )
 from abctree.types import BoolArray, FloatArray
@@ -30,10 +31,14 @@ from abctree.types import BoolArray, FloatArray
 #: The rows of a climb, and those of a fit, which the skewness needs: these shares of a normal
 #: posterior with the spread of the peak.
 CLIMB, REACH = 0.95, 0.99
-#: Longest step, in radii of the fit.
-LONGEST_STEP = 0.5
-#: Steps of the centre and of the spread, and what counts as having arrived.
-STEPS, ARRIVED, SETTLED = 12, 0.05, 0.3
+#: A curvature, or a slope on a border, is told from zero by so many standard errors.
+CLEAR = 3.0
+#: A parameter is flat where the peak's variance, others given, is a larger share of the prior's.
+FLAT = 0.64
+#: Above this acceptance rate at the peak the tolerance is too large to see it.
+SATURATED = 0.97
+#: Steps of a climb, and what counts as having arrived; steps to a top.
+_STEPS, _ARRIVED, _SETTLED, _NEWTON = 12, 0.05, 0.3, 60
 
 #: What the top looks like: a peak, also one at an end of the prior's support; flat along some
 #: parameters, or accepted throughout; or one that too few accepted simulations show.
@@ -56,76 +61,136 @@ class Rows:
         """Coordinates."""
         return int(self.x.shape[1])
 
+    def only(self, keep: BoolArray) -> Rows:
+        """Some of the coordinates."""
+        return Rows(
+            self.x[:, keep], self.distance, self.log_prior, self.lower[keep], self.upper[keep],
+            self.prior_spread[np.ix_(keep, keep)],
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Rows near a centre, in coordinates z with the centre at 0 and a spread of one."""
+    """Rows near a centre: x = centre + size · y, and t = white y has a spread of one."""
 
     rows: Rows
     epsilon: float
-    centre: FloatArray
-    root: FloatArray  #: (r, r) x = centre + root z
-    spread: FloatArray  #: (r, r) root rootᵀ
-    z: FloatArray  #: (m, r)
+    centre: FloatArray  #: (r,)
+    spread: FloatArray  #: (r, r)
+    y: FloatArray  #: (m, r)
     accepted: BoolArray  #: (m,)
-    prior: FloatArray  #: (q,) coefficients of the log-prior
-    quadratic: Polynomial | None = None  #: a fit of log P, around whose top the window is
-    height: float = -np.inf  #: log-density at that top
+    prior: Surface  #: the log-prior
+    quadratic: Regression  #: of log P
 
     @classmethod
     def of(
-        cls,
-        rows: Rows,
-        epsilon: float,
-        centre: FloatArray,
-        spread: FloatArray,
-        share: float = REACH,
+        cls, rows: Rows, epsilon: float, centre: FloatArray, spread: FloatArray, share: float
     ) -> Window | None:
         """Rows near a centre; None if too few are accepted, or rejected, for a quadratic."""
-        root = root_of(spread)
-        z = to_z(rows.x, centre, root)
-        near = np.einsum("ij,ij->i", z, z) < reach(rows.r, share) ** 2
+        near = squares(rows.x, centre, spread) < reach(rows.r, share) ** 2
         accepted = rows.distance[near] < epsilon
         least = n_terms(rows.r) + rows.r
         if accepted.sum() < least or (~accepted).sum() < min(least, 10):
             return None
-        prior = expansion_of(z[near], rows.log_prior[near], powers_of(rows.r, degree_for(rows.r)))
-        return cls(rows, epsilon, centre, root, spread, z[near], accepted, prior)
+        size = np.sqrt(np.diag(spread))
+        white = np.linalg.inv(np.linalg.cholesky(spread)) * size
+        y = (rows.x[near] - centre) / size
+        prior = expansion_of(y, rows.log_prior[near], white)
+        return cls(rows, epsilon, centre, spread, y, accepted, prior, quadratic(y, accepted, white))
 
-    def quadratic_evidence(self, x: FloatArray) -> float:
-        """Log-evidence of a quadratic in other coordinates x (m, r) of the same rows."""
-        powers = powers_of(x.shape[1], 2)
-        z = to_z(x, self.centre, self.root)
-        return regression(monomials(z, powers), powers, self.accepted, 0.0).log_evidence
+    @property
+    def white(self) -> FloatArray:
+        """(r, r)."""
+        return self.prior.white
 
-    def fit(self, skewness: float, degree: int, start: FloatArray | None) -> Regression:
-        """A polynomial of log P in z."""
-        powers = powers_of(len(self.centre), degree)
-        return regression(monomials(self.z, powers), powers, self.accepted, skewness, start)
+    @property
+    def size(self) -> FloatArray:
+        """(r,)."""
+        return np.asarray(np.sqrt(np.diag(self.spread)))
 
-    def posterior(self, log_rate: Polynomial) -> Polynomial:
-        """Of the log-density: a polynomial of log P, and that of the log-prior."""
-        beta = self.prior.copy()
-        beta[: len(log_rate.beta)] += log_rate.beta  # both by degree
-        return Polynomial(powers_of(len(self.centre), degree_for(len(self.centre))), beta)
+    def informed(self) -> BoolArray:
+        """Coordinates (r,) along which the rate of acceptance clearly curves down."""
+        top = self.highest(self.quadratic)
+        curvature = np.einsum("iiq,q->i", top.by_hessian, self.quadratic.surface.beta)
+        variance = [top.curvature_variance(axis) for axis in np.eye(self.rows.r)]
+        return np.asarray(-curvature > CLEAR * np.sqrt(variance))
 
-    def surprise(self, x: FloatArray, accepted: BoolArray, own: float) -> float:
-        """Twice how far the log-likelihood of rows (m, r) is below their own; inf outside."""
-        z = to_z(x, self.centre, self.root)
-        farthest = np.einsum("ij,ij->i", z, z).max(initial=0.0)
-        if self.quadratic is None or farthest > reach(z.shape[1], CLIMB) ** 2:
-            return np.inf
-        height = monomials(z, self.quadratic.powers) @ self.quadratic.beta
-        return 2.0 * (own - log_likelihood(height, accepted))
+    def stepped(self, slope: FloatArray, hessian: FloatArray, most: float) -> FloatArray:
+        """The spread (r, r) in x of a density of y, in variance within a factor of this one's.
 
-    def bounds(self) -> tuple[FloatArray, FloatArray]:
-        """Where the peak may be, (r,) and (r,) in x: the support, and hardly beyond the rows."""
-        room = 0.1 * np.sqrt(np.einsum("ij,ij->i", self.root, self.root))
-        x = self.rows.x
-        return (
-            np.maximum(self.rows.lower, x.min(axis=0) - room),
-            np.minimum(self.rows.upper, x.max(axis=0) + room),
-        )
+        The slope is not zero on a border, where it stands for the curvature.
+        """
+        root = np.linalg.inv(self.white)
+        value, vector = np.linalg.eigh(root.T @ (np.outer(slope, slope) - hessian) @ root)
+        factor = np.sqrt(np.clip(value, 1.0 / most, most))
+        scales = self.size[:, None] * root @ (vector / factor)
+        return within(scales @ scales.T, self.rows.prior_spread)
+
+    def highest(self, fit: Regression) -> Top:
+        """The largest point of the density near the centre, by Newton's method.
+
+        It stays in the prior's support, hardly beyond the rows, and within reach.
+        """
+        white, r, surface = self.white, self.rows.r, fit.surface
+        low = np.maximum((self.rows.lower - self.centre) / self.size, self.y.min(axis=0) - 0.1)
+        high = np.minimum((self.rows.upper - self.centre) / self.size, self.y.max(axis=0) + 0.1)
+
+        def density(y: FloatArray) -> FloatArray:
+            return surface.value(y) + self.prior.value(y)
+
+        y = np.clip(np.zeros(r), low, high)
+        for steps in range(_NEWTON, -1, -1):
+            slope, hessian = derivatives(density, y, white)
+            free = ~((y <= low) & (slope < 0.0) | (y >= high) & (slope > 0.0))
+            step = np.zeros(r)
+            value, vector = np.linalg.eigh(-hessian[np.ix_(free, free)])
+            value = np.maximum(np.abs(value), 1e-2)  # what curves upwards is turned round
+            step[free] = vector @ ((vector.T @ slope[free]) / value)
+            length, height = float(np.linalg.norm(white @ step)), float(density(y))
+            step = step * min(1.0, 0.5 / max(length, 1e-300))
+            for _ in range(20 if length > 1e-6 and steps else 0):
+                new = np.clip(y + step, low, high)
+                if density(new) > height and np.linalg.norm(white @ new) <= reach(r):
+                    break
+                step = 0.5 * step
+            else:
+                break
+            y = new
+        n = len(fit.covariance)
+        by = derivatives(lambda y: surface.by_parameters(y)[..., :n], y, white)
+        return Top(y, height, slope, hessian, ~free, *by, fit.covariance)
+
+
+@dataclass(frozen=True, eq=False)
+class Top:
+    """The largest point of a density in a window."""
+
+    y: FloatArray  #: (r,)
+    height: float
+    slope: FloatArray  #: (r,)
+    hessian: FloatArray  #: (r, r)
+    border: BoolArray  #: (r,) coordinates at a bound that they would leave
+    by_slope: FloatArray  #: (r, n) derivatives of the slope by the parameters
+    by_hessian: FloatArray  #: (r, r, n)
+    covariance: FloatArray  #: (n, n) of the parameters
+
+    def error(self, free: BoolArray) -> FloatArray:
+        """Covariance of the free coordinates by the delta method, the others held.
+
+        The top solves ∇q(y; β) = 0, so ∂y/∂β = −(∇²q)⁻¹ ∂∇q/∂β.
+        """
+        hessian = self.hessian[np.ix_(free, free)]
+        jacobian = np.linalg.lstsq(hessian, self.by_slope[free], rcond=None)[0]
+        return np.asarray(jacobian @ self.covariance @ jacobian.T)
+
+    def slope_variance(self, j: int) -> float:
+        """Of the slope along a coordinate."""
+        return float(self.by_slope[j] @ self.covariance @ self.by_slope[j])
+
+    def curvature_variance(self, along: FloatArray) -> float:
+        """Of the second derivative along a direction (r,)."""
+        design = np.einsum("i,ijq,j->q", along, self.by_hessian, along)
+        return float(design @ self.covariance @ design)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,18 +205,20 @@ class Fit:
     epsilon: float
     n_accepted: int
     shape: Shape
-    unknown: BoolArray  #: (r,) coordinates of a border, or along which the top is flat or unclear
+    flat: BoolArray  #: (r,) coordinates along which there is no peak
+    unknown: BoolArray  #: (r,) those, those of a border, and unclear ones: without an error
 
     @property
     def has_error(self) -> bool:
         """Whether it is known for any coordinate how far the peak may be off."""
         return not bool(self.unknown.all())
 
-    def without_error(self) -> Fit:
+    def without_error(self, shape: Shape = "unclear") -> Fit:
         """The same where nothing is known of how far the peak may be off."""
-        r = len(self.peak)
-        nothing = np.full((r, r), np.nan)
-        return replace(self, covariance=nothing, shape="unclear", unknown=np.ones(r, dtype=bool))
+        nothing = np.full_like(self.covariance, np.nan)
+        return replace(
+            self, covariance=nothing, shape=shape, unknown=np.ones(len(nothing), dtype=bool)
+        )
 
 
 def reach(r: int, share: float = REACH) -> float:
@@ -159,14 +226,20 @@ def reach(r: int, share: float = REACH) -> float:
     return float(np.sqrt(special.chdtri(r, 1.0 - share)))
 
 
-def root_of(spread: FloatArray) -> FloatArray:
-    """A matrix (r, r) with root rootᵀ = spread."""
-    return np.asarray(np.linalg.cholesky(spread), dtype=np.float64)
+def squares(x: FloatArray, centre: FloatArray, spread: FloatArray) -> FloatArray:
+    """Squared distances (m,) of x (m, r) from a centre, in spreads."""
+    z = np.linalg.solve(np.linalg.cholesky(spread), (x - centre).T)
+    return np.asarray(np.einsum("ji,ji->i", z, z))
 
 
-def to_z(x: FloatArray, centre: FloatArray, root: FloatArray) -> FloatArray:
-    """(m, r) in spreads from a centre, for a spread of root rootᵀ."""
-    return np.asarray(np.linalg.solve(root, (x - centre).T).T, dtype=np.float64)
+def within(spread: FloatArray, prior: FloatArray) -> FloatArray:
+    """A covariance that is nowhere larger than the prior's."""
+    root = np.linalg.cholesky(prior)
+    value, vector = np.linalg.eigh(np.linalg.solve(root, np.linalg.solve(root, spread).T))
+    if value[-1] <= 1.0:
+        return spread
+    factor = root @ (vector * np.sqrt(np.clip(value, 0.0, 1.0)))
+    return np.asarray(factor @ factor.T)
 
 
 def climb(rows: Rows, epsilon: float, start: FloatArray, spread: FloatArray) -> Window | None:
@@ -194,89 +267,101 @@ def climb(rows: Rows, epsilon: float, start: FloatArray, spread: FloatArray) -> 
     """
     centre, radius = start, reach(rows.r, CLIMB)
     spread = within(spread, rows.prior_spread)
-    for step in range(1, STEPS + 1):
+    for _ in range(_STEPS):
         window = Window.of(rows, epsilon, centre, spread, CLIMB)
         if window is None:
             return None
-        root, quadratic = window.root, window.fit(0.0, 2, None).polynomial
-        density = window.posterior(quadratic)
-        z, _ = highest(density, window, np.zeros(rows.r))
-        wider = within(_stepped(density, z, root), rows.prior_spread)
-        change = np.linalg.eigvalsh(np.linalg.solve(root, np.linalg.solve(root, wider).T))
-        length = float(np.linalg.norm(z))
-        settled = length < ARRIVED * radius and np.abs(np.log(change)).max() < SETTLED
-        if settled or step == STEPS:
-            return replace(window, quadratic=quadratic, height=density.value(z))
-        move = min(1.0, LONGEST_STEP * radius / max(length, 1e-300))
-        centre = np.clip(centre + move * (root @ z), rows.lower, rows.upper)
-        spread = wider
-    return None
+        top = window.highest(window.quadratic)
+        spread = window.stepped(top.slope, top.hessian, 4.0)
+        change = np.linalg.eigvals(np.linalg.solve(window.spread, spread)).real
+        length = float(np.linalg.norm(window.white @ top.y))
+        if length < _ARRIVED * radius and np.abs(np.log(change)).max() < _SETTLED:
+            break
+        move = min(1.0, 0.5 * radius / max(length, 1e-300))
+        centre = np.clip(centre + move * window.size * top.y, rows.lower, rows.upper)
+    return window
 
 
-def within(spread: FloatArray, prior: FloatArray) -> FloatArray:
-    """A covariance that is nowhere larger than the prior's."""
-    root = np.linalg.cholesky(prior)
-    value, vector = np.linalg.eigh(np.linalg.solve(root, np.linalg.solve(root, spread).T))
-    if value[-1] <= 1.0:
-        return spread
-    factor = root @ (vector * np.sqrt(np.clip(value, 0.0, 1.0)))
-    return np.asarray(factor @ factor.T)
+def fit_peak(climbed: Window) -> Fit:
+    """Fit the peak that a window is around: where it is, its error, the shape of its top.
 
-
-def _stepped(density: Polynomial, z: FloatArray, root: FloatArray) -> FloatArray:
-    """The spread (r, r) of a density in x, changed at most twofold."""
-    slope = density.slope(z)  # not zero on a border, where it stands for the curvature
-    value, vector = np.linalg.eigh(np.outer(slope, slope) - density.hessian(z))
-    scales = root @ (vector * np.sqrt(np.clip(1.0 / np.maximum(value, 1e-3), 0.25, 4.0)))
-    return np.asarray(scales @ scales.T)
-
-
-def highest(
-    polynomial: Polynomial, window: Window, z: FloatArray, fixed: BoolArray | None = None
-) -> tuple[FloatArray, BoolArray]:
-    """The largest point near z by Newton's method: (r,), and which coordinates are on a border.
-
-    Bounds are those of x; a coordinate at a bound that it would leave, or that is `fixed`, stays.
+    Flat coordinates, along which the peak is about as wide as the prior, the others given, are left
+    out; in them the peak is the middle.
     """
-    low, high = window.bounds()
-    root, centre, radius = window.root, window.centre, reach(len(z))
-    inverse = np.linalg.inv(root)
-    x = np.clip(centre + root @ z, low, high)
-    stays = np.zeros(len(z), dtype=bool) if fixed is None else fixed
-    border = np.zeros(len(z), dtype=bool)
-    size = np.sqrt(np.einsum("ij,ij->i", root, root))
-    height = polynomial.value(inverse @ (x - centre))
-    for _ in range(60):
-        z = inverse @ (x - centre)
-        slope = inverse.T @ polynomial.slope(z)
-        border = ((x <= low) & (slope < 0.0)) | ((x >= high) & (slope > 0.0))
-        free = ~(border | stays)
-        if not free.any():
-            break
-        step = np.zeros(len(z))
-        step[free] = _ascent(inverse.T @ polynomial.hessian(z) @ inverse, slope, size, free)
-        length = float(np.linalg.norm(inverse @ step))
-        if length < 1e-7:
-            break
-        scale = min(1.0, 0.5 / length)
-        while scale > 1e-6:
-            new = np.clip(x + scale * step, low, high)
-            at = inverse @ (new - centre)
-            trial = polynomial.value(at)
-            if trial > height and at @ at <= radius**2:
-                break
-            scale *= 0.5
-        else:
-            break
-        x, height = new, trial
-    return np.asarray(inverse @ (x - centre)), border
+    rows, spread = climbed.rows, climbed.spread
+    wide = np.diag(np.linalg.inv(spread)) * np.diag(rows.prior_spread) * FLAT < 1.0
+    flat = wide & ~climbed.informed()
+    window = Window.of(rows, climbed.epsilon, climbed.centre, spread, REACH) or climbed
+    if not flat.any():
+        return _fit(window)
+    fit, keep = _fit(window).without_error("flat" if flat.all() else "unclear"), ~flat
+    inner = keep.any() and climb(
+        rows.only(keep), climbed.epsilon, climbed.centre[keep], spread[np.ix_(keep, keep)]
+    )
+    if inner:
+        part, within_part = fit_peak(inner), np.ix_(keep, keep)
+        fit.peak[keep], fit.unknown[keep], flat[keep] = part.peak, part.unknown, part.flat
+        fit.covariance[within_part], fit.spread[:] = part.covariance, rows.prior_spread * flat
+        fit.spread[:, keep] = fit.spread[keep] = 0.0
+        fit.spread[within_part] = part.spread
+        fit = replace(
+            part, peak=fit.peak, covariance=fit.covariance, spread=fit.spread, unknown=fit.unknown,
+            shape="unclear" if part.shape == "unclear" else "flat",
+        )  # fmt: skip
+    middle = np.median(window.centre + window.size * window.y[window.accepted], axis=0)
+    return replace(fit, peak=np.where(flat, middle, fit.peak), flat=flat)
 
 
-def _ascent(
-    hessian: FloatArray, slope: FloatArray, size: FloatArray, free: BoolArray
-) -> FloatArray:
-    """Newton's step along free coordinates, with directions that curve upwards turned round."""
-    s = size[free]
-    value, vector = np.linalg.eigh(-hessian[np.ix_(free, free)] * np.outer(s, s))
-    value = np.maximum(np.abs(value), 1e-2)
-    return np.asarray(s * (vector @ ((vector.T @ (slope[free] * s)) / value)))
+def _fit(window: Window) -> Fit:
+    """The average of surfaces of all skewnesses, by the evidence of the rows for them."""
+    bent = regression(window.y, window.accepted, window.quadratic.surface, bends=True)
+    fits, surface = [window.quadratic], bent.surface.raised()
+    for kappa in SKEWNESSES:
+        fits.append(regression(window.y, window.accepted, surface, kappa, bends=True))
+        surface = fits[-1].surface
+    evidence = np.array([fit.log_evidence for fit in fits]) + np.log(BEFOREHAND)
+    weight = np.exp(evidence - evidence.max())
+    weight = weight / weight.sum()
+    tops = [window.highest(fit) for fit in fits]
+    y = weight @ np.array([top.y for top in tops])
+    hessian = np.einsum("s,sij->ij", weight, [top.hessian for top in tops])
+    border = weight @ [top.border for top in tops] > 0.5
+    free = ~border
+    pick, scale = np.ix_(free, free), np.outer(window.size, window.size)
+    covariance = np.full(scale.shape, np.nan)
+    covariance[pick] = sum(
+        w * (top.error(free) + np.outer(top.y - y, top.y - y)[pick])
+        for w, top in zip(weight, tops, strict=True)
+    )
+
+    def clear(values: list[float], variances: list[float]) -> bool:
+        """Whether a number of each surface is clearly above zero."""
+        value = np.array(values)
+        variance = weight @ (np.array(variances) + (value - weight @ value) ** 2)
+        return bool(weight @ value > CLEAR * np.sqrt(variance))
+
+    axes = np.zeros((int(free.sum()), len(free)))
+    axes[:, free] = np.linalg.eigh(hessian[pick])[1].T
+    resolved = all(
+        clear([float(-v @ t.hessian @ v) for t in tops], [t.curvature_variance(v) for t in tops])
+        for v in axes
+    ) and all(
+        clear([abs(t.slope[j]) for t in tops], [t.slope_variance(j) for t in tops])
+        for j in np.flatnonzero(border).tolist()
+    )
+    rate = weight @ [float(fit.surface.value(top.y)) for fit, top in zip(fits, tops, strict=True)]
+    found = Fit(
+        peak=np.clip(window.centre + window.size * y, window.rows.lower, window.rows.upper),
+        covariance=covariance * scale,
+        spread=window.stepped(weight @ [top.slope for top in tops], hessian, 16.0),
+        acceptance=float(np.exp(log_rate(rate))),
+        log_density=float(weight @ [top.height for top in tops]),
+        epsilon=window.epsilon,
+        n_accepted=int(window.accepted.sum()),
+        shape="border" if border.any() else "peak",
+        flat=np.zeros_like(border),
+        unknown=border,
+    )
+    if found.acceptance > SATURATED:
+        return found.without_error("flat")
+    return found if resolved else found.without_error()

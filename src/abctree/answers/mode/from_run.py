@@ -73,7 +73,7 @@ def _mode_of_the_closest(result: Result, epsilon: float | None) -> Mode:
         bounds=_bounds(result.problem),
         weight=draws.weight,
     )
-    return kernel_answer(land, draws.epsilon, result.n_simulations)
+    return replace(kernel_answer(land, draws.epsilon), n_simulations=result.n_simulations)
 
 
 def _with_box(result: Result, mode: Mode) -> Mode:

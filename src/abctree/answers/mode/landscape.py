@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg
 
 from abctree.answers.mode.fit import Rows
 from abctree.errors import ParameterError
@@ -51,50 +50,33 @@ class Landscape:
                 "`theta` must have shape (n, p) and `distance` (n,), but got "
                 f"{theta.shape} and {distance.shape}."
             )
-        p = theta.shape[1]
+        n, p = theta.shape
         known = np.full((p, 2), [-np.inf, np.inf]) if bounds is None else bounds.astype(np.float64)
-        kinds = [_kind(theta[:, j], known[j]) for j in range(p)]
-        continuous = [j for j in range(p) if kinds[j] == "continuous"]
-        discrete = [j for j in range(p) if kinds[j] == "discrete"]
-        many = [j for j in discrete if _n_values(theta[:, j]) > _MOST_VALUES]
-        lattice = many if continuous else []
-        values = [j for j in discrete if j not in lattice]
+        number = np.array([len(np.unique(column)) for column in theta.T], dtype=np.int64)
+        # On a simplex, which has no bounds, nearly all values differ; integers and codes repeat.
+        whole = (theta == np.rint(theta)).all(axis=0) | (number < 0.5 * n)
+        discrete = (number > 1) & whole & np.isnan(known).any(axis=1)
+        continuous = (number > 1) & ~discrete
+        lattice = discrete & (number > _MOST_VALUES) & continuous.any()
+        if prior_spread is None:  # of a flat prior, and of the rows where there are no bounds
+            width = known[:, 1] - known[:, 0]
+            rows = theta.var(axis=0) if n else np.ones(p)
+            prior_spread = np.diag(np.where(np.isfinite(width), width**2 / 12.0, rows))
         return cls(
             theta=theta,
             distance=np.where(np.isnan(distance), np.inf, distance),
             names=tuple(names) if names is not None else tuple(f"theta{j + 1}" for j in range(p)),
-            log_prior=np.zeros(len(theta)) if log_prior is None else log_prior,
-            prior_spread=_spread_of(theta, known) if prior_spread is None else prior_spread,
-            weight=np.ones(len(theta)) if weight is None else weight,
+            log_prior=np.zeros(n) if log_prior is None else log_prior,
+            prior_spread=prior_spread,
+            weight=np.ones(n) if weight is None else weight,
             bounds=np.where(np.isnan(known), [-np.inf, np.inf], known),
-            free=np.array(sorted(continuous + lattice), dtype=np.int64),
-            values=np.array(values, dtype=np.int64),
-            lattice=np.array(lattice, dtype=np.int64),
+            free=np.flatnonzero(continuous | lattice),
+            values=np.flatnonzero(discrete & ~lattice),
+            lattice=np.flatnonzero(lattice),
         )
 
     def __len__(self) -> int:
         return len(self.theta)
-
-
-def _spread_of(theta: FloatArray, bounds: FloatArray) -> FloatArray:
-    """Covariance of a flat prior between bounds; of the rows where there are none."""
-    width = bounds[:, 1] - bounds[:, 0]
-    rows = theta.var(axis=0) if len(theta) else np.ones(len(width))
-    return np.diag(np.where(np.isfinite(width), width**2 / 12.0, rows))
-
-
-def _kind(column: FloatArray, bounds: FloatArray) -> str:
-    if len(column) == 0 or column.min() == column.max():
-        return "fixed"
-    if not np.isnan(bounds).any():
-        return "continuous"
-    # On a simplex nearly all values differ; integers and codes repeat.
-    whole = bool((column == np.rint(column)).all())
-    return "discrete" if whole or _n_values(column) < 0.5 * len(column) else "continuous"
-
-
-def _n_values(column: FloatArray) -> int:
-    return len(np.unique(column))
 
 
 def grouped(columns: FloatArray) -> tuple[IntArray, IntArray]:
@@ -108,27 +90,30 @@ class Frame:
     """Coordinates x of a natural size for the free columns, and the way back."""
 
     column: IntArray  #: (r,) columns of theta that are independent
-    scale: FloatArray  #: (r,)
+    scale: FloatArray  #: (r,) half the middle two thirds of the accepted rows
     base: FloatArray  #: (p,) theta = base + embed x for the free columns
     embed: FloatArray  #: (p, r)
 
     @classmethod
     def of(cls, land: Landscape, accepted: BoolArray) -> Frame:
         """Coordinates in which the accepted rows (n,) have a size of about one."""
-        near = land.theta[accepted]
-        scale = _scales(near[:, land.free], land.theta[:, land.free])
-        column, embed = land.free, np.zeros((land.theta.shape[1], len(land.free)))
-        base = np.zeros(land.theta.shape[1])
-        keep = _independent(land.theta[:, land.free] / scale)
-        independent = land.free[keep]
-        x = land.theta[:, independent] / scale[keep]
-        embed = np.zeros((land.theta.shape[1], len(keep)))
-        embed[independent, np.arange(len(keep))] = scale[keep]
-        for j in np.setdiff1d(column, independent):  # a linear function of the others
-            design = np.column_stack([np.ones(len(x)), x])
-            solution = np.linalg.lstsq(design, land.theta[:, j], rcond=None)[0]
-            base[j], embed[j] = solution[0], solution[1:]
-        return cls(independent, scale[keep], base, embed)
+        theta, p = land.theta, land.theta.shape[1]
+        column: list[int] = []
+        for j in land.free.tolist():  # without linear functions of the earlier ones
+            among = np.corrcoef(theta[:, [*column, j]], rowvar=False)
+            if np.linalg.eigvalsh(np.atleast_2d(among))[0] > 1e-10:
+                column.append(j)
+        low, high = np.quantile(theta[accepted][:, column], [1.0 / 6.0, 5.0 / 6.0], axis=0)
+        wide = theta[:, column].std(axis=0)
+        scale = np.where(high - low > 2e-12 * wide, 0.5 * (high - low), wide)
+        base, embed = np.zeros(p), np.zeros((p, len(column)))
+        embed[column, np.arange(len(column))] = scale
+        rest = np.setdiff1d(land.free, column)
+        if len(rest):
+            design = np.column_stack([np.ones(len(theta)), theta[:, column] / scale])
+            solution = np.linalg.lstsq(design, theta[:, rest], rcond=None)[0]
+            base[rest], embed[rest] = solution[0], solution[1:].T
+        return cls(np.array(column, dtype=np.int64), scale, base, embed)
 
     def x(self, theta: FloatArray) -> FloatArray:
         """(..., p) -> (..., r)."""
@@ -164,26 +149,3 @@ class Frame:
         full[gone, :] = np.nan
         full[:, gone] = np.nan
         return np.asarray(full)
-
-
-def _scales(near: FloatArray, everything: FloatArray) -> FloatArray:
-    """A natural size (r,) of each column: half the middle two thirds of the accepted rows."""
-    low, high = np.quantile(near, [1.0 / 6.0, 5.0 / 6.0], axis=0)
-    scale = 0.5 * (high - low)
-    wide = everything.std(axis=0)
-    return np.asarray(np.where(scale > 1e-12 * wide, scale, np.where(wide > 0.0, wide, 1.0)))
-
-
-def _independent(x: FloatArray) -> IntArray:
-    """Columns that no linear function of the earlier ones is equal to."""
-    centred = x - x.mean(axis=0)
-    norm = np.linalg.norm(centred, axis=0)
-    kept: list[int] = []
-    for j in range(x.shape[1]):
-        residual = centred[:, j]
-        if kept:
-            basis = linalg.orth(centred[:, kept])
-            residual = residual - basis @ (basis.T @ residual)
-        if np.linalg.norm(residual) > 1e-6 * norm[j]:
-            kept.append(j)
-    return np.array(kept, dtype=np.int64)

@@ -5,26 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import special
 from scipy.spatial import cKDTree
 
-from abctree.answers.mode.bend import fit_peak
-from abctree.answers.mode.fit import Fit, Rows, Window, reach, root_of, to_z
-from abctree.answers.mode.landscape import Frame, Landscape, grouped
-from abctree.answers.mode.peaks import local_rates, n_neighbours
-from abctree.answers.mode.regression import n_terms
-from abctree.answers.mode.scale import climb_in_scale
+from abctree.answers.mode.fit import CLIMB, Fit, Rows, Window, climb, fit_peak, reach, squares
+from abctree.answers.mode.peaks import n_neighbours
+from abctree.answers.mode.regression import log_likelihood, n_terms
 from abctree.types import BoolArray, FloatArray, IntArray
 
-#: Places that are tried and kept, and how much less dense than the best they may be.
-_TRIES, _KEPT, FAINTEST = 8, 5, 1.0 / 50.0
-#: Standard errors by which a rate without a fit is taken to be lower.
+#: Standard errors by which a rate of nearest rows is taken to be lower, or higher.
 _DOUBT = 2.0
 #: A ridge is looked for up to so many times the reach of a fit, by rates among so many rows.
-_RING, _NEIGHBOURS = 2.0, 20
-#: Accepted rows for each term of a quadratic, at least.
-_LEAST = 4
-#: Combinations of values of discrete parameters that are looked at.
-_GROUPS = 12
+RING, _NEIGHBOURS = 2.0, 20
+#: Each start of a climb is so many times as broad as the one before, and a fit is broad beside
+#: another if its spread is half as many times that of the other.
+_BROADER = 4.0
+#: A thin peak stands where a gain in likelihood as large as its own has a smaller chance than this.
+#: The chance is for a fixed place; thin peaks are looked for everywhere, by the run and by the fit.
+CHANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,39 +32,27 @@ class Place:
     group: IntArray  #: rows that share its discrete values
     rows: Rows
     row: int  #: of the table, where it was found
-    start: FloatArray  #: (r,)
-    spread: FloatArray  #: (r, r) a first guess
+    peak: FloatArray  #: (r,) by the fit, or where the place was found
+    spread: FloatArray  #: (r, r) by the fit, or a first guess
     window: Window | None = None  #: the rows around the peak that it climbed to
     fit: Fit | None = None
     log_density: float = -np.inf  #: of the ε-posterior, up to a constant of the problem
     acceptance: float = 0.0
     n_accepted: int = 0
 
-    @property
-    def peak(self) -> FloatArray:
-        """(r,) By the fit, or where the place was found."""
-        if self.fit is not None:
-            return self.fit.peak
-        return self.start if self.window is None else self.window.centre
-
-    @property
-    def width(self) -> FloatArray:
-        """(r, r) The spread by the fit, or the first guess."""
-        if self.fit is not None:
-            return self.fit.spread
-        return self.spread if self.window is None else self.window.spread
-
     def squares(self, x: FloatArray) -> FloatArray:
         """Squared distances (n,) from the peak, in spreads."""
-        z = to_z(x, self.peak, root_of(self.width))
-        return np.asarray(np.einsum("ij,ij->i", z, z))
+        return squares(x, self.peak, self.spread)
 
     def at(self, epsilon: float) -> Place:
         """The same place at another tolerance, climbed to its peak."""
-        window = climb_in_scale(self.rows, epsilon, self.peak, self.width)
+        window = climb_in_scale(self.rows, epsilon, self.peak, self.spread)
         if window is None:
             return self._unfitted(epsilon)
-        return replace(self, window=window, fit=None, log_density=window.height)
+        return replace(
+            self, window=window, peak=window.centre, spread=window.spread,
+            log_density=window.highest(window.quadratic).height,
+        )  # fmt: skip
 
     def fitted(self) -> Place:
         """The same place, with a fit of the rows that it climbed to."""
@@ -75,23 +61,21 @@ class Place:
         fit = fit_peak(self.window)
         if fit.has_error and self._is_ridge(fit):
             fit = fit.without_error()
-        # The top of a polynomial that the rows do not bear out may be of any height.
-        return replace(
-            self, fit=fit, log_density=fit.log_density if fit.has_error else self.log_density,
-            acceptance=fit.acceptance,
-            n_accepted=fit.n_accepted,
-        )  # fmt: skip
+        found = replace(self, fit=fit, acceptance=fit.acceptance, n_accepted=fit.n_accepted)
+        if not fit.has_error:  # a top that the rows do not bear out may be anywhere
+            return found
+        return replace(found, peak=fit.peak, spread=fit.spread, log_density=fit.log_density)
 
     def _unfitted(self, epsilon: float) -> Place:
         """By the nearest rows alone: their rate, less some of its standard errors."""
-        away = ((self.rows.x - self.start) ** 2).sum(axis=1)
+        away = ((self.rows.x - self.peak) ** 2).sum(axis=1)
         k = n_neighbours(len(away))
         near = np.argpartition(away, k - 1)[:k]
         hits = float((self.rows.distance[near] < epsilon).sum())
         low = max(hits - _DOUBT * np.sqrt(hits * (1.0 - hits / k)), 0.5)
         log_prior = float(self.rows.log_prior[int(np.argmin(away))])
         return replace(
-            self, window=None, fit=None, log_density=float(np.log(low / k)) + log_prior,
+            self, window=None, log_density=float(np.log(low / k)) + log_prior,
             acceptance=hits / k, n_accepted=int(hits),
         )  # fmt: skip
 
@@ -102,9 +86,9 @@ class Place:
         nearest rows of accepted ones; low is below a tenth.  Flat coordinates are left out.
         """
         known = ~fit.unknown
-        root = root_of(fit.spread[np.ix_(known, known)])
-        z = to_z(self.rows.x[:, known], fit.peak[known], root)
-        outer, square = (_RING * reach(self.rows.r)) ** 2, np.einsum("ij,ij->i", z, z)
+        root = np.linalg.cholesky(fit.spread[np.ix_(known, known)])
+        z = np.linalg.solve(root, (self.rows.x[:, known] - fit.peak[known]).T).T
+        outer, square = (RING * reach(self.rows.r)) ** 2, np.einsum("ij,ij->i", z, z)
         use = square < 4.0 * outer
         z, square, log_prior = z[use], square[use], self.rows.log_prior[use]
         accepted = self.rows.distance[use] < fit.epsilon
@@ -134,37 +118,6 @@ class Place:
         return bool(min(away) < 4.0)
 
 
-def places(
-    land: Landscape, frame: Frame, look: float, serve: tuple[int, float] | None
-) -> tuple[list[Place], float]:
-    """Candidates that differ, the densest first, and the tolerance at which they are compared.
-
-    That is at least the one that serves the first of them, with `serve` of `serving_epsilon`.
-    """
-    found: list[Place] = []
-    used = np.zeros(len(land), dtype=bool)
-    tries, faintest = 0, -np.inf
-    for row, log_density, radius, group in _starts(land, frame, look):
-        if tries == 0:
-            faintest = log_density + np.log(FAINTEST) - 1.0
-        if used[row] or log_density < faintest:
-            continue
-        if tries == _TRIES or len(found) == _KEPT:
-            break
-        tries += 1
-        rows = frame.rows(land, group)
-        start = frame.x(land.theta[row])
-        place = Place(group, rows, row, start, _first_spread(rows, start, look))
-        if tries == 1 and serve is not None:
-            look = max(look, serving_epsilon(place, *serve) or look)
-        place = place.at(look)
-        here = ((rows.x - start) ** 2).sum(axis=1) <= (1.5 * radius) ** 2
-        here |= (place.window is not None) & (place.squares(rows.x) < 9.0)
-        used[group[here]] = True
-        found.append(place)
-    return distinct(found), look
-
-
 def distinct(moved: list[Place]) -> list[Place]:
     """The densest first, without those that have climbed to a denser one."""
     kept: list[Place] = []
@@ -186,47 +139,53 @@ def borne_out(found: list[Place]) -> list[Place]:
     return [replace(best, fit=best.fit.without_error()), *others]
 
 
-def _starts(land: Landscape, frame: Frame, look: float) -> list[tuple[int, float, float, IntArray]]:
-    """Accepted rows with their local density, the highest first, from all groups of values."""
-    if len(land.values):
-        _, label = grouped(land.theta[:, land.values])
-        hits = np.bincount(label, land.distance < look)
-        chosen = np.argsort(-hits, kind="stable")[:_GROUPS]
-        groups = [np.flatnonzero(label == g) for g in chosen if hits[g] > 0.0]
-    else:
-        groups = [np.arange(len(land))]
-    starts = []
-    for group in groups:
-        accepted = np.flatnonzero(land.distance[group] < look)
-        x = frame.x(land.theta[group])
-        rates = local_rates(x, accepted, len(group), land.log_prior[group])
-        for i, density, radius in zip(rates.row, rates.log_density, rates.radius, strict=True):
-            starts.append((int(group[i]), float(density), float(radius), group))
-    return sorted(starts, key=lambda start: -start[1])
+def climb_in_scale(
+    rows: Rows, epsilon: float, start: FloatArray, spread: FloatArray
+) -> Window | None:
+    """Climb as `climb`; to a broader peak where a thin one is not borne out.
 
-
-def _first_spread(rows: Rows, start: FloatArray, look: float) -> FloatArray:
-    """Covariance (r, r) of the nearest accepted rows, as a first guess of the spread."""
-    x = rows.x[rows.distance < look]
-    m = min(len(x), max(2 * rows.r + 5, min(5 * n_terms(rows.r), len(x) // 4)))
-    away = ((x - start) ** 2).sum(axis=1)
-    near = x[np.argsort(away, kind="stable")[:m]] - start
-    scatter = near.T @ near / max(1, m - 1)
-    size = float(np.trace(scatter)) / rows.r
-    size = size if size > 0.0 else 1e-4
-    return np.asarray(scatter + 1e-2 * size * np.eye(rows.r))
-
-
-def serving_epsilon(place: Place, most: int, top: float) -> float | None:
-    """The tolerance at which enough rows near a place are accepted, or about `top` at its peak.
-
-    Rows are weighted by the shape of the peak: of them `top` times that sum are accepted where the
-    rate at the peak is `top`.
+    A run that looks for thin peaks leaves dense little clusters of rows, and where it was lucky a
+    fit to such a cluster finds a thin peak, with a small error.  So every peak that is thin beside
+    the accepted rows is also climbed to from broader starts, and stands only where its rows are far
+    more likely under it than under the broader fit.
     """
-    square = place.squares(place.rows.x)
-    near = square < reach(place.rows.r) ** 2
-    distance = np.sort(place.rows.distance[near])
-    n = int(min(most, top * np.exp(-0.5 * square[near]).sum()))
-    n = max(n, _LEAST * n_terms(place.rows.r))
-    n = min(n, int(np.isfinite(distance).sum()))
-    return float(np.nextafter(distance[n - 1], np.inf)) if n > 0 else None
+    best = climb(rows, epsilon, start, spread)
+    size = np.ptp(rows.x[rows.distance < epsilon], axis=0)
+    if best is not None:
+        start, spread = best.centre, best.spread
+    wide = _BROADER**2 * spread
+    while (np.sqrt(np.diag(wide)) < 0.5 * size).all():
+        broad = climb(rows, epsilon, start, wide)
+        wide = _BROADER**2 * wide
+        if broad is None or (
+            best is not None and _size(broad.spread) < 0.5 * _BROADER * _size(spread)
+        ):
+            continue
+        if _gain(best, rows, start, spread, broad) > special.chdtri(n_terms(rows.r), CHANCE):
+            break
+        best, start, spread = broad, broad.centre, broad.spread
+        wide = _BROADER**2 * spread
+    return best
+
+
+def _size(spread: FloatArray) -> float:
+    """Geometric mean of the standard deviations along the axes of a covariance (r, r)."""
+    return float(np.exp(0.5 * np.linalg.slogdet(spread)[1] / len(spread)))
+
+
+def _gain(
+    thin: Window | None, rows: Rows, start: FloatArray, spread: FloatArray, broad: Window
+) -> float:
+    """Twice what the rows of a thin peak gain in log-likelihood over a broad one."""
+    if thin is None:  # too few for a fit: by the rate among them
+        near = squares(rows.x, start, spread) < reach(rows.r) ** 2
+        x, accepted = rows.x[near], rows.distance[near] < broad.epsilon
+        n, hits = len(x), int(accepted.sum())
+        own = float(special.xlogy([hits, n - hits], [hits / n, 1.0 - hits / n]).sum()) if n else 0.0
+    else:
+        x, accepted = thin.centre + thin.size * thin.y, thin.accepted
+        own = log_likelihood(thin.quadratic.surface.value(thin.y), accepted)
+    if squares(x, broad.centre, broad.spread).max(initial=0.0) > reach(rows.r, CLIMB) ** 2:
+        return np.inf
+    u = broad.quadratic.surface.value((x - broad.centre) / broad.size)
+    return 2.0 * (own - log_likelihood(u, accepted))

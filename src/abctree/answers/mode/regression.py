@@ -1,18 +1,19 @@
-"""A regression of acceptance on a polynomial whose terms beyond the quadratic are shrunk.
+"""A regression of acceptance on a polynomial of θ whose terms beyond the quadratic are shrunk.
 
 The rate P of acceptance and the polynomial u are linked by P = (1 + exp(−ku))^(−1/k), k = `POWER`.
 Up to P = ½ that is u = log P within .001, the log of the ε-likelihood.  Where u rises to zero P
-tends to one smoothly, as no rate can be larger.  The log-likelihood of accepted and rejected rows
-is concave in the coefficients for every k.
+tends to one smoothly, as no rate can be larger.
 
 A log-likelihood of n independent data has third, fourth, … derivatives of the sizes κ, κ², … in
 units of its standard deviation, κ about 1/√n.  So the term of degree j has the variance
-κ^(2(j − 2)) / j² of the kernel Σ κ^(2(j − 2)) (z·z')^j / j², and κ is averaged over.
+κ^(2(j − 2)) / j² of the kernel Σ κ^(2(j − 2)) (z·z')^j / j².  And a scale is simplest in its
+logarithm: each coordinate y is bent to (1 − exp(−ρy)) / ρ, ρ fitted with the rest.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations_with_replacement
 
@@ -24,14 +25,16 @@ from abctree.types import BoolArray, FloatArray, IntArray
 #: k of the link.  With k = 1 log-odds are quadratic; they are not where much is accepted, and a
 #: prior moves the mode off the top of that hill, where the misfit moves the answer, too.
 POWER = 8
+#: κ that are averaged over, after none, and their weights beforehand.
+SKEWNESSES, BEFOREHAND = (0.15, 0.3, 0.6), (3.0, 1.0, 1.0, 1.0)
+#: The standard deviation of ρ beforehand.
+BEND = 1.0
+#: Highest degree, and most terms; with more parameters the degree is lower.
+_DEGREE, _MOST_TERMS = 6, 130
 #: Ridge on the linear and square terms, in units in which the peak has a spread of one.
-RIDGE = 1e-3
-#: Most terms of a polynomial; with more parameters its degree is lower.
-MOST_TERMS = 130
-#: Highest degree.
-DEGREE = 6
-#: κ that are averaged over, and their weights beforehand.
-SKEWNESSES, BEFOREHAND = (0.0, 0.15, 0.3, 0.6), (3.0, 1.0, 1.0, 1.0)
+_RIDGE = 1e-3
+#: Of central differences.
+_STEP = 1e-3
 
 
 @cache
@@ -47,146 +50,193 @@ def powers_of(r: int, degree: int) -> IntArray:
     return powers
 
 
+@cache
+def _raised(r: int, degree: int) -> IntArray:
+    """Where (r, q) the exponents are one higher in a coordinate; q where that is nowhere."""
+    powers = powers_of(r, degree)
+    place = {tuple(row): k for k, row in enumerate(powers.tolist())}
+    return np.array(
+        [[place.get(tuple(row), len(powers)) for row in (powers + e).tolist()]
+         for e in np.eye(r, dtype=np.int64)]
+    )  # fmt: skip
+
+
 def n_terms(r: int) -> int:
     """Terms of a quadratic in r coordinates."""
     return (r + 1) * (r + 2) // 2
 
 
 def degree_for(r: int) -> int:
-    """The highest degree of at most `MOST_TERMS` terms, at least 2."""
-    fits = (j for j in range(DEGREE, 2, -1) if special.comb(r + j, j) <= MOST_TERMS)
+    """The highest degree of not too many terms, at least 2."""
+    fits = (j for j in range(_DEGREE, 2, -1) if special.comb(r + j, j) <= _MOST_TERMS)
     return next(fits, 2)
 
 
 def monomials(z: FloatArray, powers: IntArray) -> FloatArray:
-    """(m, r) -> (m, q): each monomial over its α! (so that coefficients are derivatives at 0)."""
-    ladder = _ladder(z, int(powers.max()))
-    found = np.ones((len(powers), len(z)))
-    for i in range(z.shape[1]):
-        found *= ladder[powers[:, i], :, i]
-    return found.T
-
-
-def derivatives(z: FloatArray, powers: IntArray, *by: int) -> FloatArray:
-    """The monomials (q,) at a point (r,), or their derivatives by one or two coordinates."""
-    ladder = _ladder(z, int(powers.max()))
-    lower = powers - np.bincount(np.array(by, dtype=np.int64), minlength=len(z))
-    return np.asarray(ladder[lower, np.arange(len(z))].prod(axis=1))
-
-
-def slope_design(z: FloatArray, powers: IntArray) -> FloatArray:
-    """Gradients (r, q) of the monomials at a point."""
-    return np.array([derivatives(z, powers, i) for i in range(len(z))])
-
-
-def curvature_design(z: FloatArray, along: FloatArray, powers: IntArray) -> FloatArray:
-    """Second derivatives (q,) of the monomials at a point along a direction (r,)."""
-    i, j = np.triu_indices(len(z))
-    factor = along[i] * along[j] * np.where(i == j, 1.0, 2.0)
-    each = [derivatives(z, powers, a, b) for a, b in zip(i.tolist(), j.tolist(), strict=True)]
-    return np.asarray(factor @ np.array(each))
-
-
-def _ladder(z: FloatArray, degree: int) -> FloatArray:
-    """zʲ / j! for j up to a degree, and zeros at the indices -1 and -2."""
-    ladder = np.zeros((degree + 3, *z.shape))
-    ladder[0] = 1.0
-    for j in range(1, degree + 1):
-        ladder[j] = ladder[j - 1] * z / j
-    return ladder
+    """(..., r) -> (..., q): each over its α! (so that coefficients are derivatives at 0)."""
+    ladder = [np.ones(z.shape)]
+    for j in range(1, int(powers.max()) + 1):
+        ladder.append(ladder[-1] * z / j)
+    rungs = np.moveaxis(np.array(ladder), -1, 1)  # (degree + 1, r, ...)
+    found = np.ones((len(powers), *z.shape[:-1]))
+    for i in range(z.shape[-1]):
+        found *= rungs[powers[:, i], i]
+    return np.moveaxis(found, 0, -1)
 
 
 @dataclass(frozen=True, eq=False)
-class Polynomial:
-    """Coefficients of a polynomial, which are its derivatives at 0."""
+class Surface:
+    """A polynomial of coordinates y that are bent and then made uncorrelated."""
 
-    powers: IntArray  #: (q, r)
-    beta: FloatArray  #: (q,)
+    white: FloatArray  #: (r, r) applied to what is bent
+    degree: int
+    beta: FloatArray  #: (q,) the derivatives at 0
+    rate: FloatArray  #: (r,) ρ
 
-    def value(self, z: FloatArray) -> float:
-        """At a point (r,)."""
-        return float(derivatives(z, self.powers) @ self.beta)
+    def value(self, y: FloatArray) -> FloatArray:
+        """(..., r) -> (...)."""
+        return np.asarray(self._design(y) @ self.beta)
 
-    def slope(self, z: FloatArray) -> FloatArray:
-        """Gradient (r,)."""
-        return np.asarray(slope_design(z, self.powers) @ self.beta)
+    @property
+    def parameters(self) -> FloatArray:
+        """(q + r,) β and ρ."""
+        return np.append(self.beta, self.rate)
 
-    def hessian(self, z: FloatArray) -> FloatArray:
-        """(r, r)."""
-        found = np.zeros((len(z), len(z)))
-        for i in range(len(z)):
-            for j in range(i + 1):
-                found[i, j] = found[j, i] = derivatives(z, self.powers, i, j) @ self.beta
-        return found
+    def by_parameters(self, y: FloatArray) -> FloatArray:
+        """(..., r) -> (..., q + r): derivatives of the value by β and ρ."""
+        design, rate = self._design(y), self._rate()
+        beta = np.append(self.beta, 0.0)[_raised(len(rate), self.degree)]
+        by_bent = design @ beta.T @ self.white
+        by_rate = (y / self._inside(y) - self._bent(y)) / rate
+        return np.concatenate([design, by_bent * by_rate], axis=-1)
+
+    def raised(self) -> Surface:
+        """The same, with terms of a higher degree that are zero."""
+        degree = degree_for(len(self.rate))
+        beta = np.zeros(len(powers_of(len(self.rate), degree)))
+        beta[: len(self.beta)] = self.beta
+        return replace(self, degree=degree, beta=beta)
+
+    def moved(self, step: FloatArray) -> Surface:
+        """Parameters, as many as the step has."""
+        q = len(self.beta)
+        rate = self.rate + step[q:] if len(step) > q else self.rate
+        return replace(self, beta=self.beta + step[:q], rate=rate)
+
+    def _rate(self) -> FloatArray:
+        return np.where(np.abs(self.rate) < 1e-4, 1e-4, self.rate)
+
+    def _inside(self, y: FloatArray) -> FloatArray:
+        return np.maximum(1.0 + self._rate() * y, 0.02)
+
+    def _bent(self, y: FloatArray) -> FloatArray:
+        return np.asarray(np.log(self._inside(y)) / self._rate())
+
+    def _design(self, y: FloatArray) -> FloatArray:
+        z = self._bent(y) if self.rate.any() else y
+        return monomials(z @ self.white.T, powers_of(len(self.rate), self.degree))
+
+
+def derivatives(
+    f: Callable[[FloatArray], FloatArray], y: FloatArray, white: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """First (r, …) and second (r, r, …) derivatives of a function of rows at a point (r,).
+
+    By differences along the axes of white y.
+    """
+    e = _STEP * np.linalg.inv(white).T
+    both, apart = e[:, None] + e, e[:, None] - e
+    slope = (f(y + e) - f(y - e)) / (2.0 * _STEP)
+    second = (f(y + both) - f(y + apart) - f(y - apart) + f(y - both)) / (4.0 * _STEP**2)
+    return white.T @ slope, np.einsum("ai,ab...,bj->ij...", white, second, white)
 
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """A polynomial that was fitted to accepted and rejected rows."""
+    """A surface that was fitted to accepted and rejected rows."""
 
-    polynomial: Polynomial  #: u
-    covariance: FloatArray  #: (q, q) of its coefficients
-    log_evidence: float  #: of the rows, the coefficients integrated out; up to a constant
+    surface: Surface  #: u
+    covariance: FloatArray  #: (n, n) of β, and of ρ if that was fitted
+    log_evidence: float  #: of the rows, the parameters integrated out; up to a constant
 
 
 def regression(
-    design: FloatArray, powers: IntArray, accepted: BoolArray, skewness: float,
-    start: FloatArray | None = None,
-) -> Regression:  # fmt: skip
-    """Fit by Newton's method, with the terms beyond the quadratic shrunk.
+    y: FloatArray, accepted: BoolArray, start: Surface, skewness: float = 0.0, *, bends: bool
+) -> Regression:
+    """Fit β from that of a start by Newton's method; of quadratics that bend also ρ.
 
-    The objective is strictly concave, and steps that do not raise it are halved, so this ends at
-    the maximum also where accepted and rejected rows are separated.
+    The ρ of a quadratic is kept where there are terms of a higher degree, which take most of what
+    it may be off; but what is not known of it is in the covariance.  Steps that do not raise the
+    objective are halved, so this ends at a maximum also where accepted and rejected rows are
+    separated.
     """
-    degree = powers.sum(axis=1)
-    use = degree <= (2 if skewness == 0.0 else degree.max())
-    design, powers, degree = design[:, use], powers[use], degree[use]
-    ridge = np.where(degree > 0, RIDGE, 1e-9)
-    # The kernel's variance of the coefficient of zᵅ, times α!² for coefficients over α!.
-    over = np.exp(special.gammaln(degree + 1.0) + special.gammaln(powers + 1.0).sum(axis=1))
-    high = degree > 2
-    ridge[high] = degree[high] ** 2 / (skewness ** (2 * (degree[high] - 2)) * over[high])
-    beta = np.zeros(len(powers))
-    if start is None:
-        share = float(accepted.mean())
-        beta[0] = np.log(share) - np.log1p(-(share**POWER)) / POWER
-    else:
-        n = min(len(start), len(beta))
-        beta[:n] = start[:n]
-    value = _objective(design, accepted, ridge, beta)
+    surface, q, r = start, len(start.beta), y.shape[1]
+    ridge = _ridge(powers_of(r, start.degree), skewness)
+    ridge = np.append(ridge, np.full(r, BEND**-2.0)) if bends else ridge
+    moves = q if skewness > 0.0 else len(ridge)
+
+    def objective(surface: Surface) -> float:
+        prior = 0.5 * ridge @ surface.parameters[: len(ridge)] ** 2
+        return log_likelihood(surface.value(y), accepted) - float(prior)
+
+    value, last = objective(surface), False
     for _ in range(30):
-        slope, weight = _derivatives(design @ beta, accepted)
-        score = design.T @ slope - ridge * beta
-        step = np.linalg.solve(_information(design, weight, ridge), score)
-        last = score @ step < 1e-6  # it converges quadratically: after this step there is no more
+        design = surface.by_parameters(y)[:, : len(ridge)]
+        slope, weight = _derivatives(surface.value(y), accepted)
+        known = (design * weight[:, None]).T @ design + np.diag(ridge)
+        if last:
+            break
+        score = (design.T @ slope - ridge * surface.parameters[: len(ridge)])[:moves]
+        step = np.asarray(np.linalg.solve(known[:moves, :moves], score), dtype=np.float64)
+        last = bool(score @ step < (1e-3 if moves > q else 1e-6))
         for _ in range(30):
-            trial = _objective(design, accepted, ridge, beta + step)
+            trial = objective(surface.moved(step))
             if trial >= value:
                 break
             step = 0.5 * step
-        beta, value = beta + step, trial
-        if last:
-            break
-    weight = _derivatives(design @ beta, accepted)[1]
-    information = _information(design, weight, ridge)
-    evidence = value + 0.5 * float(np.log(ridge).sum() - np.linalg.slogdet(information)[1])
-    covariance = np.asarray(np.linalg.inv(information), dtype=np.float64)
-    return Regression(Polynomial(powers, beta), covariance, evidence)
+        surface, value = surface.moved(step), trial
+    # With ρ at its maximum: a quadratic that is kept where the rows bend is off by far.
+    determinant = np.linalg.slogdet(known[:q, :q])[1]
+    evidence = value + 0.5 * float(np.log(ridge[:q]).sum() - determinant)
+    return Regression(surface, np.asarray(np.linalg.inv(known)), evidence)
 
 
-def expansion_of(z: FloatArray, value: FloatArray, powers: IntArray) -> FloatArray:
-    """Coefficients (q,) of a polynomial near a smooth function known at z (m, r), near 0 above all.
+def quadratic(y: FloatArray, accepted: BoolArray, white: FloatArray) -> Regression:
+    """Fit without bends."""
+    share, r = float(accepted.mean()), y.shape[1]
+    beta = np.zeros(n_terms(r))
+    beta[0] = np.log(share) - np.log1p(-(share**POWER)) / POWER
+    return regression(y, accepted, Surface(white, 2, beta, np.zeros(r)), bends=False)
+
+
+def _ridge(powers: IntArray, skewness: float) -> FloatArray:
+    """Inverse variances beforehand of β.
+
+    The kernel's variance of the coefficient of zᵅ, times α!² for coefficients over α!.
+    """
+    degree = powers.sum(axis=1)
+    ridge = np.where(degree > 0, _RIDGE, 1e-9)
+    over = np.exp(special.gammaln(degree + 1.0) + special.gammaln(powers + 1.0).sum(axis=1))
+    high = degree > 2
+    ridge[high] = degree[high] ** 2 / (skewness ** (2 * (degree[high] - 2)) * over[high])
+    return ridge
+
+
+def expansion_of(y: FloatArray, value: FloatArray, white: FloatArray) -> Surface:
+    """A polynomial near a smooth function known at y (m, r), near 0 above all.
 
     The constant where the function is one.
     """
-    known = np.isfinite(value)
-    found = np.zeros(len(powers))
-    found[0] = value[known][0]
-    if np.ptp(value[known]) > 0.0:
-        scale = np.exp(-0.5 * np.einsum("ij,ij->i", z, z)[known]) + 1e-3
-        design = monomials(z[known], powers) * scale[:, None]
-        found[:] = np.linalg.lstsq(design, value[known] * scale, rcond=None)[0]
-    return found
+    known, r = np.isfinite(value), y.shape[1]
+    flat = Surface(white, 0, value[known][:1], np.zeros(r))
+    if np.ptp(value[known]) == 0.0:
+        return flat
+    z, degree = (y @ white.T)[known], degree_for(r)
+    scale = np.exp(-0.5 * np.einsum("ij,ij->i", z, z)) + 1e-3
+    design = monomials(z, powers_of(r, degree)) * scale[:, None]
+    return replace(
+        flat, degree=degree, beta=np.linalg.lstsq(design, value[known] * scale, rcond=None)[0]
+    )
 
 
 def log_rate(u: FloatArray) -> FloatArray:
@@ -199,12 +249,6 @@ def log_likelihood(u: FloatArray, accepted: BoolArray) -> float:
     hit = log_rate(u)
     miss = np.log(-np.expm1(np.minimum(hit[~accepted], -1e-300)))
     return float(hit[accepted].sum() + miss.sum())
-
-
-def _objective(
-    design: FloatArray, accepted: BoolArray, ridge: FloatArray, beta: FloatArray
-) -> float:
-    return log_likelihood(design @ beta, accepted) - float(0.5 * ridge @ beta**2)
 
 
 def _derivatives(u: FloatArray, accepted: BoolArray) -> tuple[FloatArray, FloatArray]:
@@ -221,7 +265,3 @@ def _derivatives(u: FloatArray, accepted: BoolArray) -> tuple[FloatArray, FloatA
     weight = np.where(accepted, last * miss, rate * (series - last)) * series
     weight = np.maximum(weight, 0.0)  # of rounding
     return (accepted - rate) * series, weight
-
-
-def _information(design: FloatArray, weight: FloatArray, ridge: FloatArray) -> FloatArray:
-    return np.asarray((design * weight[:, None]).T @ design + np.diag(ridge))

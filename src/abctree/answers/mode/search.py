@@ -7,18 +7,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from abctree.answers.mode.answer import Mode
-from abctree.answers.mode.landscape import Frame, Landscape
-from abctree.answers.mode.places import Place, borne_out, distinct, places, serving_epsilon
-from abctree.answers.mode.report import answer, nothing
-from abctree.answers.mode.values import mode_of_values
+from abctree.answers.mode.fit import Rows, reach
+from abctree.answers.mode.landscape import Frame, Landscape, grouped
+from abctree.answers.mode.peaks import local_rates
+from abctree.answers.mode.places import Place, borne_out, distinct
+from abctree.answers.mode.regression import n_terms
+from abctree.answers.mode.report import FAINTEST, answer, mode_of_values, nothing
 from abctree.errors import ParameterError
-from abctree.types import FloatArray
+from abctree.types import FloatArray, IntArray
 
 #: Draws that candidates are looked for among: this share of the simulations, within these numbers.
 _LOOK_SHARE, _LOOK_LEAST, _LOOK_MOST = 0.05, 50, 1000
+#: Places that are tried and kept, and combinations of values of discrete parameters.
+_TRIES, _KEPT, _GROUPS = 8, 5, 12
 #: The tolerance of the answer is the smallest at which so many rows of the fit are accepted, if
-#: that is not above this rate at the peak.
-_ENOUGH, _TOP = 3000, 0.5
+#: that is not above this rate at the peak; and so many for each term of a quadratic, at least.
+ENOUGH, TOP, _LEAST = 3000, 0.5, 4
 
 
 def find_mode(
@@ -86,15 +90,12 @@ def find_mode(
             f"`epsilon` must be above 0, but got {epsilon}. Leave it out to let the fit choose."
         )
     look = look_epsilon(land.distance) if epsilon is None else epsilon
-    accepted = land.distance < look
-    if not accepted.any():
+    if not (land.distance < look).any():
         return nothing(land, look)
     if len(land.free) == 0:
         return mode_of_values(land, look)
-    frame = Frame.of(land, accepted)
-    found, look = places(land, frame, look, (_ENOUGH, _TOP) if epsilon is None else None)
-    if epsilon is None:
-        found, look = _served(found, look)
+    frame = Frame.of(land, land.distance < look)
+    found, look = _places(land, frame, look, serve=epsilon is None)
     found = borne_out(distinct([place.fitted() for place in found]))
     return answer(land, frame, found, look, kernel_epsilon)
 
@@ -108,12 +109,80 @@ def look_epsilon(distance: FloatArray) -> float:
     return float(np.nextafter(finite[min(n, len(finite)) - 1], np.inf))
 
 
-def _served(found: list[Place], epsilon: float) -> tuple[list[Place], float]:
-    """The places at the tolerance that serves the best of them, and that tolerance."""
-    for _ in range(3):  # the spread of the best changes with the tolerance, and another may be best
-        at = serving_epsilon(found[0], _ENOUGH, _TOP)
-        if at is None or at == epsilon:
+def _places(
+    land: Landscape, frame: Frame, look: float, *, serve: bool
+) -> tuple[list[Place], float]:
+    """Candidates that differ, the densest first, and the tolerance at which they are compared.
+
+    That is at least the one that serves the first of them.
+    """
+    found: list[Place] = []
+    used = np.zeros(len(land), dtype=bool)
+    tries, faintest = 0, -np.inf
+    for row, log_density, radius, group in _starts(land, frame, look):
+        if tries == 0:
+            faintest = log_density + np.log(FAINTEST) - 1.0
+        if used[row] or log_density < faintest:
+            continue
+        if tries == _TRIES or len(found) == _KEPT:
             break
-        epsilon = at
-        found = distinct([place.at(epsilon) for place in found])
-    return found, epsilon
+        tries += 1
+        rows, start = frame.rows(land, group), frame.x(land.theta[row])
+        place = Place(group, rows, row, start, _first_spread(rows, start, look))
+        if tries == 1 and serve:
+            look = max(look, serving_epsilon(place) or look)
+        place = place.at(look)
+        here = ((rows.x - start) ** 2).sum(axis=1) <= (1.5 * radius) ** 2
+        here |= (place.window is not None) & (place.squares(rows.x) < 9.0)
+        used[group[here]] = True
+        found.append(place)
+    found = distinct(found)
+    for _ in range(3 if serve else 0):  # the best, and its spread, change with the tolerance
+        at = serving_epsilon(found[0])
+        if at is None or at == look:
+            break
+        look = at
+        found = distinct([place.at(look) for place in found])
+    return found, look
+
+
+def _starts(land: Landscape, frame: Frame, look: float) -> list[tuple[int, float, float, IntArray]]:
+    """Accepted rows with their local density, the highest first, from all groups of values."""
+    _, label = grouped(land.theta[:, land.values])
+    hits = np.bincount(label, land.distance < look)
+    chosen = np.argsort(-hits, kind="stable")[:_GROUPS]
+    starts = []
+    for group in [np.flatnonzero(label == g) for g in chosen if hits[g] > 0.0]:
+        accepted = np.flatnonzero(land.distance[group] < look)
+        x = frame.x(land.theta[group])
+        rates = local_rates(x, accepted, len(group), land.log_prior[group])
+        for i, density, radius in zip(rates.row, rates.log_density, rates.radius, strict=True):
+            starts.append((int(group[i]), float(density), float(radius), group))
+    return sorted(starts, key=lambda start: -start[1])
+
+
+def _first_spread(rows: Rows, start: FloatArray, look: float) -> FloatArray:
+    """Covariance (r, r) of the nearest accepted rows, as a first guess of the spread."""
+    x = rows.x[rows.distance < look]
+    m = min(len(x), max(2 * rows.r + 5, min(5 * n_terms(rows.r), len(x) // 4)))
+    away = ((x - start) ** 2).sum(axis=1)
+    near = x[np.argsort(away, kind="stable")[:m]] - start
+    scatter = near.T @ near / max(1, m - 1)
+    size = float(np.trace(scatter)) / rows.r
+    size = size if size > 0.0 else 1e-4
+    return np.asarray(scatter + 1e-2 * size * np.eye(rows.r))
+
+
+def serving_epsilon(place: Place) -> float | None:
+    """The tolerance at which enough rows near a place are accepted, or about `TOP` at its peak.
+
+    Rows are weighted by the shape of the peak: of them `TOP` times that sum are accepted where the
+    rate at the peak is `TOP`.
+    """
+    square = place.squares(place.rows.x)
+    near = square < reach(place.rows.r) ** 2
+    distance = np.sort(place.rows.distance[near])
+    n = int(min(ENOUGH, TOP * np.exp(-0.5 * square[near]).sum()))
+    n = max(n, _LEAST * n_terms(place.rows.r))
+    n = min(n, int(np.isfinite(distance).sum()))
+    return float(np.nextafter(distance[n - 1], np.inf)) if n > 0 else None
