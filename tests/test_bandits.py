@@ -264,7 +264,7 @@ def test_identified_counts_games_that_know_the_best_arm():
         (lambda: bandits.identified([0.4, 0.4], [0.5, 0.2], [10], 1), "shares that sum to one"),
         (lambda: bandits.identified("ucb", [0.5], [10, 5], 1), "`checkpoints` must be"),
         (lambda: bandits.hoo(lambda _: 1.0, 1, 10, rho=0.0), "`rho` must be"),
-        (lambda: bandits.hoo(lambda _: 1.0, 0, 10), "`d` and `budget`"),
+        (lambda: bandits.hoo(lambda _: 1.0, 0, 10), "`d` must be at least 1"),
     ],
 )
 def test_an_argument_that_breaks_its_rule_is_named(call, says):

@@ -254,3 +254,41 @@ def test_all_that_numpy_takes_is_an_rng(result):
     for rng in [*kinds, np.random.default_rng(7)]:
         assert posterior.sample(3, rng=rng).shape == (3, 2)
     assert isinstance(result.histogram(), StepPosterior)
+
+
+# Rules of fields --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: abctree.Geometric(1.0), "`factor` must be in (0, 1), but got 1.0."),
+        (lambda: abctree.Geometric(start=0), "`start` must be in (0, 1], but got 0."),
+        (lambda: abctree.Cart(max_depth=0), "`max_depth` must be at least 1 or None, but got 0."),
+        (lambda: abctree.Cart(max_leaves=None), "`max_leaves` must be at least 1, but got None."),
+        (lambda: abctree.Counts(np.nan), "`alpha` must be at least 0, but got nan."),
+        (lambda: abctree.GlobalRate("1"), "`strength` must be positive, but got '1'."),
+        (lambda: abctree.GlobalRate(strength=True), "`strength` must be positive, but got True."),
+        (lambda: abctree.MultiLevel(ratio=np.float64(1)), "`ratio` must be above 1, but got 1.0."),
+        (lambda: abctree.TopTwo("adaptiv"),
+         "`b` must be in (0, 1] or \"adaptive\", but got 'adaptiv'. Try 0.5."),
+        (lambda: abctree.Dyadic(pick="full"),
+         "`pick` must be \"fullest\" or \"modal\", but got 'full'."),
+        (lambda: abctree.External(["echo"], seed_bits=1.5),
+         "`seed_bits` must be a whole number in [1, 63], but got 1.5."),
+    ],
+)  # fmt: skip
+def test_a_field_that_breaks_its_rule_is_told_the_rule_and_the_value(make, says):
+    with pytest.raises(abctree.ParameterError) as caught:
+        make()
+    assert str(caught.value) == says
+
+
+def test_a_field_may_lie_on_a_border_that_belongs_to_its_rule():
+    kept = (
+        abctree.Geometric(start=1), abctree.Cart(max_depth=None), abctree.Counts(0, np.float32(0)),
+        abctree.TopTwo("adaptive"), abctree.TopTwo(np.array(1.0)),
+        abctree.distances.Minkowski(np.inf),
+        abctree.External(["echo"], seed_bits=63),
+    )  # fmt: skip
+    assert repr(kept[0]) == "Geometric(factor=0.9, start=1)"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from abctree.errors import ParameterError
+from abctree.numbers import check_fields
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -56,11 +58,13 @@ _MEANT = {word: ours for words, ours in _FOREIGN.items() for word in words.split
 def checks_keywords(target: T) -> T:
     """Decorate a function or a class: a keyword that it does not have is a `ParameterError`.
 
-    Signatures and types stay as they are.
+    So is a field of a dataclass that breaks its rule, see `abctree.numbers.ruled`.  Signatures and
+    types stay as they are.
     """
     if isinstance(target, type):
+        rules = _rules(target)
         # By setattr: mypy wants no assignment to a method, and a frozen record takes it, too.
-        setattr(target, "__init__", _checked(vars(target)["__init__"], target.__name__))  # noqa: B010
+        setattr(target, "__init__", _checked(vars(target)["__init__"], target.__name__, rules))  # noqa: B010
         return target
     checked: T = _checked(target, target.__name__)
     return checked
@@ -74,7 +78,13 @@ def checks_keywords_of_methods(target: T) -> T:
     return checks_keywords(target)
 
 
-def _checked(function: Any, name: str) -> Any:
+def _rules(kind: type) -> dict[str, tuple[str, str]]:
+    """The rule of each field of a dataclass that has one, and the advice with it."""
+    own = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    return {f.name: f.metadata["rule"] for f in own if "rule" in f.metadata}
+
+
+def _checked(function: Any, name: str, rules: Mapping[str, tuple[str, str]] | None = None) -> Any:
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
     known = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
     check = check_keywords if len(known) == len(parameters) else _check_foreign
@@ -82,7 +92,10 @@ def _checked(function: Any, name: str) -> Any:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         check(name, kwargs, known)
-        return function(*args, **kwargs)
+        answer = function(*args, **kwargs)
+        if rules:
+            check_fields(args[0], rules)
+        return answer
 
     return call
 

@@ -1,11 +1,71 @@
-"""Arguments that must be numbers, or make them: whatever else is given is a `ParameterError`."""
+"""Arguments that must be numbers, or make them: whatever else is given is a `ParameterError`.
+
+A rule is the end of a sentence, and is read as it stands: "at least 1", "above 0", "positive" or
+"in (0, 1]", behind "a whole number of" or before "or None"; strings in quotes are allowed, too.
+"""
 
 from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from functools import cache
+from typing import TypeVar
 
 import numpy as np
 
 from abctree.errors import ParameterError
 from abctree.types import RNGLike
+
+T = TypeVar("T")
+
+_BOUNDS = re.compile(r"at least (\S+)|above (\S+)|positive|in ([\[(])(\S+), (\S+)([\])])")
+
+
+def ruled(default: T, rule: str, advice: str = "") -> T:
+    """The default of a field of a dataclass, and the rule that `checks_keywords` has it keep."""
+    made: T = field(default=default, metadata={"rule": (rule, advice)})
+    return made
+
+
+def check_fields(part: object, rules: Mapping[str, tuple[str, str]]) -> None:
+    """Raise `ParameterError` where a field breaks its rule."""
+    for name, (rule, advice) in rules.items():
+        check_rule(name, vars(part)[name], rule, advice)
+
+
+def check_rule(name: str, value: object, rule: str, advice: str = "") -> None:
+    """Raise `ParameterError` unless the value keeps the rule."""
+    if not _keeps(value, rule):
+        got = value.item() if isinstance(value, np.generic) else value
+        raise ParameterError(f"`{name}` must be {rule}, but got {got!r}. {advice}".rstrip())
+
+
+def _keeps(value: object, rule: str) -> bool:
+    if value is None:
+        return rule.endswith("or None")
+    if isinstance(value, str):
+        return f'"{value}"' in rule
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    low, high, has_low, has_high = _interval(rule)
+    inside = low < value < high or (has_low and value == low) or (has_high and value == high)
+    return bool(inside) and ("whole" not in rule or float(value).is_integer())
+
+
+@cache
+def _interval(rule: str) -> tuple[float, float, bool, bool]:
+    """The ends of what a rule allows, and whether they belong to it; nan without numbers."""
+    found = _BOUNDS.search(rule)
+    if found is None:
+        return math.nan, math.nan, False, False
+    least, above, opens, low, high, closes = found.groups()
+    if opens:
+        return float(low), float(high), opens == "[", closes == "]"
+    return float(least or above or 0.0), math.inf, least is not None, True
 
 
 def checked_number(name: str, value: object) -> float:

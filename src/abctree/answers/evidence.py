@@ -10,7 +10,7 @@ from scipy.special import gammaincinv
 
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods
-from abctree.numbers import checked_number
+from abctree.numbers import check_rule
 from abctree.types import FloatArray, IntArray
 
 #: The interval looks at this many times as many draws as were accepted for weights that may come.
@@ -90,8 +90,7 @@ class Evidence:
         ParameterError
             If `level` is not in (0, 1).
         """
-        if not 0.0 < checked_number("level", level) < 1.0:
-            raise ParameterError(f"`level` must be in (0, 1), but got {level}. Try 0.95.")
+        check_rule("level", level, "in (0, 1)", "Try 0.95.")
         low, high = self._interval(level)
         if not log:
             return low, high
@@ -231,7 +230,4 @@ def check_rows(distance: FloatArray, weight: FloatArray) -> None:
 
 def check_epsilon(epsilon: float) -> None:
     """Raise `ParameterError` unless `epsilon` is a tolerance."""
-    if not checked_number("epsilon", epsilon) > 0.0:
-        raise ParameterError(
-            f"`epsilon` must be above 0, but got {epsilon}. A distance is accepted if it is below."
-        )
+    check_rule("epsilon", epsilon, "above 0", "A distance is accepted if it is below.")

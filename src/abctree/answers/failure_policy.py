@@ -12,7 +12,7 @@ import numpy as np
 from abctree.data import Failure, Simulations
 from abctree.errors import ParameterError, SimulatorError
 from abctree.keywords import checks_keywords
-from abctree.numbers import checked_number
+from abctree.numbers import ruled
 from abctree.problem import Problem
 from abctree.protocols import Executor
 from abctree.types import FloatArray, IntArray
@@ -43,19 +43,9 @@ class FailurePolicy:
         If a value breaks its rule.
     """
 
-    on_failure: Literal["reject", "raise"] = "reject"
-    limit: float = 0.99
-    at_least: int = 200
-
-    def __post_init__(self) -> None:
-        if self.on_failure not in ("reject", "raise"):
-            raise ParameterError(
-                f'`on_failure` must be "reject" or "raise", but got {self.on_failure!r}.'
-            )
-        if not 0.0 < checked_number("limit", self.limit) <= 1.0:
-            raise ParameterError(f"`limit` must be in (0, 1], but got {self.limit}.")
-        if checked_number("at_least", self.at_least) < 1:
-            raise ParameterError(f"`at_least` must be at least 1, but got {self.at_least}.")
+    on_failure: Literal["reject", "raise"] = ruled("reject", '"reject" or "raise"')
+    limit: float = ruled(0.99, "in (0, 1]")
+    at_least: int = ruled(200, "at least 1")
 
 
 def as_policy(spec: FailurePolicy | str) -> FailurePolicy:

@@ -16,7 +16,7 @@ from abctree.answers.scores import Scores
 from abctree.data import effective_sample_size
 from abctree.errors import MissingDependencyError, ParameterError, warn
 from abctree.keywords import checks_keywords_of_methods
-from abctree.numbers import checked_number, checked_rng
+from abctree.numbers import check_rule, checked_rng
 from abctree.problem.region import Region
 from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
 
@@ -171,8 +171,7 @@ class Posterior:
         ParameterError
             If `mass` is not in (0, 1].
         """
-        if not 0.0 < mass <= 1.0:
-            raise ParameterError(f"`mass` must be in (0, 1], but got {mass}. Try 0.9.")
+        check_rule("mass", mass, "in (0, 1]", "Try 0.9.")
         rows = [_shortest(*self._sorted(j), mass) for j in range(self.theta.shape[1])]
         return np.array(rows).reshape(-1, 2)
 
@@ -216,8 +215,8 @@ class Posterior:
                 f'`prob` must be given for method="quantile", and for no other, but got {prob} '
                 f'with {method!r}. Say mcse("quantile", prob=0.95).'
             )
-        if prob is not None and not 0.0 < checked_number("prob", prob) < 1.0:
-            raise ParameterError(f"`prob` must be in (0, 1), but got {prob}. Try 0.95.")
+        if prob is not None:
+            check_rule("prob", prob, "in (0, 1)", "Try 0.95.")
         if np.isnan(room(self.weight)):
             return np.full(self.theta.shape[1], np.nan)
         if prob is not None:
@@ -259,8 +258,7 @@ class Posterior:
         ParameterError
             If there is nothing to pick from, or `n` is negative.
         """
-        if n < 0:
-            raise ParameterError(f"`n` must be at least 0, but got {n}.")
+        check_rule("n", n, "at least 0")
         if n > 0 and self.ess == 0.0:
             raise ParameterError(
                 f"`n` must be 0 for a posterior without draws, but got {n}. Nothing was accepted "

@@ -10,7 +10,7 @@ from abctree.answers.evidence import check_epsilon, check_rows
 from abctree.answers.posterior import ROUNDING, Posterior, log_of
 from abctree.data import running_ess
 from abctree.errors import ParameterError, warn
-from abctree.numbers import checked_number
+from abctree.numbers import check_rule
 from abctree.problem.region import Region
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -126,8 +126,7 @@ def _epsilon_for(
     distance: FloatArray, weight: FloatArray, target: float, limit: float, *, exact: bool
 ) -> float:
     """The smallest ε that keeps the target, or else that of the largest effective sample size."""
-    if not checked_number("ess", target) > 0.0:
-        raise ParameterError(f"`ess` must be above 0, but got {target}. Try 1000.")
+    check_rule("ess", target, "above 0", "Try 1000.")
     check_epsilon(limit)
     rows = np.flatnonzero((distance < limit) & (weight > 0.0))
     if len(rows) == 0:

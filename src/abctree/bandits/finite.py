@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from abctree.errors import ParameterError
 from abctree.kernels import games
 from abctree.keywords import checks_keywords
-from abctree.numbers import checked_rng
+from abctree.numbers import check_rule, checked_rng
 from abctree.types import FloatArray, IntArray, RNGLike
 
 #: Rules by name: the kernel's number and the share of the best arm.
@@ -165,8 +165,7 @@ def ucb(
     ParameterError
         If `scale` is negative, or another argument breaks its rule.
     """
-    if not scale >= 0.0:
-        raise ParameterError(f"`scale` must be at least 0, but got {scale}. UCB1 is 1.")
+    check_rule("scale", scale, "at least 0", "UCB1 is 1.")
     return _played(games.UCB, mu, budget, float(scale), 1, rng)
 
 
@@ -222,13 +221,10 @@ def identified(
     return games.right_answers(number, rates, share, block, weight, at, n_games, checked_rng(rng))
 
 
-def checked_share(b: Any) -> float:
+def checked_share(b: float | str) -> float:
     """b as a number, -1 for "adaptive"."""
-    if isinstance(b, str) and b == "adaptive":
-        return -1.0
-    if not isinstance(b, int | float) or isinstance(b, bool) or not 0.0 < b <= 1.0:
-        raise ParameterError(f'`b` must be in (0, 1] or "adaptive", but got {b!r}. Try 0.5.')
-    return float(b)
+    check_rule("b", b, 'in (0, 1] or "adaptive"', "Try 0.5.")
+    return -1.0 if isinstance(b, str) else float(b)
 
 
 def _rule(rule: str | Sequence[float] | FloatArray, n_arms: int) -> tuple[int, float, FloatArray]:
@@ -254,10 +250,7 @@ def _played(
 ) -> Game:
     rates = _rates(mu)
     for name, value in (("budget", budget), ("block", block)):
-        if isinstance(value, bool) or int(value) != value or value < 1:
-            raise ParameterError(
-                f"`{name}` must be a whole number of at least 1, but got {value!r}."
-            )
+        check_rule(name, value, "a whole number of at least 1")
     arm, reward = np.empty(budget, dtype=np.int64), np.empty(budget, dtype=np.int64)
     none = np.zeros(len(rates))
     games.play(rule, rates, share, block, none, checked_rng(rng), arm, reward)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
+from abctree.numbers import check_rule
 from abctree.types import FloatArray
 
 #: Cells are not cut below this depth for each dimension: their midpoints would coincide.
@@ -101,12 +101,10 @@ def hoo(
     The version for a known budget, whose bounds change along one path only: O(depth) an evaluation.
     Nothing here is random but `reward`.
     """
-    if not 0.0 < rho <= 1.0 or not nu1 > 0.0:
-        raise ParameterError(
-            f"`rho` must be in (0, 1] and `nu1` above 0, but got {rho} and {nu1}. Try 0.5 and 1."
-        )
-    if d < 1 or budget < 1:
-        raise ParameterError(f"`d` and `budget` must be at least 1, but got {d} and {budget}.")
+    check_rule("rho", rho, "in (0, 1]", "Try 0.5.")
+    check_rule("nu1", nu1, "above 0", "Try 1.")
+    check_rule("d", d, "at least 1")
+    check_rule("budget", budget, "at least 1")
     deepest = float(_DEEPEST * d)
     if truncate and rho < 1.0:
         worth = (0.5 * math.log(budget) + math.log(nu1)) / -math.log(rho)

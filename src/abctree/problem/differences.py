@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from abctree.errors import ParameterError, SimulatorError
+from abctree.errors import SimulatorError
 from abctree.types import FloatArray
 
 
@@ -36,12 +36,6 @@ def norm(difference: FloatArray, p: float) -> FloatArray:
         # Divided by the largest: a high power of a plain number overflows.
         unit = np.where((largest > 0.0) & np.isfinite(largest), largest, 1.0)
         return np.asarray(unit * ((size / unit[:, None]) ** p).sum(axis=1) ** (1.0 / p))
-
-
-def check_order(p: float) -> None:
-    """Raise `ParameterError` unless p is the order of a norm."""
-    if not p >= 1.0:
-        raise ParameterError(f"`p` must be at least 1, but got {p}.")
 
 
 def check_length(scale: FloatArray, difference: FloatArray) -> None:

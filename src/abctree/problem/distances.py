@@ -16,8 +16,9 @@ import numpy as np
 
 from abctree.errors import ParameterError, SimulatorError, warn
 from abctree.keywords import checks_keywords
+from abctree.numbers import ruled
 from abctree.problem.arrays import floats
-from abctree.problem.differences import check_length, check_order, differences, norm
+from abctree.problem.differences import check_length, differences, norm
 from abctree.problem.form import Form
 from abctree.problem.pilot_scales import (
     covariance,
@@ -94,10 +95,7 @@ class Minkowski:
         If `p` is below 1 or nan.
     """
 
-    p: float = 2.0
-
-    def __post_init__(self) -> None:
-        check_order(self.p)
+    p: float = ruled(2.0, "at least 1")
 
     def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
@@ -128,14 +126,11 @@ class Scaled:
         If an argument breaks its rule, or when called before `fitted`.
     """
 
-    by: Literal["mad", "std"] = "mad"
-    p: float = 2.0
+    by: Literal["mad", "std"] = ruled("mad", '"mad" or "std"')
+    p: float = ruled(2.0, "at least 1")
     scale: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        check_order(self.p)
-        if self.by not in {"mad", "std"}:
-            raise ParameterError(f'`by` must be "mad" or "std", but got {self.by!r}.')
         if self.scale is not None:
             object.__setattr__(self, "scale", positive(self.scale))
 
@@ -324,16 +319,9 @@ class Wasserstein:
         If an argument breaks its rule.
     """
 
-    p: float = 1.0
-    n_directions: int = 50
+    p: float = ruled(1.0, "in [1, inf)")
+    n_directions: int = ruled(50, "at least 1")
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_order(self.p)
-        if np.isinf(self.p):
-            raise ParameterError("`p` must be finite, but got inf.")
-        if self.n_directions < 1:
-            raise ParameterError(f"`n_directions` must be at least 1, but got {self.n_directions}.")
 
     def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """Simulated (n, m) or (n, m, k), observed (m',) or (m', k) -> (n,)."""

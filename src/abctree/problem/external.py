@@ -22,6 +22,7 @@ import numpy as np
 
 from abctree.errors import ParameterError, SimulatorError
 from abctree.keywords import checks_keywords
+from abctree.numbers import ruled
 from abctree.types import Data, FloatArray
 
 #: Characters of a program's last words that go into the reason of a failure.
@@ -102,14 +103,13 @@ class External:
     files: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     stdin: str | None = None
-    timeout: float | None = None
+    timeout: float | None = ruled(None, "positive or None")
     cwd: str | os.PathLike[str] | None = None
-    seed_bits: int = 31
+    seed_bits: int = ruled(31, "a whole number in [1, 63]")
     names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "command", _split(self.command))
-        _check_numbers(self.timeout, self.seed_bits)
         if self.cwd is not None and not Path(self.cwd).is_dir():
             raise ParameterError(f"`cwd` must be a directory, but got {os.fspath(self.cwd)!r}.")
         for name in self.files:
@@ -249,13 +249,6 @@ def _split(command: str | Sequence[str]) -> tuple[str, ...]:
         )
     # The program runs elsewhere: a path relative to here would not be found there.
     return (os.path.abspath(program) if os.sep in words[0] else words[0], *words[1:])
-
-
-def _check_numbers(timeout: float | None, seed_bits: int) -> None:
-    if timeout is not None and not timeout > 0.0:
-        raise ParameterError(f"`timeout` must be a positive number of seconds, but got {timeout}.")
-    if not 1 <= seed_bits <= 63:
-        raise ParameterError(f"`seed_bits` must be from 1 to 63, but got {seed_bits}.")
 
 
 def _fields(template: str, argument: str) -> Iterator[str]:

@@ -16,6 +16,8 @@ from scipy import special
 
 from abctree.data import effective_sample_size
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
+from abctree.numbers import ruled
 from abctree.types import BoolArray, FloatArray
 
 #: Entries of a matrix of points against particles that are held at once (256 KiB: a cache).
@@ -38,6 +40,7 @@ class Perturbation(Protocol):
         """Standardised particles (N, k), weights (N,) of sum 1 -> (k, k), or (N, k, k) for each."""
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class TwiceCovariance:
     """Twice the weighted covariance of the particles (Beaumont et al. 2009; Filippi et al. 2013).
@@ -49,16 +52,14 @@ class TwiceCovariance:
         the joint laws of successive particles.
     """
 
-    factor: float = 2.0
-
-    def __post_init__(self) -> None:
-        _check_positive("factor", self.factor)
+    factor: float = ruled(2.0, "in (0, inf)", "The usual value is 2.")
 
     def covariance(self, z: FloatArray, weight: FloatArray) -> FloatArray:
         """See `Perturbation`."""
         return np.asarray(self.factor * weighted_covariance(z, weight))
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Componentwise:
     """Twice the weighted variance of each parameter alone (Beaumont et al. 2009, as printed).
@@ -69,10 +70,7 @@ class Componentwise:
         What the variances are multiplied by.
     """
 
-    factor: float = 2.0
-
-    def __post_init__(self) -> None:
-        _check_positive("factor", self.factor)
+    factor: float = ruled(2.0, "in (0, inf)", "The usual value is 2.")
 
     def covariance(self, z: FloatArray, weight: FloatArray) -> FloatArray:
         """See `Perturbation`."""
@@ -95,6 +93,7 @@ class Silverman:
         return np.asarray(min(1.0, bandwidth) ** 2 * weighted_covariance(z, weight))
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class Local:
     """Around each particle the spread of its nearest neighbours (Filippi et al. 2013, section 4.2).
@@ -108,11 +107,7 @@ class Local:
         Of the particles that are neighbours, in (0, 1].
     """
 
-    share: float = 0.2
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.share <= 1.0:
-            raise ParameterError(f"`share` must be in (0, 1], but got {self.share}. Try 0.2.")
+    share: float = ruled(0.2, "in (0, 1]", "Try 0.2.")
 
     def covariance(self, z: FloatArray, weight: FloatArray) -> FloatArray:
         """See `Perturbation`."""
@@ -152,11 +147,6 @@ def as_perturbation(spec: str | Perturbation) -> Perturbation:
             f"`covariance(z, weight)`, but got {spec!r}."
         )
     return spec
-
-
-def _check_positive(name: str, value: float) -> None:
-    if not (0.0 < value < np.inf):
-        raise ParameterError(f"`{name}` must be above 0, but got {value}. The usual value is 2.")
 
 
 def weighted_covariance(z: FloatArray, weight: FloatArray) -> FloatArray:

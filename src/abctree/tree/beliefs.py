@@ -14,6 +14,7 @@ from abctree.data import Arms, Partition
 from abctree.errors import ParameterError
 from abctree.kernels import compiled
 from abctree.keywords import checks_keywords
+from abctree.numbers import ruled
 from abctree.protocols import BeliefRule, Beliefs
 from abctree.types import FloatArray, IntArray
 
@@ -58,14 +59,8 @@ class Counts:
         If one is negative.
     """
 
-    alpha: float = 1.0
-    beta: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not (self.alpha >= 0.0 and self.beta >= 0.0):
-            raise ParameterError(
-                f"`alpha` and `beta` must be at least 0, but got {self.alpha} and {self.beta}."
-            )
+    alpha: float = ruled(1.0, "at least 0")
+    beta: float = ruled(1.0, "at least 0")
 
     def start(
         self,
@@ -101,11 +96,7 @@ class GlobalRate:
         If `strength` is not positive.
     """
 
-    strength: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.strength > 0.0:
-            raise ParameterError(f"`strength` must be positive, but got {self.strength}.")
+    strength: float = ruled(1.0, "positive")
 
     def start(
         self,
@@ -149,14 +140,8 @@ class MultiLevel:
         If `strength` is not positive, or `ratio` not above 1.
     """
 
-    strength: float | None = None
-    ratio: float = 1.3
-
-    def __post_init__(self) -> None:
-        if self.strength is not None and not self.strength > 0.0:
-            raise ParameterError(f"`strength` must be positive, but got {self.strength}.")
-        if not self.ratio > 1.0:
-            raise ParameterError(f"`ratio` must be above 1, but got {self.ratio}.")
+    strength: float | None = ruled(None, "positive or None")
+    ratio: float = ruled(1.3, "above 1")
 
     def start(
         self,
@@ -236,11 +221,7 @@ class LimitedShrinkage:
     """
 
     rule: BeliefRule | None = None
-    surprise: float = 3.0
-
-    def __post_init__(self) -> None:
-        if not self.surprise > 0.0:
-            raise ParameterError(f"`surprise` must be positive, but got {self.surprise}.")
+    surprise: float = ruled(3.0, "positive")
 
     def start(
         self,

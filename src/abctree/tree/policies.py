@@ -12,7 +12,7 @@ from abctree.data import Arms, Partition
 from abctree.errors import ParameterError
 from abctree.kernels import bandits, transport
 from abctree.keywords import checks_keywords
-from abctree.numbers import checked_number
+from abctree.numbers import ruled
 from abctree.protocols import Policy, Utility
 from abctree.tree.utilities import PosteriorMatch
 from abctree.types import FloatArray, IntArray
@@ -81,12 +81,9 @@ class Thompson:
     O(K) once a block.  A belief with α = 0 is a rate of 0, and one with β = 0 a rate of 1.
     """
 
-    n_draws: int = 256
-    defensive: float = 0.0
-    spread: float = 0.0
-
-    def __post_init__(self) -> None:
-        _check(self.n_draws, self.defensive, self.spread)
+    n_draws: int = ruled(256, "at least 1")
+    defensive: float = ruled(0.0, "in [0, 1)")
+    spread: float = ruled(0.0, "in [0, 1)")
 
     def pull(
         self, arms: Arms, partition: Partition, n: int, rng: np.random.Generator
@@ -125,15 +122,11 @@ class TopTwo:
         If a parameter is out of its range.
     """
 
-    b: float | Literal["adaptive"] = 0.5
-    n_draws: int = 256
-    defensive: float = 0.0
-    spread: float = 0.0
+    b: float | Literal["adaptive"] = ruled(0.5, 'in (0, 1] or "adaptive"', "Try 0.5.")
+    n_draws: int = ruled(256, "at least 1")
+    defensive: float = ruled(0.0, "in [0, 1)")
+    spread: float = ruled(0.0, "in [0, 1)")
     _transport: ClassVar[bool] = False  #: whether the second arm is always that of `T3C`
-
-    def __post_init__(self) -> None:
-        _check(self.n_draws, self.defensive, self.spread)
-        _check_share(self.b)
 
     def pull(
         self, arms: Arms, partition: Partition, n: int, rng: np.random.Generator
@@ -250,18 +243,3 @@ def _share(b: float | str, arms: Arms, partition: Partition) -> float:
         density = box_density(partition)
         return float(transport.optimal_share(arms.alpha, arms.beta, density, _CONTENDERS))
     return float(b)
-
-
-def _check(n_draws: int, defensive: float, spread: float) -> None:
-    if not n_draws >= 1:
-        raise ParameterError(f"`n_draws` must be at least 1, but got {n_draws}.")
-    for name, share in (("defensive", defensive), ("spread", spread)):
-        if not 0.0 <= checked_number(name, share) < 1.0:
-            raise ParameterError(f"`{name}` must be in [0, 1), but got {share}.")
-
-
-def _check_share(b: object) -> None:
-    if b == "adaptive":
-        return
-    if not isinstance(b, int | float) or not 0.0 < b <= 1.0:
-        raise ParameterError(f'`b` must be in (0, 1] or "adaptive", but got {b!r}. Try 0.5.')

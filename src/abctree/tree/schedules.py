@@ -15,6 +15,7 @@ import numpy as np
 from abctree.data import running_ess
 from abctree.errors import ParameterError, SimulatorError
 from abctree.keywords import checks_keywords
+from abctree.numbers import ruled
 from abctree.protocols import Schedule
 from abctree.types import FloatArray
 
@@ -97,12 +98,8 @@ class Geometric:
         Share of the pilot's draws that the first tolerance accepts, in (0, 1].
     """
 
-    factor: float = 0.9
-    start: float = 0.5
-
-    def __post_init__(self) -> None:
-        _check_share("factor", self.factor, closed=False)
-        _check_share("start", self.start)
+    factor: float = ruled(0.9, "in (0, 1)")
+    start: float = ruled(0.5, "in (0, 1]")
 
     def first(self, distance: FloatArray) -> float:
         """ε_1 from the pilot's distances (n,)."""
@@ -130,13 +127,9 @@ class Quantile:
         Quantile under the importance weights, or of the distances as they came.
     """
 
-    q: float = 0.5
-    start: float = 0.2
+    q: float = ruled(0.5, "in (0, 1)")
+    start: float = ruled(0.2, "in (0, 1]")
     weighted: bool = False
-
-    def __post_init__(self) -> None:
-        _check_share("q", self.q, closed=False)
-        _check_share("start", self.start)
 
     def first(self, distance: FloatArray) -> float:
         """ε_1 from the pilot's distances (n,)."""
@@ -151,6 +144,7 @@ class Quantile:
         return lower(epsilon, above_tie(distance, wanted), distance)
 
 
+@checks_keywords
 @dataclass(frozen=True)
 class RetainedESS:
     """ε ← the tolerance at which the weighted draws keep a share of their effective sample size.
@@ -167,12 +161,8 @@ class RetainedESS:
         Share of the pilot's draws that the first tolerance accepts, in (0, 1].
     """
 
-    share: float = 0.5
-    start: float = 0.2
-
-    def __post_init__(self) -> None:
-        _check_share("share", self.share, closed=False)
-        _check_share("start", self.start)
+    share: float = ruled(0.5, "in (0, 1)")
+    start: float = ruled(0.2, "in (0, 1]")
 
     def first(self, distance: FloatArray) -> float:
         """ε_1 from the pilot's distances (n,)."""
@@ -210,16 +200,10 @@ class PooledESS:
         Share of the pilot's draws that the first tolerance accepts, in (0, 1].
     """
 
-    target: float | None = None
-    least: float = 40.0
-    power: float = 1.25
-    start: float = 0.2
-
-    def __post_init__(self) -> None:
-        _check_share("start", self.start)
-        for name, value in (("target", self.target), ("least", self.least), ("power", self.power)):
-            if value is not None and not value > 0.0:
-                raise ParameterError(f"`{name}` must be positive, but got {value}.")
+    target: float | None = ruled(None, "positive or None")
+    least: float = ruled(40.0, "positive")
+    power: float = ruled(1.25, "positive")
+    start: float = ruled(0.2, "in (0, 1]")
 
     def first(self, distance: FloatArray) -> float:
         """ε_1 from the pilot's distances (n,)."""
@@ -282,12 +266,6 @@ class Explicit:
     def next(self, epsilon: float, distance: FloatArray, weight: FloatArray) -> float | None:  # noqa: ARG002
         """The first of the list below `epsilon`, or None."""
         return next((float(e) for e in self.epsilons if e < epsilon), None)
-
-
-def _check_share(name: str, value: float, *, closed: bool = True) -> None:
-    if not (0.0 < value < 1.0 or (closed and value == 1.0)):
-        bound = "(0, 1]" if closed else "(0, 1)"
-        raise ParameterError(f"`{name}` must be in {bound}, but got {value}.")
 
 
 def as_schedule(spec: str | float | Sequence[float] | Schedule) -> Schedule:

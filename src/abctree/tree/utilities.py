@@ -14,6 +14,7 @@ from scipy.optimize import brentq
 
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
+from abctree.numbers import ruled
 from abctree.protocols import Utility
 from abctree.types import FloatArray
 
@@ -132,11 +133,7 @@ class EffectiveSampleSize:
         If `gamma` is outside [0, 1].
     """
 
-    gamma: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.gamma <= 1.0:
-            raise ParameterError(f"`gamma` must be in [0, 1], but got {self.gamma}.")
+    gamma: float = ruled(0.5, "in [0, 1]")
 
     def optimal_proposal(self, eta: FloatArray, prior_mass: FloatArray) -> FloatArray:
         """q* (K,) from η (K,) and π(Ω_k) (K,)."""

@@ -23,7 +23,7 @@ from abctree.answers.histogram.region import Region, densest
 from abctree.data import Boxes
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods
-from abctree.numbers import checked_rng
+from abctree.numbers import check_rule, checked_rng
 from abctree.protocols import HasCubeDensity, HasLogDensity, Prior
 from abctree.types import FloatArray, IntArray, RNGLike
 
@@ -372,8 +372,7 @@ class StepPosterior:
         ParameterError
             If `mass` is not in (0, 1].
         """
-        if not 0.0 < mass <= 1.0:
-            raise ParameterError(f"`mass` must be in (0, 1], but got {mass}. Try 0.9.")
+        check_rule("mass", mass, "in (0, 1]", "Try 0.9.")
         return densest(self.prior, self._lower, self._upper, *self._ranks, mass)
 
     def mode(self) -> FloatArray:

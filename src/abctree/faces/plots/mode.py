@@ -15,6 +15,7 @@ from abctree.errors import AbctreeWarning, ParameterError
 from abctree.faces.plots.canvas import FAINT, INK, TRUTH, figure_of, grid_of_axes, number
 from abctree.faces.plots.pair import pair
 from abctree.keywords import checks_keywords
+from abctree.numbers import check_rule
 from abctree.types import FloatArray
 
 if TYPE_CHECKING:
@@ -58,8 +59,7 @@ def mode(result: Result | Mode, level: float = 0.9, axes: Any = None) -> Figure:
     MissingDependencyError
         If matplotlib is not installed.
     """
-    if not 0.0 < level < 1.0:
-        raise ParameterError(f"`level` must be in (0, 1), but got {level}. Try 0.9.")
+    check_rule("level", level, "in (0, 1)", "Try 0.9.")
     found = result.mode() if isinstance(result, Result) else result
     if not isinstance(found, Mode) or found.run is None:
         raise ParameterError(

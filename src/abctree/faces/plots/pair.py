@@ -23,6 +23,7 @@ from abctree.faces.plots.canvas import (
 )
 from abctree.faces.plots.series import weighted_quantiles
 from abctree.keywords import checks_keywords
+from abctree.numbers import check_rule
 from abctree.types import FloatArray
 
 if TYPE_CHECKING:
@@ -88,8 +89,7 @@ def pair(
         )
     shown = _columns(posterior, names)
     values = _truth(posterior, truth)
-    if bins is not None and bins < 1:
-        raise ParameterError(f"`bins` must be at least 1, but got {bins}. Leave it out.")
+    check_rule("bins", bins, "at least 1 or None", "Leave it out.")
     margins = [_margin(posterior, j, values[j]) for j in shown]
     k = len(margins)
     side = max(3.2, min(14.0, 1.0 + 1.75 * k))

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from abctree.data import Boxes, SplitTree
-from abctree.errors import MissingDependencyError, ParameterError
+from abctree.errors import MissingDependencyError
 from abctree.keywords import checks_keywords
+from abctree.numbers import ruled
 from abctree.tree.partitioners.growth import labels
 from abctree.tree.partitioners.refinement import refinement
 from abctree.types import FloatArray, IntArray
@@ -72,23 +73,14 @@ class Bart:
     trees. Annals of Applied Statistics 4, 266-298.
     """
 
-    n_trees: int = 5
-    n_burn_in: int = 1000
-    max_boxes: int = 1000
-    min_rows: int = 10
-    max_rows: int | None = 10_000
-    n_warm_start: int = 0
+    n_trees: int = ruled(5, "at least 1")
+    n_burn_in: int = ruled(1000, "at least 0")
+    max_boxes: int = ruled(1000, "at least 1")
+    min_rows: int = ruled(10, "at least 1")
+    max_rows: int | None = ruled(10_000, f"at least {_FEWEST_ROWS} or None")
+    n_warm_start: int = ruled(0, "at least 0")
 
     def __post_init__(self) -> None:
-        least = {"n_trees": 1, "n_burn_in": 0, "max_boxes": 1, "min_rows": 1, "n_warm_start": 0}
-        for name, lowest in least.items():
-            value = getattr(self, name)
-            if not value >= lowest:
-                raise ParameterError(f"`{name}` must be at least {lowest}, but got {value!r}.")
-        if self.max_rows is not None and not self.max_rows >= _FEWEST_ROWS:
-            raise ParameterError(
-                f"`max_rows` must be at least {_FEWEST_ROWS} or None, but got {self.max_rows!r}."
-            )
         # Now, and not after a pilot of costly simulations.
         if importlib.util.find_spec("stochtree") is None:
             raise MissingDependencyError(_INSTALL)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from abctree.data import Boxes
-from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
+from abctree.numbers import ruled
 from abctree.tree.partitioners.growth import Growth, labels
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -54,24 +54,12 @@ class Cart:
     where a row lies exactly on a cut.
     """
 
-    max_leaves: int = 1000
-    min_leaf: int = 10
-    max_depth: int | None = None
+    max_leaves: int = ruled(1000, "at least 1")
+    min_leaf: int = ruled(10, "at least 1")
+    max_depth: int | None = ruled(None, "at least 1 or None")
     prune: bool = False
-    label: float | None = None
-    n_pruning_folds: int = 5
-
-    def __post_init__(self) -> None:
-        for name, least in (("max_leaves", 1), ("min_leaf", 1), ("n_pruning_folds", 2)):
-            value = getattr(self, name)
-            if not value >= least:
-                raise ParameterError(f"`{name}` must be at least {least}, but got {value!r}.")
-        if self.max_depth is not None and not self.max_depth >= 1:
-            raise ParameterError(
-                f"`max_depth` must be at least 1 or None, but got {self.max_depth!r}."
-            )
-        if self.label is not None and not self.label > 0.0:
-            raise ParameterError(f"`label` must be above 0 or None, but got {self.label!r}.")
+    label: float | None = ruled(None, "above 0 or None")
+    n_pruning_folds: int = ruled(5, "at least 2")
 
     def partition(
         self,

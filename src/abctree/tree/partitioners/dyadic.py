@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 
 from abctree.data import Boxes
-from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
+from abctree.numbers import ruled
 from abctree.protocols import Prior
 from abctree.tree.partitioners.growth import Growth, labels
 from abctree.types import BoolArray, FloatArray
@@ -68,27 +68,13 @@ class Dyadic:
     O(n d) for each level of the tree.  A box whose sides are all shorter than 2⁻³⁹ is left alone.
     """
 
-    n_splits: int | None = None
-    direction: Literal["separating", "cyclic"] = "separating"
-    min_draws: int | None = None
-    max_boxes: int | None = None
-    label: float | None = 2.5
-    pick: Literal["fullest", "modal"] = "fullest"
+    n_splits: int | None = ruled(None, "at least 1 or None")
+    direction: Literal["separating", "cyclic"] = ruled("separating", '"separating" or "cyclic"')
+    min_draws: int | None = ruled(None, "at least 1 or None")
+    max_boxes: int | None = ruled(None, "at least 1 or None")
+    label: float | None = ruled(2.5, "above 0 or None")
+    pick: Literal["fullest", "modal"] = ruled("fullest", '"fullest" or "modal"')
     log_volume: Callable[[FloatArray, FloatArray], FloatArray] | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("n_splits", "min_draws", "max_boxes"):
-            value = getattr(self, name)
-            if value is not None and not value >= 1:
-                raise ParameterError(f"`{name}` must be at least 1 or None, but got {value!r}.")
-        if self.direction not in {"separating", "cyclic"}:
-            raise ParameterError(
-                f'`direction` must be "separating" or "cyclic", but got {self.direction!r}.'
-            )
-        if self.pick not in {"fullest", "modal"}:
-            raise ParameterError(f'`pick` must be "fullest" or "modal", but got {self.pick!r}.')
-        if self.label is not None and not self.label > 0.0:
-            raise ParameterError(f"`label` must be above 0 or None, but got {self.label!r}.")
 
     def measured(self, prior: Prior) -> Dyadic:
         """The same rule, told the volumes of boxes in θ if it needs them."""

@@ -10,6 +10,7 @@ from abctree.data import Boxes, SplitTree
 from abctree.errors import ParameterError
 from abctree.kernels import dynamic_trees
 from abctree.keywords import checks_keywords
+from abctree.numbers import ruled
 from abctree.tree.partitioners.growth import labels
 from abctree.tree.partitioners.refinement import refinement
 from abctree.types import FloatArray, IntArray
@@ -71,18 +72,14 @@ class DynamicTree:
     """
 
     n_particles: int = 50
-    n_trees: int = 5
-    max_boxes: int = 1000
-    min_rows: int = 10
+    n_trees: int = ruled(5, "at least 1")
+    max_boxes: int = ruled(1000, "at least 1")
+    min_rows: int = ruled(10, "at least 1")
     split_prior: tuple[float, float] = (0.95, 2.0)
     rate_prior: tuple[float, float] = (0.5, 0.5)
-    n_cuts: int = 16
+    n_cuts: int = ruled(16, "at least 1")
 
     def __post_init__(self) -> None:
-        for name in ("n_trees", "max_boxes", "min_rows", "n_cuts"):
-            value = getattr(self, name)
-            if not value >= 1:
-                raise ParameterError(f"`{name}` must be at least 1, but got {value!r}.")
         if not self.n_particles >= self.n_trees:
             raise ParameterError(
                 f"`n_particles` must be at least `n_trees`, but got {self.n_particles!r} and "

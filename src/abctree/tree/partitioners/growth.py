@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from abctree.data import Boxes, SplitTree
+from abctree.keywords import checks_keywords
 from abctree.types import FloatArray
 
 # `Boxes.sample` keeps its points at or above this, so no box may end below it.
 _TINY = float(np.finfo(np.float64).tiny)
 
 
+@checks_keywords
 class Growth:
     """A partition that is still being cut, one box at a time.
 

@@ -9,6 +9,7 @@ import numpy as np
 from abctree.data import Boxes
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
+from abctree.numbers import ruled
 from abctree.protocols import Partitioner
 from abctree.tree.partitioners.growth import Growth
 from abctree.tree.partitioners.soft_tree import SoftTree
@@ -55,11 +56,9 @@ class Peaks:
     """
 
     partitioner: Partitioner | None = None
-    most: int | None = None
+    most: int | None = ruled(None, "at least 0 or None")
 
     def __post_init__(self) -> None:
-        if self.most is not None and not self.most >= 0:
-            raise ParameterError(f"`most` must be at least 0 or None, but got {self.most!r}.")
         if self.partitioner is not None and not hasattr(self.partitioner, "partition"):
             raise ParameterError(
                 "`partitioner` must have a method `partition(...)` or be None, but got "

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from abctree.data import Boxes, SplitTree
-from abctree.errors import ParameterError
 from abctree.kernels import compiled
 from abctree.keywords import checks_keywords
+from abctree.numbers import ruled
 from abctree.tree.partitioners.growth import labels
 from abctree.types import FloatArray
 
@@ -40,21 +40,10 @@ class SoftTree:
         If a setting is outside its range.
     """
 
-    min_rows: int | None = None
-    boxes_per_root: float = 8.0
-    n_bins: int = 16
-    reach: float = 2.5
-
-    def __post_init__(self) -> None:
-        if self.min_rows is not None and self.min_rows < 1:
-            raise ParameterError(f"`min_rows` must be at least 1, but got {self.min_rows}.")
-        if self.n_bins < 2:
-            raise ParameterError(f"`n_bins` must be at least 2, but got {self.n_bins}.")
-        if not self.reach > 0.0 or not self.boxes_per_root > 0.0:
-            raise ParameterError(
-                "`reach` and `boxes_per_root` must be positive, but got "
-                f"{self.reach} and {self.boxes_per_root}."
-            )
+    min_rows: int | None = ruled(None, "at least 1 or None")
+    boxes_per_root: float = ruled(8.0, "positive")
+    n_bins: int = ruled(16, "at least 2")
+    reach: float = ruled(2.5, "positive")
 
     def partition(
         self,
