@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 
 from abctree import AbctreeWarning, ParameterError, SimulatorError
-from abctree.problem.distances import (
+from abctree.distances import (
     Energy,
     Euclidean,
     FunctionDistance,
@@ -20,8 +20,8 @@ from abctree.problem.distances import (
     Minkowski,
     Scaled,
     Wasserstein,
-    as_distance,
 )
+from abctree.problem.distance_spec import as_distance
 
 VECTOR = [
     Euclidean(),

@@ -10,8 +10,7 @@ import numpy as np
 from abctree.data import Boxes, Simulations
 from abctree.errors import SimulatorError
 from abctree.numbers import checked_rng
-from abctree.problem.distances import NegativeDistanceError
-from abctree.problem.measurement import Measurement, finite_rows
+from abctree.problem.measurement import Measurement, NegativeDistanceError, finite_rows
 from abctree.problem.reach import out_of_reach
 from abctree.problem.region import Region
 from abctree.problem.simulators import Seeded

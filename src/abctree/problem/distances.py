@@ -6,20 +6,17 @@ nan or inf, and touches no other row.
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 
-from abctree.errors import ParameterError, SimulatorError, warn
+from abctree.errors import SimulatorError, warn
 from abctree.keywords import checks_keywords
 from abctree.numbers import ruled
 from abctree.problem.arrays import floats
 from abctree.problem.differences import check_length, differences, norm
-from abctree.problem.form import Form
 from abctree.problem.pilot_scales import (
     covariance,
     deviations,
@@ -37,7 +34,6 @@ from abctree.problem.sample_distances import (
     paired,
     wasserstein_line,
 )
-from abctree.protocols import Distance, HasOfEntries, LearnedDistance
 from abctree.types import FloatArray, IntArray
 
 __all__ = [
@@ -46,7 +42,6 @@ __all__ = [
     "FunctionDistance",
     "Mahalanobis",
     "Minkowski",
-    "NegativeDistanceError",
     "Scaled",
     "Wasserstein",
 ]
@@ -336,44 +331,7 @@ class Wasserstein:
         return np.asarray(power ** (1.0 / self.p))
 
 
-# What is no distance ----------------------------------------------------------------------------
-
-#: How far below 0 rounding may take a distance, as a share of the largest number in the summaries,
-#: and where these are tiny.
-_ROUNDING, _LEAST_ROUNDING = 1e-9, 1e-14
-
-
-class NegativeDistanceError(SimulatorError):
-    """A distance below 0: of the simulations that are nearest, or of all, if it is a similarity."""
-
-    #: How the reason of such a failure begins.
-    REASON = "NegativeDistanceError: "
-
-
-def not_negative(distance: FloatArray, simulated: FloatArray, observed: FloatArray) -> FloatArray:
-    """The distances (n,), 0 where rounding took them below.
-
-    Raises
-    ------
-    NegativeDistanceError
-        If one is further below 0.
-    """
-    negative = np.flatnonzero(distance < 0.0)
-    if not len(negative):
-        return distance
-    # Of each row by itself, so that the answer does not depend on which rows come together.
-    own = np.abs(simulated[negative].reshape(len(negative), -1)).max(axis=1, initial=0.0)
-    size = np.maximum(own, np.abs(observed).max(initial=0.0))
-    if (distance[negative] < -(_ROUNDING * size + _LEAST_ROUNDING)).any():
-        raise NegativeDistanceError(
-            f"distance must be at least 0, but got {float(np.nanmin(distance)):.6g}. Return a "
-            "distance, not a similarity or the logarithm of a distance; "
-            "if rounding made it negative, return max(0.0, ...)."
-        )
-    return np.where(distance < 0.0, 0.0, distance)
-
-
-# Functions and names ----------------------------------------------------------------------------
+# Functions --------------------------------------------------------------------------------------
 
 
 @checks_keywords
@@ -427,82 +385,3 @@ class FunctionDistance:
             raise SimulatorError(
                 f"distance must return numbers, but returned {value!r} ({type(value).__name__})."
             ) from None
-
-
-_NAMES: dict[str, Callable[[], Distance]] = {
-    "euclidean": Euclidean,
-    "manhattan": lambda: Minkowski(1.0),
-    "chebyshev": lambda: Minkowski(np.inf),
-    "mad": lambda: Scaled("mad"),
-    "std": lambda: Scaled("std"),
-    "mahalanobis": Mahalanobis,
-    "energy": Energy,
-    "wasserstein": Wasserstein,
-}
-
-
-def as_distance(
-    spec: str | Distance | Callable[..., object], *, vectorized: bool = False
-) -> Distance:
-    """The distance that `spec` names.
-
-    Parameters
-    ----------
-    spec : str, Distance or callable
-        "euclidean", "manhattan", "chebyshev", "mad", "std", "mahalanobis", "energy" or
-        "wasserstein"; a function, see `FunctionDistance`; or any other callable object, which must
-        take a batch as the `Distance` protocol says and is returned as it is.
-    vectorized : bool
-        Whether a function takes a batch ``(n, ...)`` rather than one pair.
-
-    Raises
-    ------
-    ParameterError
-        If `spec` is none of these.
-    """
-    if isinstance(spec, str):
-        if spec not in _NAMES:
-            known = ", ".join(f'"{name}"' for name in _NAMES)
-            raise ParameterError(f"`distance` must be one of {known}, but got {spec!r}.")
-        return _NAMES[spec]()
-    if inspect.isclass(spec):
-        raise ParameterError(
-            f"`distance` must be an object, but got the class {spec.__name__}. Call it first: "
-            f"distance={spec.__name__}()."
-        )
-    if _is_function(spec):
-        return FunctionDistance(spec, vectorized=vectorized)
-    if hasattr(spec, "fitted") and not isinstance(spec, LearnedDistance):
-        raise ParameterError(
-            "`distance` must say by `is_fitted` whether it has the scale that `fitted` gives it, "
-            f"but got {spec!r}. Give it this property."
-        )
-    if callable(spec):
-        return cast("Distance", spec)
-    raise ParameterError(f"`distance` must be a name, a Distance or a function, but got {spec!r}.")
-
-
-def of_entries(distance: Distance, form: Form | None) -> Distance:
-    """The distance for an observation of which some entries are missing.
-
-    Raises
-    ------
-    ParameterError
-        If it compares whole rows, and some of them miss a part.
-    """
-    if form is None or form.keep is None:
-        return distance
-    if isinstance(distance, Energy | Wasserstein) and len(form.shape) > 1 and form.rows is None:
-        raise ParameterError(
-            f"`observed` must have whole rows for {type(distance).__name__}, but some of them miss "
-            "a part. Drop these rows, from what the simulator returns, too."
-        )
-    if isinstance(distance, HasOfEntries):
-        return distance.of_entries(form.keep, int(np.prod(form.shape)))
-    return distance
-
-
-def _is_function(spec: object) -> bool:
-    """Functions of any make, compiled ones (`py_func`) included, but not objects with a call."""
-    is_partial = isinstance(spec, functools.partial)
-    return inspect.isroutine(spec) or is_partial or hasattr(spec, "py_func")

@@ -13,7 +13,6 @@ import numpy as np
 from abctree.data import Failure, Simulations
 from abctree.errors import ParameterError, SimulatorError
 from abctree.problem.arrays import floats
-from abctree.problem.distances import not_negative
 from abctree.problem.other_streams import Watch, search
 from abctree.problem.simulators import CAUGHT, Model, Vectorized, failure
 from abctree.protocols import Distance, LearnedDistance, StandardisedDistance
@@ -21,6 +20,9 @@ from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Failures of one block whose traceback is kept.
 _TRACEBACKS = 3
+#: How far below 0 rounding may take a distance, as a share of the largest number in the summaries,
+#: and where these are tiny.
+_ROUNDING, _LEAST_ROUNDING = 1e-9, 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +159,7 @@ class Measurement:
                 f"distance returned shape {value.shape} for {len(summary)} simulations; "
                 f"it must be ({len(summary)},)."
             )
-        return not_negative(value, summary, self.observed_summary)
+        return _not_negative(value, summary, self.observed_summary)
 
     def rerun(self, theta: FloatArray, index: IntArray, root: int, number: int) -> float:
         """The distance of simulation `number`, made again alone; what it raises is not caught.
@@ -213,6 +215,36 @@ def _unnamed(
     known = {f.index for f in failures}
     rows = [i for i in np.flatnonzero(bad).tolist() if int(index[i]) not in known]
     return [Failure(int(index[i]), tuple(theta[i].tolist()), reason) for i in rows]
+
+
+class NegativeDistanceError(SimulatorError):
+    """A distance below 0: of the simulations that are nearest, or of all, if it is a similarity."""
+
+    #: How the reason of such a failure begins.
+    REASON = "NegativeDistanceError: "
+
+
+def _not_negative(distance: FloatArray, simulated: FloatArray, observed: FloatArray) -> FloatArray:
+    """The distances (n,), 0 where rounding took them below.
+
+    Raises
+    ------
+    NegativeDistanceError
+        If one is further below 0.
+    """
+    negative = np.flatnonzero(distance < 0.0)
+    if not len(negative):
+        return distance
+    # Of each row by itself, so that the answer does not depend on which rows come together.
+    own = np.abs(simulated[negative].reshape(len(negative), -1)).max(axis=1, initial=0.0)
+    size = np.maximum(own, np.abs(observed).max(initial=0.0))
+    if (distance[negative] < -(_ROUNDING * size + _LEAST_ROUNDING)).any():
+        raise NegativeDistanceError(
+            f"distance must be at least 0, but got {float(np.nanmin(distance)):.6g}. Return a "
+            "distance, not a similarity or the logarithm of a distance; "
+            "if rounding made it negative, return max(0.0, ...)."
+        )
+    return np.where(distance < 0.0, 0.0, distance)
 
 
 @dataclass(frozen=True)

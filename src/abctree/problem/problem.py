@@ -17,7 +17,7 @@ from abctree.problem.arguments import (
     with_names,
 )
 from abctree.problem.check import CheckReport, dry_run
-from abctree.problem.distances import as_distance, of_entries
+from abctree.problem.distance_spec import as_distance, of_entries
 from abctree.problem.measurement import Measurement
 from abctree.problem.region import Region
 from abctree.problem.simulators import Model

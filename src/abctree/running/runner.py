@@ -35,7 +35,7 @@ from abctree.data import (
 )
 from abctree.errors import SimulatorError
 from abctree.problem import Discrepancy, Problem
-from abctree.problem.distances import NegativeDistanceError
+from abctree.problem.measurement import NegativeDistanceError
 from abctree.protocols import Executor, StoppingRule
 from abctree.running.interrupts import Interruptible, Interrupts
 from abctree.running.settings import names_of

@@ -6,17 +6,16 @@ import numpy as np
 
 from abctree.data import Arms, Partition
 from abctree.keywords import checks_keywords
-from abctree.numbers import checked_rng
 from abctree.protocols import BeliefRule, Beliefs
 from abctree.testing.policy import strips
 from abctree.testing.rule import call, require
-from abctree.types import FloatArray, IntArray, RNGLike
+from abctree.types import FloatArray, IntArray
 
 _EPSILON = 0.5
 
 
 @checks_keywords
-def check_belief_rule(rule: BeliefRule, rng: RNGLike = 0, n: int = 300) -> None:
+def check_belief_rule(rule: BeliefRule) -> None:
     """Check that a rule keeps the contracts of `abctree.protocols.BeliefRule` and `Beliefs`.
 
     From no rows, from rows that all failed, were all accepted, or all fell into one box, α and β
@@ -28,10 +27,6 @@ def check_belief_rule(rule: BeliefRule, rng: RNGLike = 0, n: int = 300) -> None:
     ----------
     rule : BeliefRule
         An object with ``start(partition, arm, distance, weight, *, epsilon, ...)``.
-    rng : None, int, SeedSequence, BitGenerator or Generator
-        Makes the rows.
-    n : int
-        How many, >= 1.
 
     Raises
     ------
@@ -43,7 +38,7 @@ def check_belief_rule(rule: BeliefRule, rng: RNGLike = 0, n: int = 300) -> None:
     >>> from abctree.tree.beliefs import Counts
     >>> check_belief_rule(Counts())
     """
-    generator = checked_rng(rng)
+    n, generator = 300, np.random.default_rng(0)
     partition = strips(0.2, 0.3, 0.7)
     arm = generator.integers(len(partition), size=n)
     distance = generator.random(n) * (1.0 + arm)

@@ -6,18 +6,17 @@ import numpy as np
 
 from abctree.data import Arms, Boxes, Partition
 from abctree.keywords import checks_keywords
-from abctree.numbers import checked_rng
 from abctree.protocols import Policy
 from abctree.testing.rule import call, check_probabilities, require
 from abctree.tree.partitioners.growth import Growth
-from abctree.types import FloatArray, IntArray, RNGLike
+from abctree.types import FloatArray, IntArray
 
 #: Pulls by which arms are compared with their probabilities, and standard deviations allowed.
 _PULLS, _FAR = 4000, 6.0
 
 
 @checks_keywords
-def check_policy(policy: Policy, rng: RNGLike = 0) -> None:
+def check_policy(policy: Policy) -> None:
     """Check that a policy keeps the contract of `abctree.protocols.Policy`.
 
     Its q must be probabilities, for one arm and for many, for arms without an acceptance, a
@@ -30,8 +29,6 @@ def check_policy(policy: Policy, rng: RNGLike = 0) -> None:
     ----------
     policy : Policy
         An object with ``pull(arms, partition, n, rng)``.
-    rng : None, int, SeedSequence, BitGenerator or Generator
-        Makes the beliefs and the pulls.
 
     Raises
     ------
@@ -43,13 +40,11 @@ def check_policy(policy: Policy, rng: RNGLike = 0) -> None:
     >>> from abctree.tree.policies import Thompson
     >>> check_policy(Thompson())
     """
-    generator = checked_rng(rng)
-    seed = int(generator.integers(2**31))
-    for name, arms, partition in _cases(generator):
+    for name, arms, partition in _cases(np.random.default_rng(0)):
         where = f"(beliefs: {name})"
         for n in (1, 7, _PULLS):
-            played, q = _pull(policy, arms, partition, n, seed, where)
-            again, same = _pull(policy, arms, partition, n, seed, where)
+            played, q = _pull(policy, arms, partition, n, where)
+            again, same = _pull(policy, arms, partition, n, where)
             require(
                 np.array_equal(q, same) and np.array_equal(played, again),
                 "a policy must draw from the `rng` it is given only, but the same seed gave other "
@@ -66,10 +61,10 @@ def check_policy(policy: Policy, rng: RNGLike = 0) -> None:
 
 
 def _pull(
-    policy: Policy, arms: Arms, partition: Partition, n: int, seed: int, where: str
+    policy: Policy, arms: Arms, partition: Partition, n: int, where: str
 ) -> tuple[IntArray, FloatArray]:
     """The arms (n,), or none where they are left to q, and q (K,)."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(1)
     played, q = call("pull", "all beliefs", where, policy.pull, arms, partition, n, rng)
     q = np.asarray(q)
     check_probabilities(q, len(arms), "q", where)

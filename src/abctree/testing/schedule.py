@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from abctree.keywords import checks_keywords
-from abctree.numbers import checked_rng
 from abctree.protocols import Schedule
 from abctree.testing.rule import call, require
-from abctree.types import FloatArray, RNGLike
+from abctree.types import FloatArray
 
 
 @checks_keywords
-def check_schedule(schedule: Schedule, rng: RNGLike = 0, n: int = 200) -> None:
+def check_schedule(schedule: Schedule) -> None:
     """Check that a schedule keeps the contract of `abctree.protocols.Schedule`.
 
     The first tolerance must be positive, also where distances tie or some failed.  The next must be
@@ -23,10 +22,6 @@ def check_schedule(schedule: Schedule, rng: RNGLike = 0, n: int = 200) -> None:
     ----------
     schedule : Schedule
         An object with ``first(distance)`` and ``next(epsilon, distance, weight)``.
-    rng : None, int, SeedSequence, BitGenerator or Generator
-        Makes the distances and the weights.
-    n : int
-        Rows, >= 10.
 
     Raises
     ------
@@ -38,7 +33,7 @@ def check_schedule(schedule: Schedule, rng: RNGLike = 0, n: int = 200) -> None:
     >>> from abctree.tree.schedules import Geometric
     >>> check_schedule(Geometric(0.5))
     """
-    generator = checked_rng(rng)
+    n, generator = 200, np.random.default_rng(0)
     distance = generator.random(n)
     weight = generator.uniform(0.1, 10.0, n)
     cases = [

@@ -7,10 +7,9 @@ from typing import Literal
 import numpy as np
 
 from abctree.keywords import checks_keywords
-from abctree.numbers import checked_rng
 from abctree.protocols import Constraint, Prior
 from abctree.testing.rule import call, require
-from abctree.types import FloatArray, RNGLike, SimulatorFunction
+from abctree.types import FloatArray, SimulatorFunction
 
 
 @checks_keywords
@@ -19,8 +18,6 @@ def check_simulator(
     prior: Prior,
     *,
     vectorized: bool | Literal["seeds"] = False,
-    rng: RNGLike = 0,
-    n: int = 10,
 ) -> None:
     """Check that a simulator can be used as `abctree.Problem` says.
 
@@ -36,10 +33,6 @@ def check_simulator(
         Says where.
     vectorized : bool or "seeds"
         As for `Problem`.
-    rng : None, int, SeedSequence, BitGenerator or Generator
-        Makes the draws.
-    n : int
-        How many, >= 2.
 
     Raises
     ------
@@ -51,7 +44,7 @@ def check_simulator(
     >>> from abctree.problem.priors import Product
     >>> check_simulator(lambda theta, rng: theta + rng.normal(), Product({"a": (0.0, 1.0)}))
     """
-    generator = checked_rng(rng)
+    n, generator = 10, np.random.default_rng(0)
     theta = prior.from_cube(generator.random((n, prior.d)))
     seeds = generator.integers(2**63, size=n).astype(np.uint64)
 
@@ -90,7 +83,7 @@ def _data(simulator: SimulatorFunction, theta: FloatArray, source: object) -> Fl
 
 
 @checks_keywords
-def check_constraint(constraint: Constraint, prior: Prior, rng: RNGLike = 0, n: int = 100) -> None:
+def check_constraint(constraint: Constraint, prior: Prior) -> None:
     """Check that a constraint keeps the contract of `abctree.protocols.Constraint`.
 
     Of a dict of columns it must make one boolean for each row, each row on its own, also of no
@@ -102,10 +95,6 @@ def check_constraint(constraint: Constraint, prior: Prior, rng: RNGLike = 0, n: 
         A predicate on a dict of columns.
     prior : Prior
         What it restricts.
-    rng : None, int, SeedSequence, BitGenerator or Generator
-        Makes draws of the prior.
-    n : int
-        How many, >= 2.
 
     Raises
     ------
@@ -118,7 +107,7 @@ def check_constraint(constraint: Constraint, prior: Prior, rng: RNGLike = 0, n: 
     >>> prior = Product({"a": (0.0, 1.0), "b": (0.0, 1.0)})
     >>> check_constraint(lambda t: t["a"] < t["b"], prior)
     """
-    theta = prior.from_cube(checked_rng(rng).random((n, prior.d)))
+    theta = prior.from_cube(np.random.default_rng(0).random((100, prior.d)))
 
     def allowed(rows: FloatArray) -> FloatArray:
         columns = dict(zip(prior.names, rows.T.copy(), strict=True))
@@ -131,7 +120,7 @@ def check_constraint(constraint: Constraint, prior: Prior, rng: RNGLike = 0, n: 
         return answer
 
     together = allowed(theta)
-    alone = np.concatenate([allowed(theta[i : i + 1]) for i in range(n)])
+    alone = np.concatenate([allowed(theta[i : i + 1]) for i in range(100)])
     require(
         np.array_equal(together, alone),
         "a constraint must treat each row on its own, but some rows are judged otherwise alone.",

@@ -10,7 +10,7 @@ import numpy as np
 from abctree.data import Boxes, Simulations, Table
 from abctree.errors import SimulatorError
 from abctree.problem import Discrepancy, Problem, finite_rows
-from abctree.problem.distances import NegativeDistanceError
+from abctree.problem.measurement import NegativeDistanceError
 from abctree.proposals.points import draw_points
 from abctree.proposals.proposal import OnBoxes
 from abctree.protocols import Executor
