@@ -861,6 +861,45 @@ def test_marginal_and_mean_under_a_normal_prior_agree_with_quadrature():
     assert stats.kstest(x[:, 0], prior.laws["a"].cdf).pvalue < 1e-6
 
 
+def diagonal(prior, mass=(0.5, 0.0, 0.0, 0.5)):
+    """Four quarters of the square, of which two opposite ones have the mass."""
+    return StepPosterior.from_folds([one_fold(prior, mass, (0.5, 0.5, 0.5))], prior)
+
+
+def test_step_posterior_has_the_moments_and_intervals_of_its_boxes():
+    prior = MapPrior(a=stats.uniform(), b=stats.norm(0.0, 2.0))
+    step = diagonal(prior)
+    law, mean = prior.laws["b"], 4.0 * stats.norm.pdf(0.0)  # E |b|
+    assert step.std() == pytest.approx([np.sqrt(1 / 12), 2.0], abs=2e-4)
+    assert np.sqrt(np.diag(step.cov())) == pytest.approx(step.std())
+    # a and b are independent within a half: the covariance is that of the halves' means.
+    between = 0.25 * mean
+    error = 2.0 * np.sqrt(1 / 12) / np.sqrt(100_000)
+    assert abs(step.cov()[0, 1] - between) < 3.5 * error
+    assert abs(diagonal(prior, np.full(4, 0.25)).cov()[0, 1] - between) > 35 * error  # the twin
+    levels = np.array([0.05, 0.3, 0.9])
+    assert step.quantile(levels) == pytest.approx(np.column_stack([levels, law.ppf(levels)]))
+    assert step.quantile(0.5) == pytest.approx([0.5, 0.0], abs=1e-9)
+    assert step.hdi(0.8)[1] == pytest.approx(law.ppf([0.1, 0.9]), abs=2e-3)
+    assert np.diff(step.hdi(0.8)[0]) == pytest.approx([0.8])
+    uneven = diagonal(prior, (0.1, 0.0, 0.0, 0.9))
+    assert uneven.hdi(0.9)[0] == pytest.approx([0.5, 1.0], abs=1e-3)
+    for wrong in (lambda: step.quantile(1.1), lambda: step.hdi(0.0)):
+        with pytest.raises(abctree.ParameterError, match="must be in"):
+            wrong()
+
+
+def test_step_posterior_without_drivers_takes_them_from_draws():
+    normal = abctree.MultivariateNormal([1.0, 2.0], [[4.0, 1.2], [1.2, 1.0]])
+    prior = abctree.Problem({("a", "b"): normal}, abctree.elsewhere, [0.0]).prior
+    step = StepPosterior.from_folds([(Boxes.whole(2), np.ones(1), np.zeros(1))], prior)
+    assert np.abs(step.mean() - [1.0, 2.0]).max() < 3.5 * 2.0 / np.sqrt(100_000)
+    assert step.cov() == pytest.approx(np.array([[4.0, 1.2], [1.2, 1.0]]), rel=0.02)
+    expected = stats.norm.ppf(0.9) * np.array([2.0, 1.0]) + [1.0, 2.0]
+    assert step.quantile(0.9) == pytest.approx(expected, abs=0.03)
+    assert step.hdi(0.6).mean(axis=1) == pytest.approx([1.0, 2.0], abs=0.1)
+
+
 def test_marginal_of_a_discrete_parameter_has_the_masses_of_atoms():
     prior = MapPrior(n=stats.randint(1, 5), b=stats.uniform(0.0, 10.0))
     step = StepPosterior.from_folds([one_fold(prior)], prior)
@@ -1137,7 +1176,9 @@ def test_mean_and_marginals_within_a_box_are_those_of_the_prior(name):
     flat = StepPosterior(step.folds, step.prior)
     assert (np.abs(flat.mean() - mean) > 0.1 * sd).any()
     for j, name_of in enumerate("ab"):
-        edges, density = step.marginal(name_of, np.linspace(*step._range(j), 8))
+        edges, density = step.marginal(
+            name_of, np.linspace(*step.quantile([5e-4, 0.9995])[:, j], 8)
+        )
         exact, _ = np.histogram(theta[:, j], edges, weights=share)
         assert density * np.diff(edges) == pytest.approx(exact, abs=0.005)
         assert step.cdf(name_of, edges) == pytest.approx(

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from abctree.errors import ParameterError
-from abctree.types import RNGLike
+from abctree.types import FloatArray, RNGLike
 
 T = TypeVar("T")
 
@@ -88,6 +88,14 @@ def checked_count(name: str, value: object, least: int = 1) -> int:
             f"`{name}` must be a whole number of at least {least}, but got {value!r}."
         )
     return int(number)
+
+
+def checked_levels(q: object) -> FloatArray:
+    """Levels of quantiles, in [0, 1]."""
+    level = np.asarray(q, dtype=np.float64)
+    if not ((level >= 0.0) & (level <= 1.0)).all():
+        raise ParameterError(f"`q` must be in [0, 1], but got {q}. The median is 0.5.")
+    return level
 
 
 def checked_rng(rng: RNGLike) -> np.random.Generator:

@@ -16,7 +16,7 @@ from abctree.answers.scores import Scores
 from abctree.data import effective_sample_size
 from abctree.errors import MissingDependencyError, ParameterError, warn
 from abctree.keywords import checks_keywords_of_methods
-from abctree.numbers import check_rule, checked_rng
+from abctree.numbers import check_rule, checked_levels, checked_rng
 from abctree.problem.region import Region
 from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
 
@@ -149,9 +149,7 @@ class Posterior:
         ParameterError
             If a level is outside [0, 1].
         """
-        level = np.asarray(q, dtype=np.float64)
-        if not ((level >= 0.0) & (level <= 1.0)).all():
-            raise ParameterError(f"`q` must be in [0, 1], but got {q}. The median is 0.5.")
+        level = checked_levels(q)
         columns = [_quantile(*self._sorted(j), level) for j in range(self.theta.shape[1])]
         return np.stack(columns, axis=-1) if columns else np.empty((*level.shape, 0))
 

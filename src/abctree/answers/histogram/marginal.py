@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
 import numpy as np
 
+from abctree.errors import ParameterError
 from abctree.problem.priors.cube import HIGHEST, LOWEST
 from abctree.protocols import Prior
 from abctree.types import BoolArray, FloatArray
 
+#: Points of the quadrature over a marginal.
+_N_POINTS = 2**16
+#: A default histogram leaves out this much mass on either side, and has so many bins at most.
+_TAIL, _N_BINS = 5e-4, 50
+#: Values that show whether a parameter is whole; above the second number all floats are.
+_N_SOME, _LARGEST_WHOLE = 512, 2.0**50
 #: Halvings that find a cube coordinate to the last digit.
 _HALVINGS = 55
 
@@ -35,7 +46,108 @@ class StepMarginal:
         return np.asarray(np.interp(level, self.cumulative, self.knots))
 
 
-def half_integers(low: float, high: float, n: int) -> FloatArray:
+class Marginal(Protocol):
+    """The marginal law of one parameter."""
+
+    def cdf(self, x: FloatArray) -> FloatArray:
+        """P(parameter <= x): (k,) -> (k,)."""
+
+    def quantile(self, level: FloatArray) -> FloatArray:
+        """The values below which there is a mass of `level`: (k,) -> (k,)."""
+
+    def moments(self) -> tuple[float, float]:
+        """Mean and standard deviation."""
+
+    def values(self) -> FloatArray:
+        """(k,) Some of its values, from all of its range."""
+
+
+@dataclass(frozen=True, eq=False)
+class DrivenMarginal:
+    """Of parameter i that dimension j of the cube drives; exact up to quadrature."""
+
+    prior: Prior
+    i: int
+    j: int
+    step: StepMarginal
+
+    def cdf(self, x: FloatArray) -> FloatArray:
+        """P(parameter <= x): (k,) -> (k,)."""
+        return self.step.cdf(cube_coordinate(self.prior, self.i, self.j, x))
+
+    def quantile(self, level: FloatArray) -> FloatArray:
+        """The values below which there is a mass of `level`: (k,) -> (k,)."""
+        return along(self.prior, self.i, self.j, self.step.quantile(level))
+
+    def moments(self) -> tuple[float, float]:
+        """Mean and standard deviation."""
+        even = self.quantile((np.arange(_N_POINTS) + 0.5) / _N_POINTS)
+        return float(even.mean()), float(even.std())
+
+    def values(self) -> FloatArray:
+        """(k,) Some of its values, from all of its range."""
+        return along(self.prior, self.i, self.j, (np.arange(_N_SOME) + 0.5) / _N_SOME)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnMarginal:
+    """Of weighted draws: values (m,), weights (m,) of sum one."""
+
+    value: FloatArray
+    weight: FloatArray
+
+    @cached_property
+    def _sorted(self) -> tuple[FloatArray, FloatArray]:
+        """The values in order, and their cumulative weights."""
+        order = np.argsort(self.value, kind="stable")
+        cumulative = np.cumsum(self.weight[order])
+        return self.value[order], cumulative / cumulative[-1]
+
+    def cdf(self, x: FloatArray) -> FloatArray:
+        """P(parameter <= x): (k,) -> (k,)."""
+        value, cumulative = self._sorted
+        return np.append(0.0, cumulative)[np.searchsorted(value, x, side="right")]
+
+    def quantile(self, level: FloatArray) -> FloatArray:
+        """The values below which there is a mass of `level`: (k,) -> (k,)."""
+        value, cumulative = self._sorted
+        return value[np.searchsorted(cumulative, level)]
+
+    def moments(self) -> tuple[float, float]:
+        """Mean and standard deviation."""
+        mean = float(self.weight @ self.value)
+        return mean, float(np.sqrt(self.weight @ (self.value - mean) ** 2))
+
+    def values(self) -> FloatArray:
+        """(k,) Some of its values, from all of its range."""
+        return self.value
+
+
+def edges_of(marginal: Marginal, bins: int | FloatArray | None) -> FloatArray:
+    """Edges of a histogram; see `StepPosterior.marginal`."""
+    low, high = marginal.quantile(np.array([_TAIL, 1.0 - _TAIL])).tolist()
+    low, high = (low, high) if high > low else (low - 0.5, high + 0.5)
+    if bins is None and _is_whole(marginal.values()):
+        return _half_integers(low, high, _N_BINS)
+    bins = _N_BINS if bins is None else bins
+    if np.ndim(bins) == 0:
+        if int(bins) < 1:
+            raise ParameterError(f"`bins` must be at least 1, but got {bins}.")
+        return np.linspace(low, high, int(bins) + 1)
+    edges = np.asarray(bins, dtype=np.float64)
+    if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0.0).all():
+        raise ParameterError(f"`bins` must be increasing edges, but got {bins!r}.")
+    return edges
+
+
+def _is_whole(value: FloatArray) -> bool:
+    """Whether all are whole numbers, and there are several."""
+    if value.min() == value.max() or np.abs(value).max() > _LARGEST_WHOLE:
+        return False
+    return bool((value == np.round(value)).all())
+
+
+def _half_integers(low: float, high: float, n: int) -> FloatArray:
     """Edges of at most n bins with equally many whole numbers in each, from low to high or more."""
     count = int(high - low) + 1
     width = -(-count // n)

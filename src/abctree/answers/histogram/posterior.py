@@ -11,11 +11,12 @@ import numpy as np
 from abctree.answers.histogram.draws import draw_within
 from abctree.answers.histogram.folds import StepFold, check_masses, prior_fold, prior_mass_of
 from abctree.answers.histogram.marginal import (
+    DrawnMarginal,
+    DrivenMarginal,
+    Marginal,
     StepMarginal,
-    along,
-    cube_coordinate,
     drivers,
-    half_integers,
+    edges_of,
 )
 from abctree.answers.histogram.quadrature import nodes
 from abctree.answers.histogram.ranges import cube_range, mean_over, middle, out_of_support
@@ -23,18 +24,14 @@ from abctree.answers.histogram.region import Region, densest
 from abctree.data import Boxes
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods
-from abctree.numbers import check_rule, checked_rng
+from abctree.numbers import check_rule, checked_levels, checked_rng
 from abctree.protocols import HasCubeDensity, HasLogDensity, Prior
 from abctree.types import FloatArray, IntArray, RNGLike
 
 #: Draws for marginals that no single cube dimension drives.
 _N_DRAWS = 100_000
-#: Points of the quadrature over a marginal.
-_N_POINTS = 2**16
-#: A default histogram leaves out this much mass on either side, and has so many bins at most.
-_TAIL, _N_BINS = 5e-4, 50
-#: Values that show whether a parameter is whole; above the second number all floats are.
-_N_LOOKED_AT, _LARGEST_WHOLE = 512, 2.0**50
+#: Intervals among which the shortest is looked for.
+_N_INTERVALS = 4096
 
 
 @checks_keywords_of_methods
@@ -228,9 +225,10 @@ class StepPosterior:
     def driver(self, name: str) -> int | None:
         """The cube dimension that alone drives a parameter, upwards; None if there is none.
 
-        With a driver, `marginal`, `cdf` and `mean` are exact (overlaps of boxes in the cube, up to
-        rounding and quadrature).  Without one (a joint prior, a fixed parameter) they come from
-        100 000 draws with a fixed seed.  Found by probing the prior.
+        With a driver, `marginal`, `cdf`, `mean`, `std`, `quantile` and `hdi` are exact (overlaps of
+        boxes in the cube, up to rounding and quadrature).  Without one (a joint prior, a fixed
+        parameter) they come from 100 000 draws with a fixed seed, and so does `cov` beside the
+        diagonal.  Found by probing the prior.
 
         Under a density prior or a constraint they come, driver or not, from a quadrature with about
         65 000 even points, shared out to the boxes by mass but at least 64 to each, and weighted by
@@ -239,13 +237,21 @@ class StepPosterior:
         """
         return self._drivers[self._column(name)]
 
-    def _exact(self, i: int) -> int | None:
-        """The driver of parameter i where it makes answers exact."""
-        return self._drivers[i] if self.density is None else None
-
     @cached_property
     def _drivers(self) -> tuple[int | None, ...]:
         return drivers(self.prior)
+
+    @cached_property
+    def _marginals(self) -> tuple[Marginal, ...]:
+        return tuple(self._marginal(i, j) for i, j in enumerate(self._drivers))
+
+    def _marginal(self, i: int, j: int | None) -> Marginal:
+        """Of parameter i: exact where dimension j of the cube drives it, else of draws."""
+        if j is None or self.density is not None:
+            theta, weight = self._cloud
+            return DrawnMarginal(theta[:, i], weight)
+        step = StepMarginal(self._lower[:, j], self._upper[:, j], self._mass)
+        return DrivenMarginal(self.prior, i, j, step)
 
     def marginal(
         self, name: str, bins: int | FloatArray | None = None
@@ -269,79 +275,70 @@ class StepPosterior:
         ParameterError
             If the parameter is unknown or the edges do not increase.
         """
-        edges = self._edges(name, bins)
-        below = self._below(name, np.append(np.nextafter(edges[:-1], -np.inf), edges[-1]))
+        marginal = self._marginals[self._column(name)]
+        edges = edges_of(marginal, bins)
+        below = marginal.cdf(np.append(np.nextafter(edges[:-1], -np.inf), edges[-1]))
         return edges, np.diff(below) / np.diff(edges)
 
     def cdf(self, name: str, x: float | FloatArray) -> FloatArray:
         """P(parameter <= x), of the shape of x; exact or from draws, see `driver`."""
         points = np.asarray(x, dtype=np.float64)
-        return self._below(name, points.ravel()).reshape(points.shape)
+        return self._marginals[self._column(name)].cdf(points.ravel()).reshape(points.shape)
 
     def mean(self) -> FloatArray:
         """(p,) Posterior means; exact or from draws, see `driver`."""
-        answer = np.empty(len(self.names))
-        for i in range(len(answer)):
-            j = self._exact(i)
-            if j is None:
-                theta, weight = self._cloud
-                answer[i] = weight @ theta[:, i]
-            else:
-                level = (np.arange(_N_POINTS) + 0.5) / _N_POINTS
-                answer[i] = along(self.prior, i, j, self._step(j).quantile(level)).mean()
-        return answer
+        return np.array([marginal.moments()[0] for marginal in self._marginals])
 
-    def _below(self, name: str, x: FloatArray) -> FloatArray:
-        i = self._column(name)
-        j = self._exact(i)
-        if j is None:
-            value, cumulative = self._sorted(i)
-            return np.append(0.0, cumulative)[np.searchsorted(value, x, side="right")]
-        return self._step(j).cdf(cube_coordinate(self.prior, i, j, x))
+    def std(self) -> FloatArray:
+        """(p,) Posterior standard deviations; exact or from draws, see `driver`."""
+        return np.array([marginal.moments()[1] for marginal in self._marginals])
 
-    def _sorted(self, i: int) -> tuple[FloatArray, FloatArray]:
-        """The points of the cloud in the order of parameter i, and their cumulative weights."""
+    def cov(self) -> FloatArray:
+        """(p, p) Posterior covariance: that of `std`, with correlations from draws."""
         theta, weight = self._cloud
-        order = np.argsort(theta[:, i], kind="stable")
-        cumulative = np.cumsum(weight[order])
-        return theta[order, i], cumulative / cumulative[-1]
+        centred = theta - weight @ theta
+        cov = (weight[:, None] * centred).T @ centred
+        drawn = np.sqrt(np.diag(cov))
+        scale = np.divide(self.std(), drawn, out=np.zeros_like(drawn), where=drawn > 0.0)
+        return np.asarray(cov * np.outer(scale, scale))
 
-    def _edges(self, name: str, bins: int | FloatArray | None) -> FloatArray:
-        if bins is None:
-            low, high = self._range(self._column(name))
-            if self._is_whole(self._column(name)):
-                return half_integers(low, high, _N_BINS)
-            bins = _N_BINS
-        if np.ndim(bins) == 0:
-            if int(bins) < 1:
-                raise ParameterError(f"`bins` must be at least 1, but got {bins}.")
-            low, high = self._range(self._column(name))
-            return np.linspace(low, high, int(bins) + 1)
-        edges = np.asarray(bins, dtype=np.float64)
-        if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0.0).all():
-            raise ParameterError(f"`bins` must be increasing edges, but got {bins!r}.")
-        return edges
+    def quantile(self, q: float | Sequence[float] | FloatArray) -> FloatArray:
+        """(p,) or (k, p) Quantiles of each parameter; exact or from draws, see `driver`.
 
-    def _range(self, i: int) -> tuple[float, float]:
-        j, level = self._exact(i), np.array([_TAIL, 1.0 - _TAIL])
-        if j is None:
-            value, cumulative = self._sorted(i)
-            ends = value[np.searchsorted(cumulative, level)]
-        else:
-            ends = along(self.prior, i, j, self._step(j).quantile(level))
-        low, high = (float(e) for e in ends)
-        return (low, high) if high > low else (low - 0.5, high + 0.5)
+        Parameters
+        ----------
+        q : float or (k,) array_like
+            Levels in [0, 1].
 
-    def _is_whole(self, i: int) -> bool:
-        """Whether parameter i takes whole numbers only, and several of them."""
-        j = self._exact(i)
-        if j is None:
-            value = self._sorted(i)[0]
-        else:
-            value = along(self.prior, i, j, (np.arange(_N_LOOKED_AT) + 0.5) / _N_LOOKED_AT)
-        if value.min() == value.max() or np.abs(value).max() > _LARGEST_WHOLE:
-            return False
-        return bool((value == np.round(value)).all())
+        Raises
+        ------
+        ParameterError
+            If a level is outside [0, 1].
+        """
+        level = checked_levels(q)
+        columns = [marginal.quantile(level.ravel()) for marginal in self._marginals]
+        return np.stack(columns, axis=-1).reshape(*level.shape, len(self.names))
+
+    def hdi(self, mass: float = 0.9) -> FloatArray:
+        """(p, 2) The shortest interval of each parameter that holds `mass`; see `driver`.
+
+        Its lower end is one of 4 096 quantiles, of several equally short ones the first.
+
+        Parameters
+        ----------
+        mass : float
+            In (0, 1].
+
+        Raises
+        ------
+        ParameterError
+            If `mass` is not in (0, 1].
+        """
+        check_rule("mass", mass, "in (0, 1]", "Try 0.9.")
+        begin = (1.0 - mass) * np.linspace(0.0, 1.0, _N_INTERVALS)
+        low, high = self.quantile(begin), self.quantile(np.minimum(begin + mass, 1.0))
+        best = np.argmin(high - low, axis=0), np.arange(len(self.names))
+        return np.stack([low[best], high[best]], axis=-1)
 
     def _column(self, name: str) -> int:
         if name not in self.names:
@@ -349,9 +346,6 @@ class StepPosterior:
                 f"`name` must be one of {', '.join(self.names)}, but got {name!r}."
             )
         return self.names.index(name)
-
-    def _step(self, j: int) -> StepMarginal:
-        return StepMarginal(self._lower[:, j], self._upper[:, j], self._mass)
 
     # Regions --------------------------------------------------------------------------------
 
