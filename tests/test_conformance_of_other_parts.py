@@ -11,12 +11,14 @@ import pytest
 import abctree
 from abctree import distances
 from abctree.data import Arms, Simulations
+from abctree.proposals import Blend, OnBoxes, Thinned, UniformCube, fit_students
 from abctree.testing import (
     check_belief_rule,
     check_constraint,
     check_distance,
     check_executor,
     check_policy,
+    check_proposal,
     check_schedule,
     check_simulator,
     check_stopping_rule,
@@ -184,6 +186,74 @@ def test_check_policy_accepts_the_sound_twin():
 def test_check_policy_rejects_a_broken_part_and_names_the_rule(part, says):
     with pytest.raises(AssertionError, match=says):
         check_policy(part)
+
+
+# Proposals --------------------------------------------------------------------------------------
+
+THIRDS = abctree.Grid(3).partition(np.empty((0, 2)), np.empty(0), 1.0, None, None)
+SHARES = np.arange(1.0, 10.0) / 45.0
+
+
+def ridge(cube):
+    return np.exp(-10.0 * (cube[:, 0] - cube[:, 1]) ** 2)
+
+
+def ours():
+    boxes = OnBoxes(THIRDS, SHARES)
+    yield UniformCube(2)
+    yield boxes
+    yield Blend([(0.2, UniformCube(2)), (0.8, boxes)])
+    yield Thinned(boxes, ridge, 1.5, 2.0)
+    drawn = np.random.default_rng(0).beta(2.0, 3.0, (500, 2))
+    yield fit_students(drawn, np.full(500, 1 / 500), np.ones(500), np.random.default_rng(1))[1]
+
+
+def test_our_proposals_conform():
+    for proposal in ours():
+        check_proposal(proposal, d=2)
+
+
+class ForgetsTheRefused(Thinned):
+    def density(self, cube):
+        return self.base.density(cube)
+
+
+class OtherShares(OnBoxes):
+    def density(self, cube):
+        return super().density(cube)[::-1]
+
+
+class Leaves(UniformCube):
+    def draw(self, n, rng):
+        return 1.5 * rng.random((n, 2)), np.ones(n, dtype=bool)
+
+
+class NewSeed(UniformCube):
+    def draw(self, n, rng):
+        return super().draw(n, np.random.default_rng())
+
+
+class Counts01(UniformCube):
+    def draw(self, n, rng):
+        return super().draw(n, rng)[0], np.ones(n)
+
+
+class LogDensity(UniformCube):
+    def density(self, cube):
+        return np.log(cube[:, 0])
+
+
+@broken([
+    (ForgetsTheRefused(UniformCube(2), ridge, 1.5, 2.0), "share that is kept is off by"),
+    (OtherShares(THIRDS, SHARES), "mean of coordinate 0 is off by"),
+    (Leaves(2), "in the unit cube"),
+    (NewSeed(2), "the same seed gave other points"),
+    (Counts01(2), r"booleans \(20000,\)"),
+    (LogDensity(2), "finite and >= 0"),
+])  # fmt: skip
+def test_check_proposal_rejects_a_broken_part_and_names_the_rule(part, says):
+    with pytest.raises(AssertionError, match=says):
+        check_proposal(part, d=2)
 
 
 # Beliefs ----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from abctree.testing.executor import check_executor
 from abctree.testing.partitioner import check_partitioner
 from abctree.testing.policy import check_policy
 from abctree.testing.prior import check_prior
+from abctree.testing.proposal import check_proposal
 from abctree.testing.schedule import check_schedule
 from abctree.testing.simulator import check_constraint, check_simulator
 from abctree.testing.stopping import check_stopping_rule
@@ -23,6 +24,7 @@ __all__ = [
     "check_partitioner",
     "check_policy",
     "check_prior",
+    "check_proposal",
     "check_schedule",
     "check_simulator",
     "check_stopping_rule",
