@@ -102,45 +102,88 @@ def student_mixture(
 
 
 @jit
-def student_moments(
-    y: Any, weight: Any, fixed: Any, log_amplitude: Any, mean: Any, whiten: Any, freedom: float,
-    power: float,
-) -> tuple[Any, Any, Any, Any]:  # fmt: skip
-    """Sums over points for a step of the EM algorithm; the first as in `student_mixture`.
+def student_em(
+    y: Any, weight: Any, fixed: Any, mean: Any, whole: Any, mass: Any, freedom: float,
+    prior: float, ridge: float, least: float, n_steps: int,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """Fit a mixture of Student laws, beside one whose density is fixed, by the EM algorithm.
 
-    Each point (n, d) with its weight belongs to the laws in proportion to their densities there,
-    beside that of a law which is `fixed` (n,), and pulls at them by (ν + d) / (ν + |W (y − m)|²).
+    Parameters
+    ----------
+    y, weight, fixed : (n, d), (n,) and (n,) array
+        Points, their weights of sum 1, and the density of the fixed law there.
+    mean, mass : (K, d) and (K,) array
+        Where the laws start; with `whole` (d, d), the covariance that each starts with, and is
+        shrunk to with the strength of `prior` points.
+    freedom : float
+        ν.
+    ridge, least : float
+        What is added to a variance: a share of it, and at least.
+    n_steps : int
+        Steps.
 
     Returns
     -------
-    mass, pull : (K,) array
-        Weight that belongs to a law, and that times the pull.
-    first, second : (K, d) and (K, d, d) array
-        Sums of y − m and its square by the pull; the second is lower triangular.
+    mass, mean, root : (K,), (K, d) and (K, d, d) array
+        Shares, means, and lower triangular roots of the covariances.
     """
-    k_all, d = mean.shape
-    mass, pull = np.zeros(k_all), np.zeros(k_all)
-    first, second = np.zeros((k_all, d)), np.zeros((k_all, d, d))
-    density, square = np.empty(k_all), np.empty(k_all)
-    for i in range(len(y)):
-        total = fixed[i] + 1e-300
-        for k in range(k_all):
-            square[k] = 0.0
+    n_laws, d = mean.shape
+    size = 1.0 / np.sum(weight * weight)  # points that all the weight is worth
+    power = 0.5 * (freedom + d)
+    mean, mass = mean.copy(), mass.copy()
+    cov, root = np.empty((n_laws, d, d)), np.empty((n_laws, d, d))
+    whiten = np.zeros((n_laws, d, d))
+    amplitude, density, square = np.empty(n_laws), np.empty(n_laws), np.empty(n_laws)
+    norm = math.lgamma(power) - math.lgamma(0.5 * freedom) - 0.5 * d * math.log(math.pi * freedom)
+    for k in range(n_laws):
+        cov[k] = whole
+    for step in range(n_steps + 1):
+        for k in range(n_laws):
             for a in range(d):
-                step = 0.0
-                for b in range(a + 1):
-                    step += whiten[k, a, b] * (y[i, b] - mean[k, b])
-                square[k] += step * step
-            density[k] = math.exp(log_amplitude[k] - power * math.log1p(square[k] / freedom))
-            total += density[k]
-        for k in range(k_all):
-            member = weight[i] * density[k] / total
-            mass[k] += member
-            member *= 2.0 * power / (freedom + square[k])
-            pull[k] += member
+                cov[k, a, a] += ridge * cov[k, a, a] + least
+            root[k] = np.linalg.cholesky(cov[k])
             for a in range(d):
-                away = member * (y[i, a] - mean[k, a])
-                first[k, a] += away
+                whiten[k, a, a] = 1.0 / root[k, a, a]
+                for b in range(a):
+                    total = 0.0
+                    for c in range(b, a):
+                        total -= root[k, a, c] * whiten[k, c, b]
+                    whiten[k, a, b] = total * whiten[k, a, a]
+            amplitude[k] = math.log(mass[k]) + norm - np.sum(np.log(np.diag(root[k])))
+        if step == n_steps:
+            break
+        rest = 1.0 - np.sum(mass)
+        pull, member = np.zeros(n_laws), np.zeros(n_laws)
+        first, second = np.zeros((n_laws, d)), np.zeros((n_laws, d, d))
+        for i in range(len(y)):
+            total = rest * fixed[i] + 1e-300
+            for k in range(n_laws):
+                square[k] = 0.0
+                for a in range(d):
+                    away = 0.0
+                    for b in range(a + 1):
+                        away += whiten[k, a, b] * (y[i, b] - mean[k, b])
+                    square[k] += away * away
+                density[k] = math.exp(amplitude[k] - power * math.log1p(square[k] / freedom))
+                total += density[k]
+            for k in range(n_laws):
+                share = weight[i] * density[k] / total
+                member[k] += share
+                share *= 2.0 * power / (freedom + square[k])
+                pull[k] += share
+                for a in range(d):
+                    away = share * (y[i, a] - mean[k, a])
+                    first[k, a] += away
+                    for b in range(a + 1):
+                        second[k, a, b] += away * (y[i, b] - mean[k, b])
+        for k in range(n_laws):
+            moved = first[k] / max(pull[k], 1e-300)
+            for a in range(d):
                 for b in range(a + 1):
-                    second[k, a, b] += away * (y[i, b] - mean[k, b])
-    return mass, pull, first, second
+                    scatter = second[k, a, b] - first[k, a] * moved[b]
+                    cov[k, a, b] = scatter * size + prior * whole[a, b]
+                    cov[k, a, b] /= member[k] * size + prior
+                    cov[k, b, a] = cov[k, a, b]
+            mean[k] += moved
+            mass[k] = (member[k] * size + 0.5) / (size + 0.5 * (n_laws + 1))
+    return mass, mean, root

@@ -185,6 +185,7 @@ def acceptance_rates(
     x, mean = np.empty(p), np.empty(s)
     square = np.empty(residual.shape[2], dtype=np.float32)
     one, zero, steep = np.float32(1.0), np.float32(0.0), np.float32(1.0 / softness)
+    far = np.float32((1.0 + softness) ** 2)
     for i in range(len(cube)):
         k = box[i]
         j = list_of_box[k]
@@ -199,6 +200,6 @@ def acceptance_rates(
         total = zero
         for r in range(len(square)):
             t = max(np.float32(math.sqrt(square[r])) - one, zero) * steep
-            t = max(one - t * t, zero)
-            total += t * t
+            t = one - t * t
+            total += t * t if square[r] < far else zero  # of inf − inf, too
         out[i] = (total + pseudo * box_rate[k]) / (number[j] + pseudo)

@@ -10,6 +10,8 @@ from abctree.types import FloatArray
 _STEPS = 25
 #: Least relative gain for which the standard shares are left, and what the first proposal keeps.
 _GAIN, _KEPT = 0.07, 0.1
+#: Least share of a proposal: what draws less costs more than it brings.
+_LEAST = 0.05
 
 
 def best_shares(
@@ -41,4 +43,6 @@ def best_shares(
 
     if not moment(share) <= (1.0 - _GAIN) * moment(standard):
         return standard
-    return np.asarray(_KEPT * np.eye(len(standard))[0] + (1.0 - _KEPT) * share)
+    share = _KEPT * np.eye(len(standard))[0] + (1.0 - _KEPT) * share
+    share = np.where(share < _LEAST, 0.0, share)
+    return np.asarray(share / share.sum())

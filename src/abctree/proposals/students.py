@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from scipy import special
 
-from abctree.kernels.student import EDGE, student_mixture, student_moments
+from abctree.kernels.student import EDGE, student_em, student_mixture
 from abctree.proposals.log_odds import log_odds
 from abctree.proposals.proposal import pick
 from abctree.types import BoolArray, FloatArray
@@ -82,32 +82,11 @@ def fit_students(
     n, d = y.shape
     fixed = beside * np.exp(log_slope)
     share = weight / weight.sum()
-    size = 1.0 / (share @ share)  # points that all the weight is worth
     centred = y - share @ y
-    whole = _open((centred * share[:, None]).T @ centred) * _LAWS ** (-2.0 / d)
-    prior = d + _MORE_POINTS
-    laws = Students(
-        np.full(_LAWS, 0.7 / _LAWS),
-        y[rng.choice(n, _LAWS, p=share)],
-        np.broadcast_to(np.linalg.cholesky(whole), (_LAWS, d, d)),
-    )
-    for _ in range(_STEPS):
-        beside_laws = (1.0 - laws.weight.sum()) * fixed
-        mass, pull, first, second = student_moments(y, share, beside_laws, *laws.arrays)
-        step = first / np.maximum(pull, 1e-300)[:, None]
-        scatter = second - np.tril(first[:, :, None] * step[:, None, :])
-        scatter = scatter + np.tril(scatter, -1).swapaxes(1, 2)
-        covariance = (scatter * size + prior * whole) / (mass * size + prior)[:, None, None]
-        laws = Students(
-            (mass * size + 0.5) / (size + 0.5 * (_LAWS + 1)),
-            laws.mean + step,
-            np.asarray(np.linalg.cholesky(_open(covariance)), dtype=np.float64),
-        )
-    total = float(laws.weight.sum())
-    return total, replace(laws, weight=laws.weight / total)
-
-
-def _open(covariance: FloatArray) -> FloatArray:
-    """Covariances (..., d, d) with every direction open."""
-    variance = np.diagonal(covariance, axis1=-2, axis2=-1)
-    return covariance + (_RIDGE * variance + _LEAST)[..., None] * np.eye(covariance.shape[-1])
+    whole = (centred * share[:, None]).T @ centred * _LAWS ** (-2.0 / d)
+    mass, mean, root = student_em(
+        y, share, fixed, y[rng.choice(n, _LAWS, p=share)], whole, np.full(_LAWS, 0.7 / _LAWS),
+        _FREEDOM, d + _MORE_POINTS, _RIDGE, _LEAST, _STEPS,
+    )  # fmt: skip
+    total = float(mass.sum())
+    return total, Students(mass / total, mean, root)

@@ -21,7 +21,7 @@ from abctree.types import BoolArray, FloatArray
 _EXPONENT = 0.5
 #: Candidates from which the bound is set, those to which the base is fitted, and least that these
 #: must be worth.
-_CANDIDATES, _POINTS, _WORTH = 1000, 600, 10.0
+_CANDIDATES, _POINTS, _WORTH = 1000, 300, 10.0
 #: Quantile at which the weights of the fit are clipped, and the least share of the boxes.
 _CLIP, _LEAST_BOXES = 0.99, 0.1
 #: Share of the target that lies below the bound, and most candidates that a simulation may take.

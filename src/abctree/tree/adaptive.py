@@ -31,8 +31,9 @@ from abctree.types import FloatArray, IntArray
 _FEWEST, _MOST = 20, 1000
 #: Shares of boxes, thinned candidates and kernels, with and without a surrogate.
 _STANDARD, _WITHOUT = np.array([0.3, 0.7, 0.0]), np.array([1.0, 0.0, 0.0])
-#: Most summaries that are modelled; their largest size, in first tolerances: beyond, all are far.
-_SUMMARIES, _FAR = 64, 1e6
+#: Most summaries that are modelled; their largest size, in first tolerances and in tolerances:
+#: beyond, all are far, and squares have room.
+_SUMMARIES, _FAR, _FARTHEST = 64, 1e6, 1e100
 #: Most points of a law that are drawn at once.
 _AHEAD = 2000
 
@@ -144,8 +145,9 @@ def standardised(problem: Problem, table: Table, epsilon: Tolerances) -> FloatAr
     z = problem.measurement.standardised(summary)
     if z is None:
         return None
-    far = _FAR * max(epsilon.first, epsilon.now) / epsilon.now
-    z = np.clip(z / epsilon.now, -far, far)
+    far = min(_FAR * max(epsilon.first, epsilon.now) / epsilon.now, _FARTHEST)
+    with np.errstate(over="ignore"):
+        z = np.clip(z / epsilon.now, -far, far)
     return np.where(np.isfinite(table.distance)[:, None], z, 0.0)
 
 

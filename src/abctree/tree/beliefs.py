@@ -308,7 +308,7 @@ def levels(first: float, last: float, ratio: float) -> FloatArray:
     """Tolerances from `first` down to `last`, neighbours at most `ratio` apart."""
     if not (np.isfinite(first) and first > last > 0.0):
         return np.array([last])
-    n = min(_MAX_LEVELS, int(np.ceil(np.log(first / last) / np.log(ratio))))
+    n = int(min(_MAX_LEVELS, np.ceil(np.log(first / last) / np.log(ratio))))
     epsilons = first * (last / first) ** (np.arange(n + 1) / n)
     epsilons[-1] = last  # exactly: rewards are judged at it
     return epsilons

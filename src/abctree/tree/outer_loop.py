@@ -95,6 +95,7 @@ def _play_round(game: Game, folds: Sequence[Fold], s: int, epsilon: float) -> Ro
     """Line 3, and what the round leaves behind."""
     table = game.table
     begin = len(table)
+    budget = game.plan.end_of_round(begin) - begin
     interrupted = False
     try:
         inner_loop(
@@ -104,8 +105,8 @@ def _play_round(game: Game, folds: Sequence[Fold], s: int, epsilon: float) -> Ro
             epsilon,
             policy=game.rules.policy,
             simulate=game.simulate,
-            quota=game.plan.quota,
-            budget=game.plan.end_of_round(begin) - begin,
+            quota=game.plan.quota if game.plan.growth is None else budget + 1,
+            budget=budget,
             block=game.plan.block,
             lookahead=game.plan.lookahead,
             milestones=game.plan.milestones,
