@@ -20,9 +20,9 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 
 import abctree
-from abctree.data import Simulations
+from abctree.data import Rows, Simulations
 from abctree.problem import Discrepancy
-from abctree.running.executors.chunks import Pace, split
+from abctree.running.executors.pooled import Pace
 from experiments import command
 
 FLOOR = 1.5
@@ -48,18 +48,18 @@ def remember(work: Discrepancy) -> None:
     _work = work
 
 
-def run(theta: np.ndarray, index: np.ndarray) -> Simulations:
+def run(rows: Rows) -> Simulations:
     assert _work is not None
-    return _work(theta, index)
+    return _work(rows)
 
 
-def rows_of_a_chunk(work: Discrepancy, theta: np.ndarray, index: np.ndarray, workers: int) -> int:
+def rows_of_a_chunk(work: Discrepancy, rows: Rows, workers: int) -> int:
     """What `Processes` would choose."""
     began = time.perf_counter()
-    work(theta, index)
+    work(rows)
     pace = Pace()
-    pace.note(len(index), time.perf_counter() - began)
-    return pace.rows(len(index), workers)
+    pace.note(len(rows), time.perf_counter() - began)
+    return pace.rows(len(rows), workers)
 
 
 def timed(block: Callable[[], object], n_blocks: int) -> float:
@@ -78,9 +78,9 @@ def compare(
     )
     work = Discrepancy(problem.measurement, 1)
     theta = np.random.default_rng(0).uniform(-5.0, 5.0, (args.block, 2))
-    index = np.arange(args.block)
-    chunk = chunk or rows_of_a_chunk(work, theta, index, args.workers)
-    slices = split(index, chunk, 1)
+    rows = Rows(theta, np.arange(args.block))
+    chunk = chunk or rows_of_a_chunk(work, rows, args.workers)
+    parts = list(rows.parts(chunk))
     context = multiprocessing.get_context(args.start_method)
     with (
         ProcessPoolExecutor(args.workers, context, remember, (work,)) as pool,
@@ -88,11 +88,11 @@ def compare(
     ):
 
         def bare() -> Simulations:
-            parts = pool.map(run, [theta[s] for s in slices], [index[s] for s in slices])
-            return Simulations.join(list(parts))
+            return Simulations.join(list(pool.map(run, parts)))
 
         def ours() -> Simulations:
-            return processes.submit(work, theta, index, 1)()
+            chunks = sorted(processes.chunks(work, rows), key=lambda chunk: chunk[0].index[0])
+            return Simulations.join([done for _, done in chunks])
 
         assert (bare().distance == ours().distance).all()
         n_blocks = max(1, int(args.seconds / timed(bare, 2)))

@@ -4,9 +4,7 @@ Answers of an executor that costs nothing are recorded block by block; in turns 
 bare bytes are appended to a file and flushed to the disk.  Medians over blocks: a flush of the disk
 is most of it.  The target is 5 µs a simulation at blocks of 1 000.
 
-Simulations of a block that takes long are noted about once a second: what that costs is measured
-with as many rows as a block has, made in one second, and is a share of this second.  A block that
-takes less than a second is not noted.
+With ``--chunks`` a block comes in so many chunks, of which only the last is flushed.
 """
 
 from __future__ import annotations
@@ -21,21 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from abctree.data import Simulations
-from abctree.running.stores import Recorded, SqliteStore
-from abctree.running.stores.notebook import Notebook, Page
+from abctree.data import Rows, Simulations
+from abctree.running.journal import FILE
+from abctree.running.ledger import Ledger
 
 TARGET = 5.0  # microseconds a simulation
-
-
-class Free:
-    """An executor that has its answers already."""
-
-    def __init__(self, answer: Simulations) -> None:
-        self.answer = answer
-
-    def submit(self, *_: Any) -> Callable[[], Simulations]:
-        return lambda: self.answer
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, float]:
@@ -45,65 +33,50 @@ def timed(work: Callable[[], Any]) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def reread(folder: Path, theta: np.ndarray, n_blocks: int, block: int) -> None:
+def record(ledger: Ledger, rows: Rows, answer: Simulations, chunks: int) -> None:
+    """Take the answers to a block, in so many chunks."""
+    for part in ledger.begin(rows).parts(-(-len(rows) // chunks)):
+        ledger.put(part, answer.take(part.index - rows.index[0], part.index))
+    ledger.take(rows)
+
+
+def reread(folder: Path, blocks: list[Rows]) -> None:
     """Check the whole file, and take every answer from it."""
-    with SqliteStore.read(folder) as store:
-        recorded = Recorded(store, None, n_summaries=0)
-        for i in range(n_blocks):
-            recorded.submit(None, theta, i * block + np.arange(block), 1)()
+    ledger = Ledger.read(folder)
+    for rows in blocks:
+        ledger.begin(rows)
+        ledger.take(rows)
 
 
-def noting(n_times: int, block: int, m: int, parent: str | None) -> float:
-    """Seconds to note the simulations of a second."""
+def measure(o: argparse.Namespace) -> dict[str, float]:
     rng = np.random.default_rng(0)
-    answer = Simulations(rng.exponential(size=block), rng.normal(size=(block, m)))
-    rows, taken = np.arange(block), []
-    with (
-        tempfile.TemporaryDirectory(dir=parent) as name,
-        SqliteStore.new(Path(name) / "x") as store,
-    ):
-        store.begin({})
-        notebook = Notebook(store)
-        for i in range(n_times):
-            page = Page(notebook, i * block, 0, 1, rows, keeps_summaries=True)
-            page.add(0, answer, age=2.0)  # it is due
-            taken.append(timed(page.keep)[0])
-            store.append(i * block, 0, answer)
-            notebook.forget(i * block)
-    return float(np.median(taken))
-
-
-def measure(n_blocks: int, block: int, d: int, m: int, parent: str | None) -> dict[str, float]:
-    rng = np.random.default_rng(0)
-    theta = rng.normal(size=(block, d))
-    answer = Simulations(rng.exponential(size=block), rng.normal(size=(block, m)))
-    data = os.urandom(8 * block * (1 + m))
+    theta = rng.normal(size=(o.block, o.parameters))
+    answer = Simulations(rng.exponential(size=o.block), rng.normal(size=(o.block, o.summaries)))
+    blocks = [Rows(theta, i * o.block + np.arange(o.block)) for i in range(o.blocks)]
+    data = os.urandom(8 * o.block * (1 + o.summaries))
     flush = getattr(os, "fdatasync", os.fsync)
-    kept, bare = np.empty((n_blocks, 2)), np.empty((n_blocks, 2))
-    with tempfile.TemporaryDirectory(dir=parent) as name:
+    kept, bare = np.empty((o.blocks, 2)), np.empty((o.blocks, 2))
+    with tempfile.TemporaryDirectory(dir=o.folder) as name:
         folder = Path(name) / "x"
-        with SqliteStore.new(folder) as store:
-            store.begin({})
-            recorded = Recorded(store, Free(answer), n_summaries=n_blocks * block)
-            file = os.open(Path(name) / "bare", os.O_CREAT | os.O_WRONLY)
-            for i in range(n_blocks):
-                index = i * block + np.arange(block)
-                kept[i] = timed(lambda index=index: recorded.submit(None, theta, index, 1)())
-                bare[i] = timed(lambda: (os.write(file, data), flush(file)))
-            os.close(file)
-        size = (folder / "run.sqlite").stat().st_size
-        read = timed(lambda: reread(folder, theta, n_blocks, block))
-    noted = noting(n_blocks, block, m, parent)
-    micro = 1e6 / block
+        ledger = Ledger.new(folder)
+        ledger.describe({})
+        file = os.open(Path(name) / "bare", os.O_CREAT | os.O_WRONLY)
+        for i, rows in enumerate(blocks):
+            kept[i] = timed(lambda rows=rows: record(ledger, rows, answer, o.chunks))
+            bare[i] = timed(lambda: (os.write(file, data), flush(file)))
+        os.close(file)
+        ledger.close()
+        size = (folder / FILE).stat().st_size
+        read = timed(lambda: reread(folder, blocks))
+    micro = 1e6 / o.block
     return {
         "µs a simulation": micro * float(np.median(kept[:, 0])),
         "  mean": micro * float(kept[:, 0].mean()),
         "  CPU": micro * float(kept[:, 1].mean()),
         "bare flushed writes": micro * float(np.median(bare[:, 0])),
         "ratio to bare writes": float(np.median(kept[:, 0]) / np.median(bare[:, 0])),
-        "reading again": micro * read[0] / n_blocks,
-        "noting, share of time": noted,
-        "bytes a simulation": size / (n_blocks * block),
+        "reading again": micro * read[0] / o.blocks,
+        "bytes a simulation": size / (o.blocks * o.block),
     }
 
 
@@ -111,11 +84,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--blocks", type=int, default=200)
     parser.add_argument("--block", type=int, default=1000)
+    parser.add_argument("--chunks", type=int, default=1, help="of a block")
     parser.add_argument("--parameters", type=int, default=5)
     parser.add_argument("--summaries", type=int, default=5)
     parser.add_argument("--folder", help="where to write; default: that of temporary files")
     o = parser.parse_args()
-    numbers = measure(o.blocks, o.block, o.parameters, o.summaries, o.folder)
+    numbers = measure(o)
     for name, value in numbers.items():
         print(f"{name:<24}{value:10.3g}")
     if o.block == 1000:

@@ -129,15 +129,14 @@ class Late:
     def __init__(self):
         self.begun = self.most = 0
 
-    def submit(self, work, theta, index, unit):
+    def chunks(self, work, rows):
         self.begun += 1
         self.most = max(self.most, self.begun)
+        return self.made(work, rows)
 
-        def wait():
-            self.begun -= 1
-            return work(theta, index)
-
-        return wait
+    def made(self, work, rows):
+        self.begun -= 1
+        yield rows, work(rows)
 
 
 def test_lookahead_keeps_more_blocks_begun_and_is_as_reproducible():

@@ -171,11 +171,11 @@ class Cut:
     def __init__(self, calls):
         self.calls = calls
 
-    def submit(self, work, theta, index, unit):
+    def chunks(self, work, rows):
         self.calls -= 1
         if self.calls < 0:
             raise RuntimeError("killed")
-        return lambda: work(theta, index)
+        return iter([(rows, work(rows))])
 
 
 def test_change_of_a_run_that_was_killed_is_remembered(tmp_path):

@@ -20,7 +20,7 @@ from abctree import Progress, export, plots
 from abctree.faces import cli
 from abctree.faces.cli import answer, options, shared, watch
 
-STORED = {"run.json", "run.sqlite", "run.lock"}
+STORED = {"run.json", "run.journal", "run.lock"}
 FILES = {"summary.txt", "summary.csv", "summary.json", "posterior.csv", "posterior.png", *STORED}
 PNG = b"\x89PNG"
 
@@ -667,14 +667,14 @@ def test_run_does_not_replace_one_with_less_than_its_budget(plain, monkeypatch, 
     assert first.exit_code == 0, first.output
     n = simulations("a")
     assert 0 < n < 2_000_000
-    before = (plain / "a/run.sqlite").read_bytes()
+    before = (plain / "a/run.journal").read_bytes()
     for again in (asked, ("-n", 300, "--rng", 1, "--out", "a"), ("--out", "a", "--no-store")):
         refused = call("run", "cli_model:ready", *again)
         assert refused.exit_code == 2
         said = f"an unfinished run of cli_model:ready: {n} of 2000000 simulations. Go on with it by"
         assert f"{said}: abctree resume a. Or" in refused.stderr
         assert "--force" in refused.stderr
-        assert (plain / "a/run.sqlite").read_bytes() == before
+        assert (plain / "a/run.journal").read_bytes() == before
     # The twin: told to, it does replace it.
     assert call("run", "cli_model:ready", "-n", 300, "--out", "a", "--force").exit_code == 0
     assert simulations("a") == 300
@@ -696,13 +696,13 @@ def test_run_does_not_replace_one_with_less_than_its_budget(plain, monkeypatch, 
 def test_run_replaces_a_finished_one_only_by_its_repetition(plain, other, differing):
     common = ("run", "cli_model:ready", "-n", 400, "--out", "a", "--quiet")
     call(*common, "--rng", 1)
-    before = (plain / "a/run.sqlite").read_bytes()
+    before = (plain / "a/run.journal").read_bytes()
     draws = (plain / "a/posterior.csv").read_bytes()
     refused = call(*common, *other)
     assert refused.exit_code == 2
     said = f"a finished run of cli_model:ready, from which this one differs in {differing}. Name"
     assert said in refused.stderr
-    assert (plain / "a/run.sqlite").read_bytes() == before
+    assert (plain / "a/run.journal").read_bytes() == before
     # The twins: the same again, even if it is made by others and read otherwise; and by force.
     assert call(*common, "--rng", 1).exit_code == 0
     assert (plain / "a/posterior.csv").read_bytes() == draws
@@ -785,14 +785,14 @@ def test_run_on_a_terminal_leaves_a_folder_that_the_library_resumes(plain, monke
 
 def test_run_without_store_cannot_be_resumed(plain):
     call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a", "--no-store")
-    assert not (plain / "a/run.sqlite").exists()
+    assert not (plain / "a/run.journal").exists()
     done = call("resume", "a")
     assert done.exit_code == 1
     assert "holds no run" in done.stderr
 
 
 def test_run_replaces_nothing_if_it_cannot_start(plain):
-    from abctree.running.stores.lock import FolderLock
+    from abctree.running.lock import FolderLock
 
     call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a")
     before = {file.name: file.read_bytes() for file in (plain / "a").iterdir()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import types
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,7 +14,8 @@ import pytest
 import abctree
 from abctree.problem import measurement
 from abctree.running import runner
-from abctree.running.stores import SqliteStore
+from abctree.running.executors import serial
+from abctree.running.ledger import Ledger
 
 METHODS = [
     abctree.abc_tree, abctree.map_tree, partial(abctree.smc, block=20), abctree.rejection,
@@ -28,7 +30,7 @@ class Clock:
     def __init__(self, monkeypatch):
         self.now = 1000.0
         fake = types.SimpleNamespace(monotonic=lambda: self.now, time=lambda: 1e9 + self.now)
-        for module in (runner, measurement):
+        for module in (runner, measurement, serial):
             monkeypatch.setattr(module, "time", fake)
 
     def problem(self):
@@ -45,10 +47,10 @@ class SlowToStart:
     def __init__(self, clock, start=START):
         self.clock, self.start = clock, start
 
-    def submit(self, work, theta, index, unit):
+    def chunks(self, work, rows):
         self.clock.now += self.start
         self.start = 0.0
-        return lambda: work(theta, index)
+        yield rows, work(rows)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -70,13 +72,13 @@ def test_clock_of_a_resumed_run_begins_with_its_first_new_simulation(method, mon
     method(p, n_simulations=1000, rng=1, stop={"seconds": LIMIT}, store=tmp_path)
     before = abctree.load(tmp_path, p).n_simulations
 
-    def slow(self, first):
-        block = found(self, first)
-        clock.now += START if block else 0.0
-        return block
+    def slow(self, rows):
+        missing = begin(self, rows)
+        clock.now += START if len(missing) < len(rows) else 0.0
+        return missing
 
-    found = SqliteStore.find
-    monkeypatch.setattr(SqliteStore, "find", slow)
+    begin = Ledger.begin
+    monkeypatch.setattr(Ledger, "begin", slow)
     more = abctree.resume(
         tmp_path, p, stop={"seconds": LIMIT}, executor=SlowToStart(clock, 100 * START)
     )
@@ -118,14 +120,9 @@ def test_seconds_are_counted_where_workers_have_another_clock(monkeypatch):
     class Elsewhere(SlowToStart):
         off = 0.0
 
-        def submit(self, work, theta, index, unit):
-            wait = super().submit(work, theta, index, unit)
-
-            def answered():
-                done = wait()
-                return type(done)(done.distance, done.summary, done.failures, done.began + self.off)
-
-            return answered
+        def chunks(self, work, rows):
+            for part, done in super().chunks(work, rows):
+                yield part, replace(done, began=done.began + self.off)
 
     for off in (-3600.0, 3600.0):
         executor = Elsewhere(clock, 0.0)

@@ -10,7 +10,7 @@ import pytest
 
 import abctree
 from abctree import distances
-from abctree.data import Arms, Simulations
+from abctree.data import Arms
 from abctree.proposals import Blend, OnBoxes, Thinned, UniformCube, fit_students
 from abctree.testing import (
     check_belief_rule,
@@ -454,38 +454,45 @@ def test_our_processes_conform():
 
 
 class AtOnce:
-    """Runs the rows when they are submitted: the sound twin of what follows."""
+    """Runs the rows when they are asked for: the sound twin of what follows."""
 
-    def submit(self, work, theta, index, unit):
-        done = self.run(work, theta, index)
-        return lambda: done
-
-    def run(self, work, theta, index):
-        return work(theta, index)
+    def chunks(self, work, rows):
+        yield rows, work(rows)
 
 
 class Reversed(AtOnce):
-    def run(self, work, theta, index):
-        return work(theta[::-1], index[::-1])
+    def chunks(self, work, rows):
+        yield rows, work(rows[::-1])
 
 
 class CutsUnits(AtOnce):
-    def run(self, work, theta, index):
-        halves = [r for r in np.array_split(np.arange(len(index)), 2) if len(r)]
-        return Simulations.join([work(theta[r], index[r]) for r in halves])
+    def chunks(self, work, rows):
+        for half in np.array_split(np.arange(len(rows)), 2):
+            if len(half):
+                yield rows[half], work(rows[half])
+
+
+class LosesRows(AtOnce):
+    def chunks(self, work, rows):
+        part = next(rows.parts(20))
+        yield part, work(part)
 
 
 class LosesFailures(AtOnce):
-    def run(self, work, theta, index):
-        return dataclasses.replace(work(theta, index), failures=())
+    def chunks(self, work, rows):
+        yield rows, dataclasses.replace(work(rows), failures=())
 
 
 class HoldsOne(AtOnce):
-    """Every wait answers for the call that was submitted last."""
+    """Every iterator answers for the call that was begun last."""
 
-    def submit(self, work, theta, index, unit):
-        self.last = work, theta, index
-        return lambda: self.run(*self.last)
+    def chunks(self, work, rows):
+        self.last = work, rows
+        return self.made()
+
+    def made(self):
+        work, rows = self.last
+        yield rows, work(rows)
 
 
 def test_check_executor_accepts_the_sound_twin():
@@ -493,10 +500,11 @@ def test_check_executor_accepts_the_sound_twin():
 
 
 @broken([
-    (Reversed(), "in the order of the rows"),
+    (Reversed(), "must be those of its rows"),
     (CutsUnits(), "must be run in one call"),
+    (LosesRows(), "must be answered once"),
     (LosesFailures(), "every failure must come back once"),
-    (HoldsOne(), "in the order of the rows"),
+    (HoldsOne(), "must be answered once"),
 ])  # fmt: skip
 def test_check_executor_rejects_a_broken_part_and_names_the_rule(part, says):
     with pytest.raises(AssertionError, match=says):

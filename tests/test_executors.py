@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import multiprocessing
 import multiprocessing.pool
 import os
@@ -30,10 +31,10 @@ from scipy.stats import norm
 
 import abctree
 from abctree import AbctreeError, ParameterError, SimulatorError
-from abctree.data import Failure, Simulations
+from abctree.data import Failure, Rows, Simulations
 from abctree.problem import Discrepancy
 from abctree.running.executors import as_executor, parcel, running
-from abctree.running.executors.chunks import Pace, split
+from abctree.running.executors.pooled import Pace
 from abctree.running.executors.workers import WorkerDiedError, Workers
 from tests.conftest import until, z_score
 
@@ -130,6 +131,13 @@ def vectorized(simulator):
     return problem(simulator, vectorized=True, batch_size=10)
 
 
+def made(executor, work, theta, index, unit=1):
+    """All answers, in the order of the rows."""
+    chunks = executor.chunks(work, Rows(theta, index, unit))
+    parts = sorted((p for p in chunks if len(p[0])), key=lambda p: p[0].index[0])
+    return Simulations.join([done for _, done in parts])
+
+
 def play(executor, p=None, n=600, rng=1, **kwargs):
     return abctree.abc_tree(p or problem(), n_simulations=n, rng=rng, executor=executor, **kwargs)
 
@@ -206,8 +214,8 @@ def test_executors_never_cut_a_unit(simulator):
 
 def test_an_executor_that_cuts_units_would_be_noticed():
     class Cuts:
-        def submit(self, work, theta, index, unit):
-            return abctree.Threads(2, chunk=1).submit(work, theta, index, 1)
+        def chunks(self, work, rows):
+            return abctree.Threads(2, chunk=1).chunks(work, Rows(rows.theta, rows.index))
 
     p = vectorized(many)
     assert (play(Cuts(), p).table.distance != play(None, p).table.distance).any()
@@ -218,11 +226,11 @@ def test_an_executor_that_cuts_units_would_be_noticed():
 )
 def test_split_covers_all_rows_and_cuts_no_unit(first, n, chunk, unit):
     index = first + np.arange(n)
-    slices = split(index, chunk, unit)
-    assert np.array_equal(np.concatenate([index[s] for s in slices]), index)
-    for a, b in pairwise(slices):
-        assert index[a.stop - 1] // unit != index[b.start] // unit
-        assert chunk <= a.stop - a.start < chunk + unit
+    parts = [part.index for part in Rows(index[:, None] / 2.0, index, unit).parts(chunk)]
+    assert np.array_equal(np.concatenate(parts), index)
+    for a, b in pairwise(parts):
+        assert a[-1] // unit != b[0] // unit
+        assert chunk <= len(a) < chunk + unit
 
 
 def seeded(theta, seeds):
@@ -257,10 +265,30 @@ def test_slow_seeded_simulators_are_spread_over_the_workers():
     work = Discrepancy(problem(dozes, vectorized="seeds").measurement, 1)
     theta, index = np.zeros((400, 1)), np.arange(400)
     with abctree.Threads(8) as executor:
-        executor.submit(work, theta[:16], index[:16], work.measurement.unit)()  # to learn the pace
+        made(executor, work, theta[:16], index[:16], work.measurement.unit)  # to learn the pace
         began = time.monotonic()
-        executor.submit(work, theta, index, work.measurement.unit)()
+        made(executor, work, theta, index, work.measurement.unit)
         assert time.monotonic() - began < 0.5 * 0.8  # one after the other: 0.8 s
+
+
+# How far away the simulator is ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "method", [abctree.abc_tree, abctree.map_tree, abctree.smc, abctree.rejection]
+)
+def test_at_most_ten_frames_lie_between_a_method_and_the_simulator(method):
+    between = set()
+
+    def looks(theta, rng):
+        frame, n = sys._getframe(1), 0
+        while frame.f_code is not inspect.unwrap(method).__code__:
+            frame, n = frame.f_back, n + 1
+        between.add(n)
+        return theta + rng.normal(size=1)
+
+    method(problem(looks), n_simulations=400, rng=1)
+    assert 5 < max(between) <= 10
 
 
 # How large the tasks are ---------------------------------------------------------------------
@@ -282,7 +310,8 @@ def test_pace_leaves_something_to_do_for_every_worker():
     pace.note(1000, 1e-3)
     for n in (1, 7, 64, 1000):
         for workers in (1, 2, 4):
-            assert len(split(np.arange(n), pace.rows(n, workers), 1)) >= min(n, workers)
+            rows = Rows(np.zeros((n, 1)), np.arange(n))
+            assert len(list(rows.parts(pace.rows(n, workers)))) >= min(n, workers)
 
 
 def test_pace_makes_tasks_of_one_row_when_a_simulation_is_long():
@@ -308,11 +337,11 @@ def test_processes_lose_nothing_when_a_worker_is_killed_on_the_way(chunk, tmp_pa
 def test_processes_lose_nothing_when_spawned_workers_are_killed(tmp_path, spawned):
     work = Discrepancy(problem(DiesAtFirst(str(tmp_path), 1)).measurement, 1)
     theta, index = np.array([[0.0], [4.9], [1.0], [2.0]]), np.arange(4)
-    result = spawned.submit(work, theta, index, 1)()
+    result = made(spawned, work, theta, index, 1)
     assert len(list(tmp_path.iterdir())) == 1
     assert not result.failures
     np.testing.assert_array_equal(
-        result.distance, Discrepancy(problem().measurement, 1)(theta, index).distance
+        result.distance, Discrepancy(problem().measurement, 1)(Rows(theta, index)).distance
     )
 
 
@@ -333,7 +362,7 @@ def test_processes_lose_nothing_when_someone_kills_workers_at_random_moments():
 
     killer = threading.Thread(target=kill)
     with executor:
-        executor.submit(Discrepancy(problem().measurement, 1), np.zeros((4, 1)), np.arange(4), 1)()
+        made(executor, Discrepancy(problem().measurement, 1), np.zeros((4, 1)), np.arange(4), 1)
         killer.start()
         result = play(executor, problem(naps), n=600, lookahead=1)
         killer.join(60.0)
@@ -498,6 +527,7 @@ def test_workers_do_not_outlive_a_killed_parent():
         import os, signal, time
         import numpy as np
         import abctree
+        from abctree.data import Rows
         from abctree.problem import Discrepancy
 
         def sleepy(theta, rng):
@@ -508,7 +538,7 @@ def test_workers_do_not_outlive_a_killed_parent():
 
         work = Discrepancy(abctree.Problem({"a": (-1., 1.)}, sleepy, [0.]).measurement, 1)
         executor = abctree.Processes(2, "fork", chunk=1)
-        executor.submit(work, np.ones((2, 1)), np.arange(2), 1)
+        begun = executor.chunks(work, Rows(np.ones((2, 1)), np.arange(2)))
         time.sleep(1000)
         """
     command = [sys.executable, "-c", textwrap.dedent(script)]
@@ -549,8 +579,8 @@ def test_a_timeout_ends_code_that_does_not_return_to_the_interpreter():
     index = np.arange(6)
     theta = np.array([[3.1], [4.9], [3.2], [3.3], [4.8], [3.4]])
     with forked(timeout=0.2, chunk=6) as executor:
-        result = executor.submit(Discrepancy(p.measurement, 1), theta, index, 1)()
-    expected = Discrepancy(q.measurement, 1)(theta, index)
+        result = made(executor, Discrepancy(p.measurement, 1), theta, index, 1)
+    expected = Discrepancy(q.measurement, 1)(Rows(theta, index))
     np.testing.assert_array_equal(result.distance, expected.distance)
     assert [f.index for f in result.failures] == [1, 4]
     assert all(f.reason.startswith("TimeoutError: ") for f in result.failures)
@@ -647,7 +677,7 @@ def test_a_simulator_that_leaks_gets_new_workers_and_loses_nothing(chunk):
     held, workers = [], []
     for memory in (40 * LARGE, None):
         with forked(memory=memory, chunk=5) as executor:
-            done = executor.submit(Discrepancy(p.measurement, 1), theta, index, 1)()
+            done = made(executor, Discrepancy(p.measurement, 1), theta, index, 1)
         held.append(done.summary[:, 0].max())
         workers.append(len(np.unique(done.summary[:, 1])))
     assert held[0] <= 20 + 2 * 5
@@ -787,13 +817,13 @@ class Refuses(Exception):
         super().__init__(f"{a} {b}")
 
 
-def refuse(theta, index):
+def refuse(rows, until):
     raise Refuses(1, 2)
 
 
 def test_an_exception_that_cannot_travel_is_told_in_words():
     with forked(1) as executor, pytest.raises(RuntimeError, match="Refuses: 1 2"):
-        executor.submit(refuse, np.zeros((2, 1)), np.arange(2), 1)()
+        made(executor, refuse, np.zeros((2, 1)), np.arange(2), 1)
 
 
 def threads_of_libraries(theta, rng):
@@ -809,9 +839,7 @@ def test_processes_limit_the_threads_of_linear_algebra(spawned):
     p = abctree.Problem({"a": (0.0, 1.0)}, threads_of_libraries, [0.0, 0.0])
     for executor, n in ((spawned, 1), (forked(1, n_threads=2), 2)):
         with running(executor):
-            done = executor.submit(
-                Discrepancy(p.measurement, 1), np.zeros((3, 1)), np.arange(3), 1
-            )()
+            done = made(executor, Discrepancy(p.measurement, 1), np.zeros((3, 1)), np.arange(3), 1)
         assert (done.summary[:, 1] == n).all()
         assert (done.summary[:, 0] <= n).all()
     assert dict(os.environ) == before
@@ -846,10 +874,10 @@ def test_pool_of_loky_survives_a_killed_worker(tmp_path):
     same(play(executor, n=300), play(None, n=300))
     theta = np.array([[0.0], [4.9], [1.0], [2.0]])
     work = Discrepancy(problem(DiesAtFirst(str(tmp_path), 1)).measurement, 1)
-    result = abctree.Pool(executor, chunk=1).submit(work, theta, np.arange(4), 1)()
+    result = made(abctree.Pool(executor, chunk=1), work, theta, np.arange(4), 1)
     assert not result.failures
     np.testing.assert_array_equal(
-        result.distance, Discrepancy(problem().measurement, 1)(theta, np.arange(4)).distance
+        result.distance, Discrepancy(problem().measurement, 1)(Rows(theta, np.arange(4))).distance
     )
     loky.get_reusable_executor(2).shutdown(kill_workers=True)
 
@@ -868,7 +896,7 @@ class LikeDask(Executor):
         return self._pool.submit(self._run, fn, args)
 
     def _run(self, fn, args):
-        if (args[0] > BAD).any():
+        if (args[0].theta > BAD).any():
             raise KilledWorker
         return fn(*args)
 
@@ -996,18 +1024,12 @@ def test_pools_of_another_kind_are_told_the_line_that_works(spec, line):
 
 
 @pytest.mark.parametrize(
-    "submit",
-    [
-        lambda self, fn, /, *args, **kwargs: None,
-        lambda self, func, *args, **kwargs: None,
-        lambda self, function, timeout, *args, **kwargs: None,
-        lambda self, fn, value: None,
-        "not a method",
-    ],
+    "methods",
+    [{"submit": lambda self, fn, /, *args, **kwargs: None}, {"map": map}, {}],
 )
-def test_a_submit_of_functions_is_not_taken_for_one_of_blocks(submit):
-    with pytest.raises(ParameterError, match=r"`submit\(work, theta, index, unit\)`"):
-        play(of("theirs", submit=submit))
+def test_an_object_without_chunks_is_no_executor(methods):
+    with pytest.raises(ParameterError, match=r"`chunks\(work, rows\)`"):
+        play(of("theirs", **methods))
 
 
 def test_the_pool_that_is_told_for_ray_works(truth):
@@ -1051,7 +1073,7 @@ def test_a_run_shuts_down_what_it_opened_and_leaves_what_it_was_lent():
 def test_a_pool_that_is_forgotten_ends_its_workers():
     children = set(multiprocessing.active_children())
     executor = forked()
-    executor.submit(Discrepancy(problem().measurement, 1), np.zeros((4, 1)), np.arange(4), 1)()
+    made(executor, Discrepancy(problem().measurement, 1), np.zeros((4, 1)), np.arange(4), 1)
     del executor
     gc.collect()
     assert set(multiprocessing.active_children()) == children
@@ -1078,14 +1100,14 @@ def test_a_run_neither_enters_nor_closes_an_executor_of_the_user(tmp_path):
 
 
 def test_a_block_that_is_thrown_away_takes_its_tasks_back():
-    def sleepy(theta, index):
+    def sleepy(rows, until):
         time.sleep(0.05)
-        return Simulations(np.zeros(len(index)), np.zeros(len(index)))
+        return Simulations(np.zeros(len(rows)), np.zeros(len(rows)))
 
     with abctree.Threads(1, chunk=1) as executor:
-        executor.submit(sleepy, np.zeros((100, 1)), np.arange(100), 1)
+        executor.chunks(sleepy, Rows(np.zeros((100, 1)), np.arange(100)))
         began = time.monotonic()
-        executor.submit(sleepy, np.zeros((1, 1)), np.arange(1), 1)()
+        made(executor, sleepy, np.zeros((1, 1)), np.arange(1), 1)
         assert time.monotonic() - began < 2.5
 
 
@@ -1154,7 +1176,7 @@ def test_ctrl_c_while_workers_start_leaves_a_resumed_run_what_it_has(tmp_path, i
 @pytest.mark.slow
 def test_ctrl_c_does_not_reach_the_workers(truth):
     with forked() as executor:
-        executor.submit(Discrepancy(problem().measurement, 1), np.zeros((4, 1)), np.arange(4), 1)()
+        made(executor, Discrepancy(problem().measurement, 1), np.zeros((4, 1)), np.arange(4), 1)
         workers = {child.pid for child in multiprocessing.active_children()}
         for pid in workers:
             os.kill(pid, signal.SIGINT)
@@ -1225,12 +1247,12 @@ def half_is_slow(theta, rng):
 class KeepsTheFirst:
     """The twin: gives up the half of a block that comes back last."""
 
-    def submit(self, work, theta, index, unit):
-        late = np.argsort(theta[:, 0] > 0.0, kind="stable")[len(index) // 2 :]
-        done = work(theta, index)
+    def chunks(self, work, rows):
+        late = np.argsort(rows.theta[:, 0] > 0.0, kind="stable")[len(rows) // 2 :]
+        done = work(rows)
         done.distance[late] = np.inf
-        failures = tuple(Failure(int(index[i]), tuple(theta[i]), "late") for i in late)
-        return lambda: Simulations(done.distance, done.summary, failures)
+        failures = tuple(Failure(int(rows.index[i]), tuple(rows.theta[i]), "late") for i in late)
+        yield rows, Simulations(done.distance, done.summary, failures)
 
 
 def evidence_and_mean(executor, seeds, simulator):

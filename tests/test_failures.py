@@ -259,12 +259,12 @@ def test_a_wrongly_accepted_output_would_be_noticed(monkeypatch, output):
 
 def test_a_lost_block_would_be_noticed(monkeypatch):
     # The other twin: a failure that takes the simulation after it along.
-    one = simulators.OneByOne.one
+    read = simulators.OneByOne.read
     last = [True]
 
-    def forgetful(self, theta, number, root, shape):
+    def forgetful(self, data, shape):
         try:
-            x = one(self, theta, number, root, shape)
+            x = read(self, data, shape)
         except Exception:
             last[0] = False
             raise
@@ -273,7 +273,7 @@ def test_a_lost_block_would_be_noticed(monkeypatch):
         last[0] = True
         return x
 
-    monkeypatch.setattr(simulators.OneByOne, "one", forgetful)
+    monkeypatch.setattr(simulators.OneByOne, "read", forgetful)
     with pytest.raises(AssertionError, match="a lost simulation"):
         check_outputs([Returned(None)])
 
@@ -552,13 +552,9 @@ def test_raise_comes_after_the_block_was_handed_to_the_wrapped_executor():
     seen = []
 
     class Recording:
-        def submit(self, work, theta, index, unit):
-            def wait():
-                done = work(theta, index)
-                seen.append(index)
-                return done
-
-            return wait
+        def chunks(self, work, rows):
+            seen.append(rows.index)
+            yield rows, work(rows)
 
     def late(theta, rng):
         number = int(rng.bit_generator.state["state"]["key"][1])
@@ -959,12 +955,9 @@ class Hoarder:
     def __init__(self):
         self.kept = []
 
-    def submit(self, work, theta, index, unit):
-        def wait():
-            self.kept.append((theta, index, work(theta, index)))
-            return self.kept[-1][2]
-
-        return wait
+    def chunks(self, work, rows):
+        self.kept.append((rows, work(rows)))
+        yield self.kept[-1]
 
 
 @pytest.mark.slow

@@ -553,13 +553,13 @@ def test_distance_is_the_same_however_its_numbers_are_written():
 
 def test_other_distance_is_refused_by_resume_and_nothing_is_simulated(tmp_path):
     run(tmp_path / "x", problem(distance="euclidean"))
-    before = (tmp_path / "x" / "run.sqlite").read_bytes()
+    before = (tmp_path / "x" / "run.journal").read_bytes()
     for method in (abctree.resume, abctree.load):
         with pytest.raises(
             abctree.ParameterError, match=r"Euclidean\(\), but got Minkowski\(p=1\)"
         ):
             method(tmp_path / "x", problem(distance="manhattan"))
-    assert (tmp_path / "x" / "run.sqlite").read_bytes() == before
+    assert (tmp_path / "x" / "run.journal").read_bytes() == before
 
 
 # A part of the user's own -----------------------------------------------------------------------

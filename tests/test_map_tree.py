@@ -12,9 +12,9 @@ import abctree
 from abctree import Dyadic, LimitedShrinkage, MultiLevel, Peaks, TopTwo, problems
 from abctree.data import Boxes
 from abctree.methods.loop_tree import rules_of
+from abctree.running.ledger import Ledger
 from abctree.running.manifest import manifest_of, spec_of
 from abctree.running.spec import RunSpec
-from abctree.running.stores import SqliteStore
 from abctree.testing import check_partitioner
 
 P0 = problems.gaussian_mixture(2)
@@ -81,9 +81,7 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path):
 
 def test_the_method_of_a_run_is_in_its_manifest(tmp_path):
     abctree.map_tree(P0, n_simulations=300, rng=4, store=tmp_path / "a")
-    store = SqliteStore.read(tmp_path / "a")
-    manifest = json.loads(json.dumps(dict(store.manifest)))
-    store.close()
+    manifest = json.loads(json.dumps(Ledger.read(tmp_path / "a").manifest))
     assert manifest["method"] == "map_tree"
     again = spec_of(manifest, P0, {}, None)
     assert again.method == "map_tree"

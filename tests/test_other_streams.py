@@ -16,9 +16,9 @@ import pytest
 from numba import njit
 
 import abctree
-from abctree.data import OtherStream, Simulations
+from abctree.data import OtherStream, Rows, Simulations
 from abctree.problem import Discrepancy, other_streams
-from abctree.running.stores import packing
+from abctree.running import packing
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 FORK = multiprocessing.get_context("fork")
@@ -87,10 +87,9 @@ class PoolOfTheUser:
     def __init__(self, pool):
         self.pool = pool
 
-    def submit(self, work, theta, index, unit):
-        rows = [slice(i, i + 5) for i in range(0, len(index), 5)]
-        parts = [self.pool.apply_async(work, (theta[r], index[r])) for r in rows]
-        return lambda: Simulations.join([part.get(30) for part in parts])
+    def chunks(self, work, rows):
+        begun = [(part, self.pool.apply_async(work, (part,))) for part in rows.parts(5)]
+        return ((part, task.get(30)) for part, task in begun)
 
 
 def problem(simulator, **kwargs):
@@ -143,9 +142,9 @@ def test_without_a_seed_for_each_task_forks_repeat_noise(monkeypatch):
 @pytest.mark.slow
 def test_a_task_that_is_made_again_is_no_alarm():
     work = Discrepancy(problem(legacy).measurement, 1)
-    theta, index = np.linspace(-4.0, 4.0, 3)[:, None], np.arange(3)
+    rows = Rows(np.linspace(-4.0, 4.0, 3)[:, None], np.arange(3))
     with ProcessPoolExecutor(1, FORK) as first, ProcessPoolExecutor(1, FORK) as second:
-        one, two = (pool.submit(work, theta, index).result(30) for pool in (first, second))
+        one, two = (pool.submit(work, rows).result(30) for pool in (first, second))
     np.testing.assert_array_equal(one.summary, two.summary)
     drawn = {*one.other_streams, *two.other_streams}
     assert len(drawn) == 2
@@ -293,5 +292,5 @@ def test_other_methods_say_it_too():
 def test_a_packed_block_keeps_the_streams():
     drawn = (OtherStream("np.random", "ab12", 7), OtherStream("random", "0", 8))
     done = Simulations(np.zeros(2), np.zeros((2, 1)), other_streams=drawn)
-    block = packing.unpack(packing.pack(packing.PackedBlock(0, 0, 0.0, done)))
-    assert block.simulations.other_streams == drawn
+    kept = packing.unpack(packing.pack(packing.Kept(0, 2, np.arange(2), 0, 0.0, done)))
+    assert kept.done.other_streams == drawn

@@ -6,11 +6,9 @@ import dataclasses
 import os
 import shutil
 import signal
-import sqlite3
 import sys
 import time
 import warnings
-import zlib
 from functools import partial
 from types import SimpleNamespace
 
@@ -19,10 +17,11 @@ import pytest
 
 import abctree
 from abctree.methods.run_folder import play
+from abctree.running import journal, packing
+from abctree.running.journal import FILE, Journal
+from abctree.running.ledger import CHUNK, Ledger
 from abctree.running.manifest import manifest_of, spec_of
 from abctree.running.spec import RunSpec
-from abctree.running.stores import SqliteStore
-from abctree.running.stores.packing import pack, unpack
 from tests.conftest import in_memory
 from tests.test_clock import Clock
 
@@ -124,10 +123,22 @@ def run(folder=None, simulator=simulate, n=N, **kwargs):
 
 def recorded(folder):
     """Simulations in a folder; -1 if there is no run in it."""
-    if not (folder / "run.sqlite").exists():
+    if not (folder / FILE).exists():
         return -1
-    with SqliteStore.read(folder) as store:
-        return store.n_simulations
+    return Ledger.read(folder).n_simulations
+
+
+def edit_last_chunk(folder, edit=None):
+    """Change one bit of a distance of the last chunk, or the chunk by a function."""
+
+    def one_bit(kept):
+        kept.done.distance[-1] = np.nextafter(kept.done.distance[-1], 0.0)
+        return kept
+
+    records = list(Journal.read(folder).records())
+    last = max(i for i, (kind, _) in enumerate(records) if kind == CHUNK)
+    records[last] = CHUNK, packing.pack((edit or one_bit)(packing.unpack(records[last][1])))
+    journal.Memory(records).save(folder)
 
 
 @SETTINGS
@@ -142,14 +153,7 @@ def test_run_with_a_store_is_the_run_without(tmp_path, kwargs):
 def test_equality_sees_one_bit_of_one_distance(tmp_path, kwargs):
     """The twin of all tests here: answers that differ in a bit make another run."""
     plain = run(tmp_path / "x", **kwargs)
-    db = sqlite3.connect(tmp_path / "x" / "run.sqlite", isolation_level=None)
-    first, data = db.execute("SELECT first, data FROM blocks ORDER BY first DESC").fetchone()
-    block = unpack(data)
-    block.simulations.distance[-1] = np.nextafter(block.simulations.distance[-1], 0.0)
-    data = pack(block)
-    put = "UPDATE blocks SET data = ?, crc = ? WHERE first = ?"
-    db.execute(put, (data, zlib.crc32(data), first))
-    db.close()
+    edit_last_chunk(tmp_path / "x")
     assert "distance" in differences(abctree.load(tmp_path / "x", problem()), plain)
 
 
@@ -216,88 +220,52 @@ def test_run_killed_fifty_times_is_resumed_to_the_same_numbers(tmp_path_factory,
     assert len(set(inside)) >= 10, inside
 
 
-class Deadly:
-    """A connection at which the process dies, before or after the n-th statement of a kind."""
+def dies_at(n, *, share):
+    """Kill this process at the n-th chunk that it writes, when a share of its bytes is out."""
+    write, chunks = journal._write, []
 
-    def __init__(self, connection, kind, n, *, after):
-        self._connection = connection
-        self._kind, self._n, self._after = kind, n, after
-
-    def __getattr__(self, name):
-        return getattr(self._connection, name)
-
-    def execute(self, sql, *values):
-        self._n -= sql.startswith(self._kind)
-        if self._n == 0 and not self._after:
+    def deadly(file, data):
+        chunks.append(data)
+        if len(chunks) == n:
+            write(file, data[: int(share * len(data))])
             os.kill(os.getpid(), signal.SIGKILL)
-        done = self._connection.execute(sql, *values)
-        if self._n == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return done
+        write(file, data)
+
+    journal._write = deadly
 
 
 @posix
-@pytest.mark.parametrize("journal", ["WAL", "DELETE"])
-@pytest.mark.parametrize(
-    ("kind", "after", "kept"),
-    [("INSERT", False, 0), ("INSERT", True, 0), ("COMMIT", False, 0), ("COMMIT", True, 1)],
-)
-@pytest.mark.parametrize(("n", "before", "block"), [(4, 15, 5), (23, 140, 20)])
-@pytest.mark.filterwarnings("ignore:SQLite cannot keep:abctree.AbctreeWarning")
-def test_run_killed_inside_a_commit_is_resumed(
-    tmp_path, monkeypatch, kind, after, kept, journal, n, before, block
-):
-    from abctree.running.stores import sqlite_file
-
-    def journal_mode(db):
-        return db.execute(f"PRAGMA journal_mode = {journal}").fetchone()[0]
-
-    monkeypatch.setattr(sqlite_file, "_journal_mode", journal_mode)
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 1.0])
+@pytest.mark.parametrize(("n", "before", "block"), [(4, 10, 5), (23, 120, 20)])
+def test_run_killed_inside_a_write_is_resumed(tmp_path, share, n, before, block):
     folder = tmp_path / "x"
-    connect = sqlite_file.connect
 
     def work():
-        def deadly(file, options):
-            # Statements of the making of the file do not count.
-            real = connect(file, options)
-            return Deadly(real, kind, n, after=after) if options == "mode=rw" else real
-
-        sqlite_file.connect = deadly
+        dies_at(n, share=share)
         run(folder)
 
     _, status = os.waitpid(in_child(work), 0)
     assert os.WIFSIGNALED(status)
     # The pilot has 20 blocks of 5 simulations; those of the rounds have 20.
-    loaded_or_resumed = abctree.load(folder, problem())
-    assert len(loaded_or_resumed.table) == recorded(folder) == before + block * kept
+    n_kept = before + block * (share == 1.0)
+    loaded = abctree.load(folder, problem())
+    assert len(loaded.table) == recorded(folder) == n_kept
     assert differences(abctree.resume(folder, problem()), run()) == []
 
 
-@posix
-def test_log_cut_anywhere_in_its_last_commits_is_an_earlier_moment_of_the_run(tmp_path):
-    """A commit that the disk has only half of never happened."""
-    whole = run()
-
-    def work():
-        def die(progress):
-            if progress.round == 2:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        run(tmp_path / "x", progress=die)
-
-    os.waitpid(in_child(work), 0)
-    log = (tmp_path / "x" / "run.sqlite-wal").read_bytes()
-    full = recorded(tmp_path / "x")
+def test_journal_cut_anywhere_is_an_earlier_moment_of_the_run(tmp_path):
+    """A record that the disk has only half of never happened."""
+    whole = run(tmp_path / "x")
+    data = (tmp_path / "x" / FILE).read_bytes()
     ends = set()
-    for size in range(len(log), len(log) // 2, -len(log) // 30):
-        (tmp_path / "x" / "run.sqlite-wal").write_bytes(log[:size])
-        (tmp_path / "x" / "run.sqlite-shm").unlink(missing_ok=True)
-        shutil.copytree(tmp_path / "x", tmp_path / "y")
+    for size in range(len(data), len(data) // 2, -len(data) // 30):
+        (tmp_path / "y").mkdir()
+        (tmp_path / "y" / FILE).write_bytes(data[:size])
         ends.add(recorded(tmp_path / "y"))
         assert differences(abctree.resume(tmp_path / "y", problem()), whole) == []
         shutil.rmtree(tmp_path / "y")
-    assert full in ends
-    assert len(ends) > 2
+    assert N in ends
+    assert len(ends) > 5
 
 
 # Interrupted at every step ----------------------------------------------------------------------
@@ -313,18 +281,16 @@ class Cut:
     def __init__(self, n, *, at_submit):
         self.n, self.at_submit = n, at_submit
 
-    def submit(self, work, theta, index, unit):
+    def chunks(self, work, rows):
         self.n -= 1
         if self.n == 0 and self.at_submit:
             raise PowerCutError
-        here = self.n
+        return self.made(work, rows, self.n)
 
-        def wait():
-            if here == 0:
-                raise PowerCutError
-            return work(theta, index)
-
-        return wait
+    def made(self, work, rows, n):
+        if n == 0:
+            raise PowerCutError
+        yield rows, work(rows)
 
 
 @pytest.mark.slow
@@ -382,16 +348,10 @@ def test_run_whose_first_look_fails_leaves_the_folder_for_the_next(tmp_path):
 class Impatient(Cut):
     """The user presses Ctrl-C at the n-th block."""
 
-    def submit(self, work, theta, index, unit):
-        wait = super().submit(work, theta, index, unit)
-
-        def interrupted():
-            try:
-                return wait()
-            except PowerCutError:
-                raise KeyboardInterrupt from None
-
-        return interrupted
+    def made(self, work, rows, n):
+        if n == 0:
+            raise KeyboardInterrupt
+        yield rows, work(rows)
 
 
 def test_run_interrupted_by_the_user_goes_on(tmp_path):
@@ -483,10 +443,10 @@ def test_resume_refuses_a_budget_that_is_smaller_or_none(tmp_path, n):
 
 def test_resume_of_a_finished_run_writes_nothing(tmp_path):
     first = run(tmp_path / "x")
-    before = (tmp_path / "x" / "run.sqlite").read_bytes()
+    before = (tmp_path / "x" / FILE).read_bytes()
     again = abctree.resume(tmp_path / "x", problem(), executor=Cut(1, at_submit=True))
     assert differences(again, first) == []
-    assert (tmp_path / "x" / "run.sqlite").read_bytes() == before
+    assert (tmp_path / "x" / FILE).read_bytes() == before
 
 
 # Failures ---------------------------------------------------------------------------------------
@@ -668,29 +628,84 @@ def test_method_interrupted_at_every_block_is_resumed_to_the_same_numbers(tmp_pa
     assert n > 22
 
 
+#: What kills: at this simulation, in whatever process it is, the one of the run.  In an object, for
+#: a number of the module's is part of the code.
+FATAL = SimpleNamespace(number=-1, run=0, nap=0.0)
+
+
+def fatal(theta, rng):
+    time.sleep(FATAL.nap)
+    if int(rng.bit_generator.state["state"]["key"][1]) == FATAL.number:
+        os.kill(FATAL.run, signal.SIGKILL)
+    return simulate(theta, rng)
+
+
+#: Who simulates; blocks are cut into chunks in as many ways.
+EXECUTORS = (
+    abctree.Serial,
+    partial(abctree.Serial, 7),
+    partial(abctree.Threads, 2, chunk=5),
+    partial(abctree.Processes, 2, "fork", chunk=3),
+)
+
+
+def killed_at(number, work):
+    """Do `work` in another process, which is killed at a simulation."""
+
+    def run():
+        FATAL.number, FATAL.run = number, os.getpid()
+        work()
+
+    _, status = os.waitpid(in_child(run), 0)
+    assert os.WIFSIGNALED(status)
+
+
+def killed_at_simulations_and_resumed(folder, method, n_times, seed):
+    """Runs killed once or twice and resumed, each time with another executor; what was kept."""
+    p, rng = problem(fatal), np.random.default_rng(seed)
+    whole = method(p, n_simulations=N, rng=1)
+    kept = []
+    for i in range(n_times):
+        path = folder / f"{i}"
+        first, second, third = rng.permutation(len(EXECUTORS))[:3]
+        number = int(rng.integers(5, N - 1))
+        begin = partial(method, p, n_simulations=N, rng=1, store=path)
+        killed_at(number, lambda f=first, begin=begin: begin(executor=EXECUTORS[f]()))
+        if i % 2:
+            later = int(rng.integers(number, N))
+            go = partial(abctree.resume, path, p)
+            killed_at(later, lambda s=second, go=go: go(executor=EXECUTORS[s]()))
+        ledger = Ledger.read(path)
+        kept.append((ledger.n_simulations, ledger.n_noted))
+        again = abctree.resume(path, p, executor=EXECUTORS[third]())
+        assert set(differences(again, whole)) <= {"tracebacks"}
+        assert set(differences(abctree.load(path, p), whole)) <= {"tracebacks"}
+    return kept
+
+
+KILLED = pytest.mark.parametrize(
+    "method", [*ALL.values(), abctree.map_tree], ids=[*ALL, "map_tree"]
+)
+
+
 @pytest.mark.slow
 @posix
-@METHODS
-def test_method_killed_is_resumed_to_the_same_numbers(tmp_path, method):
-    def go(folder, simulator=slow):
-        if recorded(folder) >= 0:
-            return abctree.resume(folder, problem(simulator))
-        return method(problem(simulator), n_simulations=N, rng=1, store=folder)
+@KILLED
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_method_killed_at_a_simulation_is_resumed_to_the_same_numbers(tmp_path, method):
+    kept = killed_at_simulations_and_resumed(tmp_path, method, 3, 0)
+    assert all(0 < n + noted < N for n, noted in kept)
 
-    whole = method(problem(slow), n_simulations=N, rng=1)
-    began = time.monotonic()
-    go(tmp_path / "whole")
-    length = time.monotonic() - began
-    inside = 0
-    for i, share in enumerate((0.15, 0.5, 0.8)):
-        folder = tmp_path / f"{i}"
-        child = in_child(lambda folder=folder: go(folder))
-        time.sleep(share * length)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        inside += 0 < recorded(folder) < N
-        assert differences(go(folder), whole) == []
-    assert inside >= 1
+
+@pytest.mark.heavy
+@posix
+@KILLED
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_method_killed_fifty_times_is_resumed_to_the_same_numbers(tmp_path, method, monkeypatch):
+    monkeypatch.setattr(FATAL, "nap", 0.002)
+    kept = killed_at_simulations_and_resumed(tmp_path, method, 50, 1)
+    assert len(set(kept)) > 20
+    assert sum(noted > 0 for _, noted in kept) > 5
 
 
 @METHODS
@@ -743,8 +758,7 @@ def vector(theta, rng):
 
 
 def stored_bytes(folder):
-    with sqlite3.connect(folder / "run.sqlite") as db:
-        return db.execute("SELECT SUM(LENGTH(data)) FROM blocks").fetchone()[0]
+    return (folder / FILE).stat().st_size
 
 
 def test_store_of_a_rejection_holds_what_may_still_be_kept(tmp_path):
@@ -834,13 +848,13 @@ def test_part_that_has_changed_is_spoken_of(tmp_path):
 
 def test_part_that_changes_what_is_simulated_is_refused(tmp_path):
     run(tmp_path / "x", partitioner=Halves())
-    before = (tmp_path / "x" / "run.sqlite").read_bytes()
+    before = (tmp_path / "x" / FILE).read_bytes()
     with (
         pytest.warns(abctree.AbctreeWarning, match="partitioner has changed"),
         pytest.raises(abctree.StoreError, match="holds another run"),
     ):
         abctree.resume(tmp_path / "x", problem(), partitioner=Thirds(), n_simulations=900)
-    assert (tmp_path / "x" / "run.sqlite").read_bytes() == before
+    assert (tmp_path / "x" / FILE).read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -907,10 +921,10 @@ def test_run_of_another_version_of_abctree_is_spoken_of(tmp_path, monkeypatch):
 
 def test_abc_tree_refuses_a_folder_that_holds_a_run(tmp_path):
     run(tmp_path / "x")
-    before = (tmp_path / "x" / "run.sqlite").read_bytes()
+    before = (tmp_path / "x" / FILE).read_bytes()
     with pytest.raises(abctree.ParameterError, match=r"abctree\.resume"):
         run(tmp_path / "x")
-    assert (tmp_path / "x" / "run.sqlite").read_bytes() == before
+    assert (tmp_path / "x" / FILE).read_bytes() == before
 
 
 def test_folder_that_is_damaged_or_foreign_is_not_touched(tmp_path):
@@ -920,16 +934,18 @@ def test_folder_that_is_damaged_or_foreign_is_not_touched(tmp_path):
 
     calls: list = []
     run(tmp_path / "x", count)
-    whole = (tmp_path / "x" / "run.sqlite").read_bytes()
+    whole = (tmp_path / "x" / FILE).read_bytes()
     n_calls = len(calls)
-    for data in (b"text", whole[:-4096], whole[:3000], whole.replace(b"manifest", b"manifold")):
-        (tmp_path / "x" / "run.sqlite").write_bytes(data)
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+    for data in (b"text", whole[:3], whole[:30], flipped, whole.replace(b"manifest", b"manifold")):
+        (tmp_path / "x" / FILE).write_bytes(data)
         for method in (abctree.load, abctree.resume):
             with pytest.raises(abctree.StoreError, match=r"Nothing was changed|cannot be read"):
                 method(tmp_path / "x", problem(count))
         with pytest.raises(abctree.StoreError):
             run(tmp_path / "x", count)
-        assert (tmp_path / "x" / "run.sqlite").read_bytes() == data
+        assert (tmp_path / "x" / FILE).read_bytes() == data
     assert len(calls) == n_calls
 
 
@@ -985,23 +1001,13 @@ class Notebook:
     """A store in memory: what the protocol asks for, and no more."""
 
     def __init__(self):
-        self.manifest = self.ending = None
-        self.n_simulations, self.seconds, self.blocks = 0, 0.0, {}
+        self.kept = []
 
-    def find(self, first):
-        return self.blocks.get(first)
+    def records(self):
+        return list(self.kept)
 
-    def begin(self, manifest):
-        self.manifest = manifest
-
-    def append(self, first, check, simulations):
-        assert first == self.n_simulations
-        self.blocks[first] = check, simulations
-        self.n_simulations += len(simulations.distance)
-        self.ending = None
-
-    def conclude(self, ending):
-        self.ending = ending
+    def append(self, kind, data, *, flush):
+        self.kept.append((kind, data))
 
     def close(self):
         pass

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import sys
 import threading
 import time
 import warnings
-import zlib
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -18,15 +16,14 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.data import Failure, Simulations
+from abctree.data import Failure, Rows, Simulations
 from abctree.problem import Discrepancy, measurement
 from abctree.problem.simulators import Vectorized
-from abctree.running.executors import as_executor
-from abctree.running.stores import SqliteStore, notebook
-from abctree.running.stores.notebook import Notebook, Page
-from abctree.running.stores.packing import pack, spans, unpack
+from abctree.running import packing
+from abctree.running.executors import as_executor, pooled, serial
+from abctree.running.ledger import CHUNK, FILE, Journal, Ledger
 from tests.conftest import in_memory, until
-from tests.test_resume import differences, in_child, posix
+from tests.test_resume import differences, edit_last_chunk, in_child, posix
 
 pytestmark = [posix, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
 N = 400
@@ -49,8 +46,8 @@ def state():
 
 @pytest.fixture
 def hasty(monkeypatch):
-    """What is finished goes to the disk after 40 milliseconds, not after a second."""
-    monkeypatch.setattr(notebook, "_SECONDS", 0.04)
+    """Tasks of workers send what they have after 40 milliseconds, not after a second."""
+    monkeypatch.setattr(pooled, "_SECONDS", 0.04)
 
 
 def called(n):
@@ -118,10 +115,10 @@ def different(first, second):
 
 def kept(folder):
     """Simulations in whole blocks, and in others."""
-    if not (folder / "run.sqlite").exists():
+    if not (folder / FILE).exists():
         return 0, 0
-    with SqliteStore.read(folder) as store:
-        return store.n_simulations, store.n_noted
+    ledger = Ledger.read(folder)
+    return ledger.n_simulations, ledger.n_noted
 
 
 def resumed(folder, p, **kwargs):
@@ -277,8 +274,8 @@ def test_ctrl_c_keeps_what_came_back_from_workers(tmp_path, hasty, kind, executo
 class BlockByBlock:
     """An executor that tells of nothing before a block is whole."""
 
-    def submit(self, work, theta, index, unit):
-        return lambda: work(theta, index)
+    def chunks(self, work, rows):
+        yield rows, work(rows)
 
 
 def test_executor_that_tells_of_whole_blocks_only_loses_the_others(tmp_path):
@@ -365,12 +362,7 @@ def test_resumed_run_takes_parts_as_they_are(tmp_path):
     whole = ALL["abc_tree"](p, n_simulations=N, rng=1)
     STATE.update(calls=0, interrupt=199)
     ALL["abc_tree"](p, n_simulations=N, rng=1, store=tmp_path / "x")
-    with sqlite3.connect(tmp_path / "x" / "run.sqlite", isolation_level=None) as db:
-        ((data,),) = db.execute("SELECT data FROM parts").fetchall()
-        part = unpack(data)
-        part.simulations.distance[3] = np.nextafter(part.simulations.distance[3], 0.0)
-        db.execute("UPDATE parts SET data = ?, crc = ?", (pack(part), zlib.crc32(pack(part))))
-    db.close()
+    edit_last_chunk(tmp_path / "x")
     again, _ = resumed(tmp_path / "x", p)
     assert "distance" in different(again, whole)
 
@@ -446,71 +438,46 @@ def test_run_that_is_cut_off_and_extended_uses_its_parts(tmp_path):
 # What is written, and when ----------------------------------------------------------------------
 
 
-def test_fast_simulator_has_nothing_noted_and_the_file_is_that_of_version_1(tmp_path, monkeypatch):
-    def never(*_):
-        raise AssertionError
-
-    monkeypatch.setattr(SqliteStore, "note", never)
-    monkeypatch.setattr(notebook, "_SECONDS", 100.0)  # fast on a busy machine, too
-    for name, executor in EXECUTORS.items():
-        folder = tmp_path / name
-        ALL["abc_tree"](
-            problem(), n_simulations=N, rng=1, store=folder, executor=executor(), lookahead=1
-        )
-        with sqlite3.connect(folder / "run.sqlite") as db:
-            tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
-            assert db.execute("PRAGMA user_version").fetchone() == (1,)
-        db.close()
-        assert "parts" not in tables
-    monkeypatch.setattr(notebook, "_SECONDS", 0.04)
-    STATE["nap"] = 0.002  # the twin: a slow one has
-    with pytest.raises(AssertionError):
-        abctree.abc_tree(
-            problem(), n_simulations=N, n_pilot=60, rng=1, store=tmp_path / "slow", block=100
-        )
+def chunks_of(folder):
+    """Each chunk of a folder: its block, its numbers, and whether it is on the disk for sure."""
+    held = (folder / FILE).read_bytes()
+    kept = [packing.unpack(data) for kind, data in Journal.read(folder).records() if kind == CHUNK]
+    assert held.count(b"chunk\0\0\0") == len(kept)
+    return [(k.first, k.index) for k in kept]
 
 
-def test_slow_simulator_is_noted_about_once_in_the_time_for_it(tmp_path, hasty, monkeypatch):
-    written = []
-    note = SqliteStore.note
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_every_simulation_is_written_once(tmp_path, executor):
+    make = EXECUTORS[executor]
+    ALL["abc_tree"](
+        problem(), n_simulations=N, rng=1, store=tmp_path / "x", executor=make(), lookahead=1
+    )
+    index = np.concatenate([index for _, index in chunks_of(tmp_path / "x")])
+    assert sorted(index.tolist()) == list(range(N))
 
-    def counted(store, first, check, rows, simulations):
-        written.append(len(rows))
-        note(store, first, check, rows, simulations)
 
-    monkeypatch.setattr(SqliteStore, "note", counted)
+def test_slow_simulator_is_written_twenty_times_a_second(tmp_path):
     STATE["nap"] = 0.002
-    began = time.monotonic()
     ALL["abc_tree"](problem(), n_simulations=N, rng=1, store=tmp_path / "x")
-    assert 3 <= len(written) <= (time.monotonic() - began) / 0.04 + 1
-    assert max(written) <= 0.04 / 0.002 + 2  # no more than was made in this time
+    sizes = [len(index) for _, index in chunks_of(tmp_path / "x")]
+    assert max(sizes) <= serial._SECONDS / 0.002 + 1
 
 
-def edited(folder, *statement):
-    with sqlite3.connect(folder / "run.sqlite", isolation_level=None) as db:
-        db.execute(*statement)
-    db.close()
+def test_disk_is_flushed_for_each_block_and_once_a_second(tmp_path, monkeypatch):
+    flushed = []
+    append = Journal.append
 
+    def counted(journal, kind, data, *, flush):
+        flushed.append(flush)
+        append(journal, kind, data, flush=flush)
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "UPDATE parts SET crc = crc + 1",
-        "UPDATE parts SET first = first + 1",
-        "UPDATE parts SET data = 'text'",
-        "ALTER TABLE parts RENAME COLUMN data TO date",
-    ],
-)
-def test_store_with_a_damaged_part_is_refused(tmp_path, statement):
-    with SqliteStore.new(tmp_path / "x") as store:
-        store.begin({})
-        store.append(0, 1, answers(0, 10))
-        store.note(10, 2, np.array([0, 1, 4]), answers(10, 3))
-    assert kept(tmp_path / "x") == (10, 3)
-    edited(tmp_path / "x", statement)
-    for opened in (SqliteStore.read, SqliteStore.open):
-        with pytest.raises(abctree.StoreError):
-            opened(tmp_path / "x")
+    monkeypatch.setattr(Journal, "append", counted)
+    monkeypatch.setattr("abctree.running.ledger._SECONDS", 0.1)
+    STATE["nap"] = 0.005
+    ALL["abc_tree"](problem(), n_simulations=N, rng=1, store=tmp_path / "x", stop={"rounds": 1})
+    first = [first for first, _ in chunks_of(tmp_path / "x")]
+    assert sum(flushed) >= len(set(first)) + 5  # a block of 150 takes 0.75 seconds
+    assert sum(flushed) < 0.8 * len(flushed)
 
 
 def answers(first, n):
@@ -518,149 +485,128 @@ def answers(first, n):
     return Simulations(rng.exponential(size=n), rng.normal(size=(n, 2)))
 
 
-def test_store_gives_back_parts_and_drops_them_with_their_block(tmp_path):
+def test_ledger_gives_back_parts_and_a_later_answer_counts(tmp_path):
     folder = tmp_path / "x"
-    with SqliteStore.new(folder) as store:
-        store.begin({})
-        store.append(0, 1, answers(0, 10))
-        store.conclude({"stopped_because": "interrupted"})
-        store.note(10, 2, np.array([0, 1, 4]), answers(10, 3))
-        assert store.ending is None
-        store.note(20, 3, np.arange(5), answers(20, 5))
-        store.note(10, 2, np.array([2, 4]), answers(11, 2))  # row 4 for the second time
-    for opened in (SqliteStore.read, SqliteStore.open):
-        with opened(folder) as store:
-            assert store.n_noted == 4 + 5
-            checks, rows, parts = zip(*store.noted(10), strict=True)
-            assert checks == (2, 2)
-            assert [r.tolist() for r in rows] == [[0, 1, 4], [2, 4]]
-            assert parts[0].summary.tobytes() == answers(10, 3).summary.tobytes()
-            assert list(store.noted(0)) == []
-    with SqliteStore.open(folder) as store:
-        store.append(10, 2, answers(12, 10))
-        assert store.n_noted == 5
-    assert kept(folder) == (20, 5)
-    # A version that knows of no parts has gone on, and left them where they were.
-    with SqliteStore.open(folder) as store:
-        store.append(20, 3, answers(12, 10))
-        rest = pack_of(20, answers(20, 5))
-    edited(folder, "INSERT INTO parts (first, crc, data) VALUES (20, ?, ?)", rest)
-    assert kept(folder) == (30, 0)
-    with SqliteStore.open(folder) as store:
-        store.drop_noted()
-        assert store.n_noted == 0
+    whole = Rows(np.arange(20.0).reshape(10, 2), np.arange(10))
+    first = Ledger.new(folder)
+    first.describe({"method": "none"})
+    assert len(first.begin(whole)) == 10
+    failed = replace(answers(0, 3), failures=(Failure(4, (0.0, 0.0), "lost"),))
+    first.put(whole[np.array([0, 1, 4])], failed)
+    first.put(whole[np.array([2, 4])], answers(1, 2))  # row 4 for the second time
+    assert not first.has(whole)
+    first.close()
+    assert kept(folder) == (0, 4)
+    again = Ledger.open(folder)
+    assert again.begin(whole).index.tolist() == [3, 5, 6, 7, 8, 9]
+    again.put(whole[np.array([3, 5, 6, 7, 8, 9])], answers(2, 6))
+    done = again.take(whole)
+    again.close()
+    assert done.failures == ()
+    assert done.distance[[0, 1]].tolist() == failed.distance[:2].tolist()
+    assert done.distance[[2, 4]].tolist() == answers(1, 2).distance.tolist()
+    assert done.summary[3:4].tobytes() == answers(2, 6).summary[:1].tobytes()
+    assert kept(folder) == (10, 0)
 
 
-def pack_of(first, done):
-    from abctree.running.stores.packing import PackedBlock
-
-    data = pack(PackedBlock(first, 3, 0.5, done, spans(np.arange(len(done.distance)))))
-    return zlib.crc32(data), data
-
-
-def test_parts_of_other_parameters_are_made_again(tmp_path):
+def test_parts_of_other_parameters_are_refused(tmp_path):
     p = problem()
-    whole = ALL["abc_tree"](p, n_simulations=N, rng=1)
     STATE.update(calls=0, interrupt=199)
     ALL["abc_tree"](p, n_simulations=N, rng=1, store=tmp_path / "x")
-    with sqlite3.connect(tmp_path / "x" / "run.sqlite", isolation_level=None) as db:
-        ((data,),) = db.execute("SELECT data FROM parts").fetchall()
-        part = unpack(data)
-        object.__setattr__(part, "check", part.check + 1)
-        db.execute("UPDATE parts SET data = ?, crc = ?", (pack(part), zlib.crc32(pack(part))))
-    db.close()
-    with pytest.warns(abctree.AbctreeWarning, match="made again"):
-        again, made = resumed(tmp_path / "x", p)
-    assert made == N - 190
-    assert different(again, whole) == set()
-    assert kept(tmp_path / "x") == (N, 0)
+    edit_last_chunk(tmp_path / "x", lambda kept: replace(kept, check=kept.check + 1))
+    before = (tmp_path / "x" / FILE).read_bytes()
+    with pytest.raises(abctree.StoreError, match="holds another run: from simulation 190 on"):
+        resumed(tmp_path / "x", p)
+    assert (tmp_path / "x" / FILE).read_bytes() == before
+
+
+class Interrupted:
+    """Ctrl-C comes when a part of the first block is back, of which two simulations failed."""
+
+    def __init__(self, rows, done):
+        self.rows, self.done = rows, done
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise KeyboardInterrupt
+
+    def finished(self):
+        failures = [Failure(i, (0.0, 0.0), "RuntimeError: killed") for i in (50, 53)]
+        yield self.rows[:8], replace(self.done.take(np.arange(8), self.rows.index[:8]),
+                                     failures=tuple(failures))  # fmt: skip
+
+
+class ThenInterrupted:
+    def chunks(self, work, rows):
+        if rows.index[0] < 50:
+            return iter([(rows, work(rows))])
+        return Interrupted(rows, work(rows))
 
 
 @pytest.mark.parametrize("unit", [1, 4])
 def test_failures_that_came_with_ctrl_c_are_made_again(tmp_path, unit):
     """A program that a simulator had started may have been ended by it."""
-    for interrupted in (True, False):
-        with SqliteStore.new(tmp_path / f"{interrupted}") as store:
-            store.begin({})
-            notes = Notebook(store)
-            page = Page(notes, 0, 1, unit, np.arange(16), keeps_summaries=True)
-            failed = Failure(9, (0.0, 0.0), "RuntimeError: killed")
-            theirs = Simulations(np.ones(8), np.ones((8, 2)), (failed,))
-            worker = threading.Thread(target=page.add, args=(8, theirs))
-            worker.start()
-            worker.join(60.0)
-            ours = replace(answers(0, 4), failures=(replace(failed, index=1),))
-            page.add(0, ours)  # Ctrl-C would have come here as such
-            if interrupted:
-                notes.interrupted()
-            notes.write()
-            ((_, rows, done),) = store.noted(0)
-            lost = ([9] if unit == 1 else [8, 9, 10, 11]) if interrupted else []
-            assert rows.tolist() == [r for r in [*range(4), *range(8, 16)] if r not in lost]
-            assert sorted(f.index for f in done.failures) == ([1] if interrupted else [1, 9])
-            notes.write()
-            assert len(store.noted(0)) == 1  # nothing is written twice
+    p = problem(**({} if unit == 1 else {"kind": "vectorized"}))
+    if unit > 1:
+        p = abctree.Problem(
+            {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}, many, [1.0, -1.0], vectorized=True,
+            batch_size=unit,
+        )  # fmt: skip
+    method = partial(abctree.abc_tree, p, n_simulations=200, n_pilot=48, block=40, rng=1)
+    result = method(store=tmp_path / "x", executor=ThenInterrupted())
+    n = result.n_simulations
+    ledger = Ledger.read(tmp_path / "x")
+    lost = {50, 53} if unit == 1 else {*range(48, 56)} - {48 + 8, 49 + 8}
+    index = {int(i) for first, index in chunks_of(tmp_path / "x") if first >= n for i in index}
+    assert index == set(range(n, n + 8)) - lost
+    assert ledger.n_noted == len(index)
+    again, _ = resumed(tmp_path / "x", p)
+    assert different(again, method()) <= {"tracebacks"}
 
 
 # Executors --------------------------------------------------------------------------------------
 
 
-class Listener:
-    """Notes that are only looked at."""
-
-    def __init__(self, seconds):
-        self.seconds = seconds
-        self.added = []
-        self.n_kept = 0
-
-    def add(self, first, done, age=0.0):
-        self.added.append((first, len(done.distance)))
-
-    def keep(self):
-        self.n_kept += 1
-
-
 @KINDS
 @pytest.mark.parametrize("timeout", [None, 30.0])
 @pytest.mark.parametrize("executor", EXECUTORS)
-def test_executors_note_each_row_once_and_cut_no_unit(kind, timeout, executor):
+def test_executors_give_each_row_once_and_cut_no_unit(hasty, kind, timeout, executor):
     if timeout is not None and executor == "threads":
         pytest.skip("threads have no timeout")
     p = problem(kind)
-    work, index = Discrepancy(p.measurement, 3), np.arange(5, 90)
+    index = np.arange(5, 90)
     theta = np.random.default_rng(0).uniform(-5.0, 5.0, size=(len(index), 2))
-    truth = abctree.Serial().submit(work, theta, index, p.unit)()
+    work, rows = Discrepancy(p.measurement, 3), Rows(theta, index, p.unit)
+    truth = work(rows)
     STATE["nap"] = 0.002
-    notes = Listener(0.01)
     make = EXECUTORS[executor]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         runs = make() if timeout is None else make(timeout=timeout)
         with abctree.running.executors.running(as_executor(runs)) as ready:
-            done = ready.submit_noted(work, theta, index, p.unit, notes)()
+            parts = [part for part in ready.chunks(work, rows) if len(part[0])]
+    parts.sort(key=lambda part: part[0].index[0])
+    done = Simulations.join([done for _, done in parts])
+    assert np.array_equal(np.concatenate([part.index for part, _ in parts]), index)
     assert done.distance.tobytes() == truth.distance.tobytes()
     assert done.summary.tobytes() == truth.summary.tobytes()
     assert [f.index for f in done.failures] == [f.index for f in truth.failures]
-    ends = np.cumsum([n for _, n in sorted(notes.added)])
-    assert [first for first, _ in sorted(notes.added)] == [0, *ends[:-1]]
-    assert ends[-1] == len(index)
-    assert len(ends) > 3
-    assert notes.n_kept > 3
-    assert set(index[[first for first, _ in notes.added if first]] % p.unit) <= {0}
+    assert len(parts) > 2
+    assert {int(part.index[0]) % p.unit for part, _ in parts[1:]} <= {0}
 
 
-def test_a_long_task_sends_what_it_has(hasty):
-    """The twin: without notes it is one call."""
+def test_a_long_task_sends_what_it_has(monkeypatch):
+    """The twin: where nothing is in a hurry it is one call."""
     p = problem("vectorized")
-    work, index, theta = Discrepancy(p.measurement, 3), np.arange(70), np.zeros((70, 2))
+    work, rows = Discrepancy(p.measurement, 3), Rows(np.zeros((70, 2)), np.arange(70), p.unit)
     STATE["nap"] = 0.001
-    with abctree.Threads(1, chunk=70) as executor:
-        notes = Listener(0.02)
-        executor.submit_noted(work, theta, index, p.unit, notes)()
-        assert 2 <= len(notes.added) <= 70 / UNIT
-        notes = Listener(1000.0)
-        executor.submit_noted(work, theta, index, p.unit, notes)()
-        assert notes.added == [(0, 70)]
+    for seconds, most in ((0.02, 70 / UNIT), (1000.0, 1)):
+        monkeypatch.setattr(pooled, "_SECONDS", seconds)
+        with abctree.Threads(1, chunk=70) as executor:
+            parts = [part for part, _ in executor.chunks(work, rows) if len(part)]
+        assert 1 + (seconds < 1.0) <= len(parts) <= most
 
 
 @pytest.mark.slow

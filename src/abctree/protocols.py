@@ -7,12 +7,12 @@ conformance check for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from abctree.data import Arms, Boxes, Partition, Progress, Simulations
+from abctree.data import Arms, Boxes, Partition, Progress, Rows, Simulations
 from abctree.types import BoolArray, FloatArray, IntArray, SimulatorFunction
 
 
@@ -232,143 +232,58 @@ class Constraint(Protocol):
 
 
 class Work(Protocol):
-    """What an executor runs: parameters and numbers of simulations in, simulations out."""
-
-    def __call__(self, theta: FloatArray, index: IntArray, /) -> Simulations:
-        """Simulations number `index` (m,) at theta (m, p)."""
-
-
-@runtime_checkable
-class TimedWork(Work, Protocol):
-    """Work that can end before it is done, and knows the shape of what is not."""
+    """What an executor is to do with simulations."""
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of one summary."""
 
-    def until(
-        self, end: float, theta: FloatArray, index: IntArray, take: Callable[[Simulations], None]
-    ) -> None:
-        """As a call, but of the first rows only: those begun before `end` by `time.monotonic`."""
+    def __call__(self, rows: Rows, until: float = np.inf) -> Simulations:
+        """The first of the rows: those begun before `until` (`time.monotonic`), at least a unit.
 
-
-class Executor(Protocol):
-    """Runs simulations, in any place and order, and answers in the order of the rows.
-
-    A run neither enters nor closes it.
-    """
-
-    def submit(
-        self,
-        work: Work,
-        theta: FloatArray,
-        index: IntArray,
-        unit: int,
-    ) -> Callable[[], Simulations]:
-        """Begin ``work(theta (m, p), index (m,))`` on chunks of the rows; the answer waits for all.
-
-        Rows may be split anywhere except between two with the same ``index // unit``: these share
-        a generator.  How they are split must not change the answer.  Calls are waited for in the
-        order in which they were submitted; one that is never waited for is given up.
+        At Ctrl-C it raises `InterruptedWorkError` with those that were finished before.
         """
 
 
-class Notes(Protocol):
-    """Takes the answers of a block that is not whole yet, so that a crash does not lose them."""
-
-    @property
-    def seconds(self) -> float:
-        """How long what is finished may wait to be noted."""
-
-    def add(self, first: int, done: Simulations, age: float = 0.0) -> None:
-        """Answers to rows of the block from row `first` on, begun so many seconds ago.
-
-        In any order, from any thread; whole units only, each once.
-        """
-
-    def keep(self) -> None:
-        """To be called about every `seconds`, in the thread that waits for the block."""
+#: Some rows, and the answers to them.
+Chunk: TypeAlias = tuple[Rows, Simulations]
 
 
 @runtime_checkable
-class NotingExecutor(Executor, Protocol):
-    """An executor that tells of answers as they come back.
+class Executor(Protocol):
+    """Runs simulations, in any place and order.  A run neither enters nor closes it."""
 
-    With any other a run folder keeps answers block by block.
+    def chunks(self, work: Work, rows: Rows) -> Iterator[Chunk]:
+        """Begin ``work(part)`` on parts of the rows; the iterator waits for them and gives answers.
+
+        Rows may be split anywhere except between two of one unit; how they are split must not
+        change the answers.  They may come in any order, each part as soon as it is there: what has
+        been given is not lost when the run is killed.  An iterator that is thrown away gives up.
+        """
+
+
+@runtime_checkable
+class Ahead(Protocol):
+    """An iterator of `Executor.chunks` whose simulations go on when nobody waits for them.
+
+    It gives an empty part when nothing has come for a second: the run then looks at others.
     """
 
-    def submit_noted(
-        self,
-        work: Work,
-        theta: FloatArray,
-        index: IntArray,
-        unit: int,
-        notes: Notes,
-    ) -> Callable[[], Simulations]:
-        """As `submit`; the answers are also added to the notes, a part at a time."""
+    def finished(self) -> Iterable[Chunk]:
+        """Chunks that have come back; does not wait."""
 
 
 class Store(Protocol):
-    """Keeps what a run cannot compute again: the answers of its executor, and what the run is.
+    """Keeps what a run cannot compute again, as records that are only ever appended."""
 
-    Answers are consecutive: each block begins at the simulation after the last of the one before.
-    What `append` and `conclude` were given must outlive the process once they return.
-    """
+    def records(self) -> Iterable[tuple[str, bytes]]:
+        """Kinds and bytes of all records that were kept before, in their order."""
 
-    @property
-    def manifest(self) -> Mapping[str, Any] | None:
-        """What the run is, as JSON; None in an unused store."""
-
-    @property
-    def ending(self) -> Mapping[str, Any] | None:
-        """How the run ended, as JSON; None while it is unfinished."""
-
-    @property
-    def n_simulations(self) -> int:
-        """Simulations that are kept."""
-
-    @property
-    def seconds(self) -> float:
-        """Wall time spent on the run by all processes that worked on it."""
-
-    def find(self, first: int) -> tuple[int, Simulations] | None:
-        """The block that begins at simulation `first`: its checksum and its answers, or None."""
-
-    def begin(self, manifest: Mapping[str, Any]) -> None:
-        """Take the manifest: at once if there was none, else at the latest with the next block."""
-
-    def append(self, first: int, check: int, simulations: Simulations) -> None:
-        """Keep the next block, with the checksum of its parameters; the run is unfinished again."""
-
-    def conclude(self, ending: Mapping[str, Any]) -> None:
-        """Note how the run ended."""
+    def append(self, kind: str, data: bytes, *, flush: bool) -> None:
+        """Keep a record that outlives the process; with `flush` also a power cut."""
 
     def close(self) -> None:
         """The run is over, or has failed."""
-
-
-@runtime_checkable
-class NotingStore(Store, Protocol):
-    """A store that also keeps answers whose block is not whole yet.
-
-    They do not count as simulations of the run, and are dropped when their block is appended.
-    """
-
-    @property
-    def n_noted(self) -> int:
-        """Simulations that are kept in this way."""
-
-    def note(self, first: int, check: int, rows: IntArray, simulations: Simulations) -> None:
-        """Keep the answers to some rows (k,) of the block that begins at simulation `first`.
-
-        `check` is the checksum of the parameters of the whole block, as for `append`.
-        """
-
-    def noted(self, first: int) -> Sequence[tuple[int, IntArray, Simulations]]:
-        """What `note` was given of a block: checksums, rows and answers."""
-
-    def drop_noted(self) -> None:
-        """Forget all that `note` was given."""
 
 
 class StoppingRule(Protocol):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from abctree.data import Failure, Simulations
+from abctree.data import Failure
 from abctree.errors import ParameterError, SimulatorError
 from abctree.keywords import checks_keywords
 from abctree.numbers import ruled
 from abctree.problem import Problem
-from abctree.protocols import Executor
 from abctree.types import FloatArray, IntArray
 
 
@@ -127,34 +125,6 @@ class FailedSimulationError(SimulatorError):
 def named(names: tuple[str, ...], theta: tuple[float, ...]) -> str:
     """Parameters as a=1.5, b=2, with all digits."""
     return ", ".join(f"{n}={v!r}" for n, v in zip(names, theta, strict=True))
-
-
-@dataclass(frozen=True)
-class Watched:
-    """An executor that tells of each block that has come back.
-
-    It belongs outside all other wrappers: what it tells of has been recorded.
-    """
-
-    executor: Executor
-    tell: Callable[[Simulations, FloatArray, IntArray], None]  #: may raise, to end the run
-
-    def submit(
-        self,
-        work: Callable[[FloatArray, IntArray], Simulations],
-        theta: FloatArray,
-        index: IntArray,
-        unit: int,
-    ) -> Callable[[], Simulations]:
-        """As `Executor.submit`."""
-        wait = self.executor.submit(work, theta, index, unit)
-
-        def told() -> Simulations:
-            done = wait()
-            self.tell(done, theta, index)
-            return done
-
-        return told
 
 
 class Streak:

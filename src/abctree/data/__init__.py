@@ -7,7 +7,13 @@ from abctree.data.partition import Partition
 from abctree.data.plan import Plan
 from abctree.data.progress import Progress
 from abctree.data.round import Round
-from abctree.data.simulations import Failure, OtherStream, Simulations
+from abctree.data.simulations import (
+    Failure,
+    InterruptedWorkError,
+    OtherStream,
+    Rows,
+    Simulations,
+)
 from abctree.data.table import Table
 from abctree.data.weights import (
     effective_sample_size,
@@ -20,12 +26,14 @@ __all__ = [
     "Arms",
     "Boxes",
     "Failure",
+    "InterruptedWorkError",
     "Mixture",
     "OtherStream",
     "Partition",
     "Plan",
     "Progress",
     "Round",
+    "Rows",
     "Simulations",
     "SplitTree",
     "Steps",

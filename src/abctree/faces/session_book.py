@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from abctree import streams
-from abctree.data import Failure, Simulations
+from abctree.data import Failure, Rows, Simulations
 from abctree.errors import ParameterError, StoreError
 from abctree.problem import Discrepancy, Measurement, Problem, finite_rows
 from abctree.problem.arrays import WrongTypeError, floats
@@ -21,6 +21,7 @@ from abctree.problem.simulators import (
     WrongShapeError,
     described,
 )
+from abctree.protocols import Chunk, Work
 from abctree.types import BoolArray, FloatArray, IntArray, SeedArray
 
 #: Not a simulator's failures, but slips of who tells them.
@@ -208,30 +209,23 @@ class Desk:
         """Whether the block that was waited for is answered."""
         return self._awaited is None or self._book.has(self._awaited)
 
-    def submit(
-        self,
-        work: Callable[[FloatArray, IntArray], Simulations],
-        theta: FloatArray,
-        index: IntArray,
-        unit: int,  # noqa: ARG002
-    ) -> Callable[[], Simulations]:
+    def chunks(self, work: Work, rows: Rows) -> Iterator[Chunk]:
         """The told answers; raises when they are waited for and are not all there."""
         if not isinstance(work, Discrepancy):
             raise TypeError("a session answers for a problem only")
-        measurement = work.measurement
-        self._book.begin(theta, index)
+        self._book.begin(rows.theta, rows.index)
+        return self._told(work.measurement, rows)
 
-        def wait() -> Simulations:
-            self._awaited = index
-            if not self._book.has(index):
-                raise self.missing
-            self._book.used[index] = True
-            key = (int(index[0]), measurement.needs_pilot)
-            if key not in self._read:
-                self._read[key] = self._book.read(measurement, theta, index)
-            return self._read[key]
-
-        return wait
+    def _told(self, measurement: Measurement, rows: Rows) -> Iterator[Chunk]:
+        index = rows.index
+        self._awaited = index
+        if not self._book.has(index):
+            raise self.missing
+        self._book.used[index] = True
+        key = (int(index[0]), measurement.needs_pilot)
+        if key not in self._read:
+            self._read[key] = self._book.read(measurement, rows.theta, index)
+        yield rows, self._read[key]
 
 
 def another_run() -> StoreError:

@@ -13,19 +13,15 @@ from abctree.running.runner import Runner
 def play_stream(run: Runner) -> Result:
     """Simulate and keep, until the budget is spent or a rule says stop."""
     closest = Closest(run.spec.settings["keep"])
-    n_drawn = _pilot(run, closest)
-    why, more = (run.ended(), 0.0) if run.stop() else _stream(run, closest)
-    return _result(run, closest, why, n_drawn + more)
-
-
-def _pilot(run: Runner, closest: Closest) -> float:
-    """The first prior draws, which may scale the distance; points drawn for them."""
+    # The first prior draws, which may scale the distance.
     table = Table(run.problem.d, len(run.problem.names), capacity=run.plan.n_pilot)
     pilot = run.pilot(table)
     summary = pilot.simulations.summary
     rows = Rows(np.arange(len(table)), table.cube, table.theta, table.distance, summary)
     closest.add(rows.with_columns(run.spec.summary_size))
-    return pilot.n_drawn[0]
+    n_drawn = pilot.n_drawn[0]  # points, refused ones included
+    why, more = (run.ended(), 0.0) if run.stop() else _stream(run, closest)
+    return _result(run, closest, why, n_drawn + more)
 
 
 def _stream(run: Runner, closest: Closest) -> tuple[str, float]:

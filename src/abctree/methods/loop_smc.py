@@ -23,7 +23,11 @@ def play_populations(run: Runner) -> Result:
     chart = coordinates(run.problem.prior, s["space"])
     rules = SmcRules(s["kernel"], s["schedule"], chart, s["min_ess"])
     game = SmcGame(run.problem, run.table, run.plan, rules, run.simulate, run.rng, run.stop)
-    why = run.follow(populations(game, n_prior), lambda played: _acceptance_rate(run.table, played))
+    why = None
+    for played in populations(game, n_prior):
+        if why := run.after(played, _acceptance_rate(run.table, played)):
+            break
+    why = why or run.ended()
     population = _answering(run, s["min_ess"])
     if s["weights"] == "mixture":
         update_mixture(run.table, run.rounds[-1].mixtures[0])

@@ -22,7 +22,10 @@ def play_rounds(run: Runner) -> Result:
         return run.result(run.ended())
     rules = rules_of(run.spec, run.problem)
     game = Game(run.problem, run.table, run.plan, rules, run.simulate, run.rng, run.stop)
-    return run.result(run.follow(outer_loop(game, mixtures)))
+    for played in outer_loop(game, mixtures):
+        if why := run.after(played):
+            return run.result(why)
+    return run.result(run.ended())
 
 
 def rules_of(spec: RunSpec, problem: Problem) -> Rules:

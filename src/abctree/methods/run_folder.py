@@ -6,7 +6,6 @@ begin it again, with the answers that the folder has and an executor for the oth
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -15,25 +14,25 @@ from typing import Any, Literal
 from abctree.answers.failure_policy import FailurePolicy
 from abctree.answers.result import Result
 from abctree.data import Progress, Table
-from abctree.errors import ParameterError, SimulatorError, StoreError, warn
+from abctree.errors import SimulatorError, StoreError, warn
 from abctree.keywords import checks_keywords
 from abctree.method import METHODS
 from abctree.methods.loops import LOOPS
 from abctree.problem import Problem
-from abctree.protocols import Executor, NotingStore, StoppingRule, Store
+from abctree.protocols import Executor, StoppingRule
 from abctree.running.executors import ExecutorLike, as_executor, running
+from abctree.running.ledger import Ledger, StoreLike
 from abctree.running.manifest import check_version, manifest_of, spec_of, unknown_code
 from abctree.running.runner import Runner
 from abctree.running.spec import RunSpec, StopLike, check_problem_given
 from abctree.running.stopping import is_hurried
-from abctree.running.stores import Recorded, SqliteStore
 from abctree.running.versions import changes
 from abctree.running.watch import check_progress
 
+__all__ = ["StoreLike", "load", "play", "resume"]
+
 #: To read what is recorded to its end, whatever the run thought of it.
 _LENIENT = FailurePolicy("reject", limit=1.0)
-
-StoreLike = str | os.PathLike[str] | Store
 
 
 @checks_keywords
@@ -108,19 +107,19 @@ def resume(
     """
     check_problem_given(problem)
     check_progress(progress)
-    store = _existing(path, SqliteStore.open)
+    ledger = Ledger.open(path)
     try:
-        manifest = store.manifest or {}
+        manifest = ledger.manifest or {}
         given = {**parts, "stop": stop, "on_failure": on_failure}
-        spec = spec_of(manifest, problem, given, store.n_simulations + _n_noted(store))
+        spec = spec_of(manifest, problem, given, ledger.n_simulations + ledger.n_noted)
         _say(*changes(spec.code, sys.maxsize))
         check_version(manifest)
         spec = spec.extended(n_simulations)
-        store.begin(_continued(manifest, manifest_of(spec, problem)))
+        ledger.describe(_continued(manifest, manifest_of(spec, problem)))
         with running(as_executor(executor)) as ready:
-            return _played(problem, spec, store, ready, progress)
+            return _kept(problem, spec, ledger, ready, progress)
     finally:
-        store.close()
+        ledger.close()
 
 
 @checks_keywords
@@ -158,26 +157,28 @@ def load(path: StoreLike, problem: Problem, **parts: Any) -> Result:
         If code changed while the run was made, or is another now.
     """
     check_problem_given(problem)
-    store = _existing(path, SqliteStore.read)
+    ledger = Ledger.read(path)
     try:
-        manifest = store.manifest or {}
-        n = store.n_simulations
+        manifest = ledger.manifest or {}
+        n = ledger.n_simulations
         given = {**parts, "stop": _EndOfRecords(n), "on_failure": _LENIENT}
         spec = spec_of(manifest, problem, given, None)
         _say(*changes(spec.code, n), *unknown_code(manifest, problem, parts))
         if n == 0:
             raise StoreError(
-                f"{store!r} holds no simulations yet. Go on with the run by abctree.resume."
+                f"{ledger.store!r} holds no simulations yet. Go on with the run by abctree.resume."
             )
-        result = _play(problem, spec, _recorded(problem, spec, store, None))
+        run = _runner(problem, spec, None, ledger)
+        with run.interrupts:
+            result = LOOPS[spec.method](run)
         budget, reason = result.plan.n_simulations, result.stopped_because
-        if store.ending is not None:
-            reason = str(store.ending.get("stopped_because"))
+        if ledger.ending is not None:
+            reason = str(ledger.ending.get("stopped_because"))
         elif n < budget:
-            reason = f"unfinished: {n} of {budget} simulations made{_more(store)}"
-        return replace(result, stopped_because=reason, seconds=store.seconds)
+            reason = f"unfinished: {n} of {budget} simulations made{_more(ledger)}"
+        return replace(result, stopped_because=reason, seconds=ledger.seconds)
     finally:
-        store.close()
+        ledger.close()
 
 
 def play(
@@ -190,12 +191,14 @@ def play(
     """A new run, kept in a store if one is given."""
     check_progress(progress)
     with running(as_executor(executor)) as ready:  # refused before there is a folder
-        if path is None:
-            return _play(problem, spec, ready, watch=progress)
-        return _play_new(problem, spec, ready, progress, path)
+        if path is not None:
+            return _kept_anew(problem, spec, ready, progress, path)
+        run = _runner(problem, spec, ready, Ledger(), watch=progress)
+        with run.interrupts:
+            return LOOPS[spec.method](run)
 
 
-def _play_new(
+def _kept_anew(
     problem: Problem,
     spec: RunSpec,
     executor: Executor,
@@ -203,55 +206,43 @@ def _play_new(
     path: StoreLike,
 ) -> Result:
     """A new run in a store."""
-    store: Store = SqliteStore.new(path) if isinstance(path, str | os.PathLike) else path
+    ledger = Ledger.new(path)
     try:
-        if store.manifest is not None:
-            raise ParameterError(
-                f"`store` must be unused, but {store!r} holds a run. Go on with it by "
-                "abctree.resume."
-            )
-        store.begin(manifest_of(spec, problem))
-        return _played(problem, spec, store, executor, progress)
+        ledger.describe(manifest_of(spec, problem))
+        return _kept(problem, spec, ledger, executor, progress)
     finally:
-        store.close()
+        ledger.close()
 
 
-def _played(
+def _kept(
     problem: Problem,
     spec: RunSpec,
-    store: Store,
+    ledger: Ledger,
     executor: Executor,
     progress: Callable[[Progress], None] | None,
 ) -> Result:
     """Play a run with a store, and note how it ended."""
-    n_before = store.n_simulations
+    n_before = ledger.n_simulations
     rules = tuple(_AfterReplay(rule, n_before, is_hurried(rule)) for rule in spec.stop)
-    recorded = _recorded(problem, spec, store, executor)
+    run = _runner(problem, spec, executor, ledger, rules, progress)
     try:
-        result = _play(problem, spec, recorded, rules, progress)
+        with run.interrupts:
+            result = LOOPS[spec.method](run)
     except SimulatorError:
-        recorded.drop_first()
+        ledger.drop_first()
         raise
-    finally:
-        recorded.flush()
     why = result.stopped_because
     if why == "interrupted":
-        why += _more(store)
-    result = replace(result, seconds=store.seconds, stopped_because=why)
-    before = store.ending
-    if before is None or before.get("stopped_because") != result.stopped_because:
-        store.conclude({"stopped_because": result.stopped_because, "seconds": result.seconds})
+        why += _more(ledger)
+    result = replace(result, seconds=ledger.seconds, stopped_because=why)
+    ledger.conclude(why, result.seconds)
     return result
 
 
-def _more(store: Store) -> str:
+def _more(ledger: Ledger) -> str:
     """What a store has beside whole blocks, in words."""
-    n = _n_noted(store)
+    n = ledger.n_noted
     return f"; {n} simulations of unfinished blocks are kept for abctree.resume" if n else ""
-
-
-def _n_noted(store: Store) -> int:
-    return store.n_noted if isinstance(store, NotingStore) else 0
 
 
 def _say(*sentences: str) -> None:
@@ -260,25 +251,20 @@ def _say(*sentences: str) -> None:
         warn(sentence)
 
 
-def _play(
+def _runner(
     problem: Problem,
     spec: RunSpec,
-    executor: Executor,
+    executor: Executor | None,
+    ledger: Ledger,
     rules: tuple[StoppingRule, ...] | None = None,
     watch: Callable[[Progress], None] | None = None,
-) -> Result:
+) -> Runner:
+    """A run that is to be played; its ledger keeps the summaries that are read again."""
+    if ledger.store is not None and spec.summary_size == 0:
+        ledger.n_summaries = spec.plan.n_pilot if problem.needs_pilot else 0
     capacity = spec.plan.n_simulations if METHODS[spec.method].keeps_all else 1
     table = Table(problem.d, len(problem.names), spec.summary_size, capacity=capacity)
-    run = Runner(problem, spec, executor, table, rules, watch)
-    with run.interrupts:
-        return LOOPS[spec.method](run)
-
-
-def _recorded(problem: Problem, spec: RunSpec, store: Store, executor: Executor | None) -> Recorded:
-    """The executor of a run with a store; it keeps the summaries that are read again."""
-    if spec.summary_size > 0:
-        return Recorded(store, executor, sys.maxsize)
-    return Recorded(store, executor, spec.plan.n_pilot if problem.needs_pilot else 0)
+    return Runner(problem, spec, executor, table, ledger, rules, watch)
 
 
 @dataclass(frozen=True)
@@ -312,11 +298,3 @@ class _EndOfRecords:
 def _continued(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest of a run that goes on: what it was begun with, its new end and its code."""
     return {**then, **{key: now[key] for key in ("settings", "stop", "on_failure", "code")}}
-
-
-def _existing(path: StoreLike, opened: Callable[[str | os.PathLike[str]], Store]) -> Store:
-    if isinstance(path, str | os.PathLike):
-        return opened(path)
-    if path.manifest is None:
-        raise StoreError(f"{path!r} holds no run.")
-    return path

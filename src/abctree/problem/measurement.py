@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from abctree.data import Failure, Simulations
+from abctree.data import Failure, InterruptedWorkError, Rows, Simulations
 from abctree.errors import ParameterError, SimulatorError
 from abctree.problem.arrays import floats
 from abctree.problem.other_streams import Watch, search
@@ -71,43 +71,11 @@ class Measurement:
 
     def simulate(self, theta: FloatArray, index: IntArray, root: int) -> Simulations:
         """Simulations number `index` (n,) of the run with seed `root`, without their distances."""
-        taken: list[Simulations] = []
-        self.simulate_until(np.inf, theta, index, root, taken.append)
-        return taken[0]
-
-    def simulate_until(
-        self,
-        end: float,
-        theta: FloatArray,
-        index: IntArray,
-        root: int,
-        take: Callable[[Simulations], None],
-    ) -> None:
-        """The first of these simulations: those that are begun before a time, at least one unit.
-
-        Parameters
-        ----------
-        end : float
-            By `time.monotonic`.
-        theta, index, root
-            As for `simulate`.
-        take : callable
-            Called once, with what is finished, also if Ctrl-C ends it before.
-        """
-        rows = np.full((len(theta), *self.shape), np.nan)
+        summary = np.full((len(theta), *self.shape), np.nan)
         failures: list[Failure] = []
-        n = 0
-        try:
-            for n in self.model.fill(rows, failures, theta, index, root):  # noqa: B007 - read below
-                if time.monotonic() >= end:
-                    break
-        finally:
-            if n == len(theta):
-                take(Simulations(np.full(n, np.inf), rows, tuple(failures)))
-            elif n:
-                finished = set(index[:n].tolist())
-                some = tuple(f for f in failures if f.index in finished)
-                take(Simulations(np.full(n, np.inf), rows[:n].copy(), some))
+        for _ in self.model.fill(summary, failures, theta, index, root):
+            pass
+        return Simulations(np.full(len(theta), np.inf), summary, tuple(failures))
 
     def measured(self, simulations: Simulations, theta: FloatArray, index: IntArray) -> Simulations:
         """The same simulations with their distances; what is not finite becomes a failure.
@@ -272,22 +240,33 @@ class Discrepancy:
         """Shape of one summary."""
         return self.measurement.shape
 
-    def __call__(self, theta: FloatArray, index: IntArray) -> Simulations:
-        """Simulate, summarise and measure rows (m, p)."""
-        taken: list[Simulations] = []
-        self.until(np.inf, theta, index, taken.append)
-        return taken[0]
+    def __call__(self, rows: Rows, until: float = np.inf) -> Simulations:
+        """Simulate, summarise and measure the first rows: see `Work`.
 
-    def until(
-        self, end: float, theta: FloatArray, index: IntArray, take: Callable[[Simulations], None]
-    ) -> None:
-        """As a call, but of the first rows only: see `Measurement.simulate_until`."""
-        began = time.time()
-        watch = Watch(self.root, index, is_elsewhere=self._is_elsewhere)
+        Raises
+        ------
+        InterruptedWorkError
+            At Ctrl-C, if something was finished before.
+        """
+        began, n = time.time(), 0
+        watch = Watch(self.root, rows.index, is_elsewhere=self._is_elsewhere)
+        summary = np.full((len(rows), *self.shape), np.nan)
+        failures: list[Failure] = []
+        fill = self.measurement.model.fill(summary, failures, rows.theta, rows.index, self.root)
 
-        def measure(done: Simulations) -> None:
-            n = len(done.distance)
-            measured = self.measurement.measured(replace(done, began=began), theta[:n], index[:n])
-            take(replace(measured, other_streams=watch.moved()))
+        def measured() -> Simulations:
+            done = Simulations(np.full(len(rows), np.inf), summary, tuple(failures), began)
+            if n < len(rows):
+                done = done.take(np.arange(n), rows.index[:n])
+            done = self.measurement.measured(done, rows.theta[:n], rows.index[:n])
+            return replace(done, other_streams=watch.moved())
 
-        self.measurement.simulate_until(end, theta, index, self.root, measure)
+        try:
+            for n in fill:  # noqa: B007 - read in `measured`
+                if time.monotonic() >= until:
+                    break
+        except KeyboardInterrupt as error:
+            if n == 0:
+                raise
+            raise InterruptedWorkError(measured()) from error
+        return measured()

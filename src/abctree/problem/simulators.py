@@ -159,24 +159,22 @@ class OneByOne:
         root: int,
     ) -> Iterator[int]:
         """Put summaries into rows (n, ...) of nan, one by one; yields how many are finished."""
+        shape = rows.shape[1:]
         for i, number in enumerate(index.tolist()):
             try:
-                rows[i] = self.one(theta[i], number, root, rows.shape[1:])
+                data = self.simulator(theta[i].copy(), streams.generator(root, number))
+                rows[i] = self.read(data, shape)
             except CAUGHT as error:  # a user's simulator may raise anything
                 failures.append(_nth(failures, number, theta[i], error))
             yield i + 1
-
-    def one(self, theta: FloatArray, number: int, root: int, shape: tuple[int, ...]) -> FloatArray:
-        """The summary of one simulation; raises what the simulator raises."""
-        data = self.simulator(theta.copy(), streams.generator(root, number))
-        return self.read(data, shape)
 
     def rerun(
         self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...], row: int
     ) -> FloatArray:
         """The summary of one row of a call, made again; raises what it raised."""
         try:
-            return self.one(theta[row], int(index[row]), root, shape)
+            rng = streams.generator(root, int(index[row]))
+            return self.read(self.simulator(theta[row].copy(), rng), shape)
         except SummaryError as error:
             _reraise(error)
 

@@ -9,15 +9,10 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import Self
-
-from abctree.data import Simulations
-from abctree.protocols import Executor
-from abctree.types import FloatArray, IntArray
 
 
 class Interrupts:
@@ -58,27 +53,3 @@ class Interrupts:
             yield
         finally:
             self._is_open = False
-
-
-@dataclass(frozen=True)
-class Interruptible:
-    """An executor whose blocks may be interrupted while they are waited for."""
-
-    executor: Executor
-    interrupts: Interrupts
-
-    def submit(
-        self,
-        work: Callable[[FloatArray, IntArray], Simulations],
-        theta: FloatArray,
-        index: IntArray,
-        unit: int,
-    ) -> Callable[[], Simulations]:
-        """As `Executor.submit`."""
-        wait = self.executor.submit(work, theta, index, unit)
-
-        def waited() -> Simulations:
-            with self.interrupts.through():
-                return wait()
-
-        return waited

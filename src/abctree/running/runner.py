@@ -7,18 +7,13 @@ runner, and asks it after every block whether to stop.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from abctree.answers.failure_policy import (
-    Case,
-    FailedSimulationError,
-    Streak,
-    Watched,
-    named,
-)
+from abctree.answers.failure_policy import Case, FailedSimulationError, Streak, named
 from abctree.answers.failures import Failures
 from abctree.answers.result import Result
 from abctree.answers.run_notes import HOPELESS
@@ -30,18 +25,20 @@ from abctree.data import (
     OtherStream,
     Progress,
     Round,
+    Rows,
     Simulations,
     Table,
 )
-from abctree.errors import SimulatorError
+from abctree.errors import AbctreeError, SimulatorError
 from abctree.problem import Discrepancy, Problem
 from abctree.problem.measurement import NegativeDistanceError
-from abctree.protocols import Executor, StoppingRule
-from abctree.running.interrupts import Interruptible, Interrupts
+from abctree.protocols import Ahead, Chunk, Executor, StoppingRule
+from abctree.running.interrupts import Interrupts
+from abctree.running.journal import START_ANEW
+from abctree.running.ledger import Ledger
 from abctree.running.settings import names_of
 from abctree.running.spec import RunSpec
 from abctree.running.stopping import is_hurried
-from abctree.running.stores import START_ANEW, Recorded
 from abctree.running.versions import changes
 from abctree.running.watch import Watch
 from abctree.tree.pilot import Pilot, run_pilot
@@ -62,10 +59,13 @@ class Runner:
         As given; after the pilot `problem` is the one with its distance scaled.
     spec : RunSpec
         What makes the run.
-    executor : Executor
-        Who simulates; a `Recorded` one if there is a store.
+    executor : Executor or None
+        Who makes what is not in the ledger; None where a run is only read: it ends there, as if it
+        were interrupted.
     table : Table
         Takes the rows.
+    ledger : Ledger
+        Answers that were kept before, and those to come.
     rules : sequence of StoppingRule, optional
         Instead of those of the spec.
     watch : callable, optional
@@ -76,8 +76,9 @@ class Runner:
         self,
         problem: Problem,
         spec: RunSpec,
-        executor: Executor,
+        executor: Executor | None,
         table: Table,
+        ledger: Ledger,
         rules: Sequence[StoppingRule] | None = None,
         watch: Callable[[Progress], None] | None = None,
     ) -> None:
@@ -92,8 +93,9 @@ class Runner:
         self.n_simulations = 0  #: that have come back
         self._other_streams: set[OtherStream] = set()
         self._executor = executor
+        self._ledger = ledger
+        self._under_way: list[Iterator[Chunk]] = []
         self.interrupts = Interrupts()
-        self._watched = Watched(Interruptible(executor, self.interrupts), self._look_at)
         self._streak = Streak(spec.on_failure)
         self._rules = spec.stop if rules is None else tuple(rules)
         self._hurried = [rule for rule in self._rules if is_hurried(rule)]
@@ -107,14 +109,60 @@ class Runner:
     # Simulations ----------------------------------------------------------------------------
 
     def simulate(self, theta: FloatArray, index: IntArray) -> Callable[[], Simulations]:
-        """Begin a block."""
-        work = Discrepancy(self.problem.measurement, self.root)
-        return self._watched.submit(work, theta, index, self.problem.unit)
+        """Begin a block; the answer waits for it.
+
+        Raises
+        ------
+        StoreError
+            If the ledger has answers to other parameters.
+        """
+        rows = Rows(theta, index, self.problem.unit)
+        missing = self._ledger.begin(rows)
+        chunks: Iterator[Chunk] = iter(())
+        if self._executor is not None and len(missing):
+            chunks = self._executor.chunks(
+                Discrepancy(self.problem.measurement, self.root), missing
+            )
+        self._under_way.append(chunks)
+        return partial(self._answer, rows, chunks)
+
+    def _answer(self, rows: Rows, chunks: Iterator[Chunk]) -> Simulations:
+        """The answers to a block; each chunk is in the ledger before the next one is waited for."""
+        try:
+            while not self._ledger.has(rows):
+                with self.interrupts.through():
+                    chunk = next(chunks, None)
+                if chunk is None:
+                    raise self._incomplete()
+                self._ledger.put(*chunk)
+                self._gather(lambda chunk: chunk)
+        except KeyboardInterrupt:
+            self._gather(_sound)
+            raise
+        self._under_way.remove(chunks)
+        done = self._ledger.take(rows)
+        self._look_at(done, rows.theta, rows.index)
+        return done
+
+    def _gather(self, sound: Callable[[Chunk], Chunk]) -> None:
+        """Put into the ledger what has come back of all blocks."""
+        for chunks in self._under_way:
+            if isinstance(chunks, Ahead):
+                for chunk in chunks.finished():
+                    self._ledger.put(*sound(chunk))
+
+    def _incomplete(self) -> BaseException:
+        """What to raise for simulations that nobody makes."""
+        if self._executor is None:
+            return KeyboardInterrupt()
+        return AbctreeError(
+            f"`executor` must give the answers to all rows, but {self._executor!r} ended before."
+        )
 
     def store_only(self, needed: Callable[[Simulations], Simulations]) -> None:
         """Let the store, if there is one, keep so much of each block."""
-        if isinstance(self._executor, Recorded):
-            self._executor.needed = needed
+        if self._ledger.store is not None:
+            self._ledger.needed = needed
 
     def pilot(self, table: Table | None = None) -> Pilot:
         """Prior draws into the run's table, or another; fewer than planned if the run ends there.
@@ -126,10 +174,14 @@ class Runner:
         """
         plan, table = self.plan, self.table if table is None else table
         calls: list[IntArray] = []
-        watched = Watched(self._watched, lambda _, __, index: calls.append(index))
+
+        def simulate(theta: FloatArray, index: IntArray) -> Callable[[], Simulations]:
+            calls.append(index)
+            return self.simulate(theta, index)
+
         try:
             pilot = run_pilot(
-                self.problem, table, watched, plan.n_pilot, plan.n_folds, self.root, self.rng,
+                self.problem, table, simulate, plan.n_pilot, plan.n_folds, self.rng,
                 stop=self._stop_pilot,
             )  # fmt: skip
         except SimulatorError as error:
@@ -139,7 +191,7 @@ class Runner:
             raise
         # Those of a distance that the pilot scales are known only now.
         late = pilot.simulations.failures[self.failures.count :]
-        for index in calls:
+        for index in (index for index in calls if index[-1] < len(table)):
             rows = [f for f in late if index[0] <= f.index <= index[-1]]
             self._count(rows, table.theta[index], index)
         self.problem = pilot.problem
@@ -205,7 +257,7 @@ class Runner:
 
     def _refuse_negative(self, failures: Sequence[Failure]) -> None:
         """End the run at a negative distance: counted as a failure, the nearest would be lost."""
-        if isinstance(self._executor, Recorded) and self._executor.only_reads:
+        if self._executor is None:
             return  # a run that ended by it can still be looked at
         reason = NegativeDistanceError.REASON
         found = next((f for f in failures if f.reason.startswith(reason)), None)
@@ -234,12 +286,12 @@ class Runner:
     @property
     def _kept(self) -> str:
         """What a store has of a pilot that failed, and how to start anew."""
-        store = self._executor.store if isinstance(self._executor, Recorded) else None
-        if store is None or store.n_simulations == 0:
+        ledger = self._ledger
+        if ledger.store is None or ledger.n_simulations == 0:
             return ""
         all_failed = self.failures.count == self.n_simulations
         what = "failures only" if all_failed else "the simulations of this pilot"
-        return f" {store!r} holds {what}. {START_ANEW}"
+        return f" {ledger.store!r} holds {what}. {START_ANEW}"
 
     @property
     def _larger_pilot(self) -> str:
@@ -261,18 +313,12 @@ class Runner:
         self._watch(self._now())
         return self._reason(self._rules)
 
-    def follow(
-        self,
-        rounds: Iterable[Round],
-        rate: Callable[[Round], float] = lambda played: played.acceptance_rate,
-    ) -> str:
-        """Play rounds until they end, or there is a reason to stop; the reason."""
-        for played in rounds:
-            self.rounds.append(played)
-            reason = self.told(played.index, played.epsilon, rate(played), played.ess)
-            if played.interrupted or reason is not None:
-                return "interrupted" if played.interrupted else str(reason)
-        return self.ended()
+    def after(self, played: Round, rate: float | None = None) -> str | None:
+        """Take a round that was played; why to stop after it, or None."""
+        self.rounds.append(played)
+        rate = played.acceptance_rate if rate is None else rate
+        reason = self.told(played.index, played.epsilon, rate, played.ess)
+        return "interrupted" if played.interrupted else reason
 
     def ended(self) -> str:
         """Why a loop that has ended by itself did so."""
@@ -338,3 +384,13 @@ class Runner:
             n_failures=self.failures.count,
             seconds=self._seconds,
         )
+
+
+def _sound(chunk: Chunk) -> Chunk:
+    """A chunk without the units that failed: Ctrl-C may have ended a program of theirs."""
+    part, done = chunk
+    if not done.failures:
+        return chunk
+    failed = [failure.index // part.unit for failure in done.failures]
+    which = ~np.isin(part.index // part.unit, failed)
+    return part[which], done.take(which, part.index[which])

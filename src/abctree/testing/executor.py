@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from abctree.data import Failure, Simulations
+from abctree.data import Failure, Rows, Simulations
 from abctree.keywords import checks_keywords
-from abctree.protocols import Executor
+from abctree.protocols import Chunk, Executor
 from abctree.testing.rule import require
-from abctree.types import FloatArray, IntArray
+from abctree.types import IntArray
 
 
 @checks_keywords
 def check_executor(executor: Executor) -> None:
     """Check that an executor keeps the contract of `abctree.protocols.Executor`.
 
-    The answers must come in the order of the rows, with the failures of each; rows with the same
-    ``index // unit`` must be run in one call; several calls may be under way at once, and one that
-    is never waited for must not disturb the others.
+    Each row must be answered once, with its failure; rows with the same ``index // unit`` must be
+    run in one call; several calls may be under way at once, and one that is never waited for must
+    not disturb the others.
 
     Parameters
     ----------
     executor : Executor
-        An object with ``submit(work, theta, index, unit)``.
+        An object with ``chunks(work, rows)``.
 
     Raises
     ------
@@ -38,29 +37,27 @@ def check_executor(executor: Executor) -> None:
     >>> check_executor(Serial())
     """
     for unit in (1, 7):
-        blocks = [np.arange(0, 100), np.arange(100, 101), np.arange(105, 400), np.arange(400, 450)]
-        waiting = [_submit(executor, index, unit) for index in blocks]
+        index = [np.arange(0, 100), np.arange(100, 101), np.arange(105, 400), np.arange(400, 450)]
+        blocks = [_rows(numbers, unit) for numbers in index]
+        waiting = [iter(executor.chunks(_Told(), rows)) for rows in blocks]
         del waiting[2]  # given up
-        for index, wait in zip([blocks[0], blocks[1], blocks[3]], waiting, strict=True):
-            _check_block(wait(), index, unit)
+        for rows, chunks in zip([blocks[0], blocks[1], blocks[3]], waiting, strict=True):
+            _check_block([chunk for chunk in chunks if len(chunk[0])], rows)
 
 
-def _submit(executor: Executor, index: IntArray, unit: int) -> Callable[[], Simulations]:
-    return executor.submit(_Told(unit), _theta(index), index, unit)
-
-
-def _theta(index: IntArray) -> FloatArray:
-    return np.column_stack([np.sqrt(index), np.cos(index)])
+def _rows(index: IntArray, unit: int) -> Rows:
+    return Rows(np.column_stack([np.sqrt(index), np.cos(index)]), index, unit)
 
 
 @dataclass(frozen=True)
 class _Told:
     """Work that tells of each row what it was called with, and in how large a company."""
 
-    unit: int
+    shape: tuple[int, ...] = (2,)
 
-    def __call__(self, theta: FloatArray, index: IntArray) -> Simulations:
-        group = index // self.unit
+    def __call__(self, rows: Rows, until: float = np.inf) -> Simulations:  # noqa: ARG002
+        theta, index = rows.theta, rows.index
+        group = index // rows.unit
         company = (group[:, None] == group).sum(axis=1)
         failures = [
             Failure(int(i), tuple(row.tolist()), "a ninth")
@@ -71,16 +68,22 @@ class _Told:
         return Simulations(distance, np.column_stack([index, company]), tuple(failures))
 
 
-def _check_block(done: Simulations, index: IntArray, unit: int) -> None:
-    expected = _Told(unit)(_theta(index), index)
+def _check_block(chunks: list[Chunk], rows: Rows) -> None:
+    index = np.concatenate([np.empty(0, dtype=np.int64), *(part.index for part, _ in chunks)])
+    require(
+        np.array_equal(np.sort(index), rows.index),
+        "each row must be answered once, but some are not, or several times.",
+    )
+    chunks = sorted(chunks, key=lambda chunk: int(chunk[0].index[0]))
+    done, expected = Simulations.join([done for _, done in chunks]), _Told()(rows)
     require(
         np.array_equal(done.distance, expected.distance)
         and np.array_equal(done.summary[:, 0], expected.summary[:, 0]),
-        "answers must come in the order of the rows, each that of its own row, but do not.",
+        "the answers of a chunk must be those of its rows, but are not.",
     )
     require(
         np.array_equal(done.summary[:, 1], expected.summary[:, 1]),
-        f"rows with the same index // {unit} must be run in one call, but were split.",
+        f"rows with the same index // {rows.unit} must be run in one call, but were split.",
     )
     require(
         [f.index for f in done.failures] == [f.index for f in expected.failures],

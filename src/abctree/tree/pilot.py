@@ -9,12 +9,11 @@ import numpy as np
 
 from abctree.data import Boxes, Simulations, Table
 from abctree.errors import SimulatorError
-from abctree.problem import Discrepancy, Problem, finite_rows
+from abctree.problem import Problem, finite_rows
 from abctree.problem.measurement import NegativeDistanceError
 from abctree.proposals.points import draw_points
 from abctree.proposals.proposal import OnBoxes
-from abctree.protocols import Executor
-from abctree.tree.inner_loop import Block, record
+from abctree.tree.inner_loop import Block, Simulate, record
 from abctree.types import FloatArray, IntArray
 
 #: Simulations that are made and looked at before all others, and the least in a block.
@@ -41,10 +40,9 @@ class Pilot:
 def run_pilot(
     problem: Problem,
     table: Table,
-    executor: Executor,
+    simulate: Simulate,
     n: int,
     n_folds: int,
-    root: int,
     rng: np.random.Generator,
     stop: Callable[[], bool] = lambda: False,
 ) -> Pilot:
@@ -59,12 +57,10 @@ def run_pilot(
         Its distance may still need a scale.
     table : Table
         Takes the rows.
-    executor : Executor
-        Who simulates.
+    simulate : callable
+        Begins simulations.
     n, n_folds : int
         Prior draws, and the folds that they are dealt to.
-    root : int
-        Seed of the simulations.
     rng : Generator
         For the draws.
     stop : callable
@@ -78,7 +74,7 @@ def run_pilot(
         If there is none yet when Ctrl-C is pressed; later it cuts the pilot short.
     """
     draws = _prior_draws(problem, n, n_folds, rng)
-    done, interrupted = _simulated(problem, executor, draws.theta, n_folds, root, stop)
+    done, interrupted = _simulated(simulate, draws.theta, n_folds, problem.unit, stop)
     m = len(done.distance)
     drawn, n_drawn = draws.first(m)
     if problem.needs_pilot:
@@ -89,28 +85,22 @@ def run_pilot(
 
 
 def _simulated(
-    problem: Problem,
-    executor: Executor,
+    simulate: Simulate,
     theta: FloatArray,
     n_folds: int,
-    root: int,
+    unit: int,
     stop: Callable[[], bool],
 ) -> tuple[Simulations, bool]:
     """The first rows, as many as there is time for, and whether Ctrl-C came between."""
-    work = Discrepancy(problem.measurement, root)
-
-    def begin(rows: IntArray) -> Callable[[], Simulations]:
-        return executor.submit(work, theta[rows], rows, problem.unit)
-
-    first, *others = _blocks(len(theta), n_folds, problem.unit)
+    first, *others = _blocks(len(theta), n_folds, unit)
     try:
-        done = [begin(first)()]
+        done = [simulate(theta[first], first)()]
     except KeyboardInterrupt:
         raise KeyboardInterrupt("before the first simulations had come back") from None
     _look_at(done[0], len(first))
     try:
         # All at once: a pool has something to do, and what is not waited for is given up.
-        waiting = [] if stop() else [begin(rows) for rows in others]
+        waiting = [] if stop() else [simulate(theta[rows], rows) for rows in others]
         for wait in waiting:
             done.append(wait())
             if stop():

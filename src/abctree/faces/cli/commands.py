@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -134,7 +135,7 @@ def _run_help() -> str:
         "defaults are those of Python.\n\n"
         "Writes summary.txt, summary.json, posterior.csv and posterior.png, or mode.csv and "
         "mode.png, and, in two dimensions, partition.png. Every block of simulations is kept "
-        "beside them in run.sqlite before it counts, so that abctree resume can go on with a run "
+        "beside them in run.journal before it counts, so that abctree resume can go on with a run "
         "that was killed, interrupted or stopped.\n\n"
         "A run in DIR is replaced without --force only by its own repetition: a finished run of "
         "the same problem, method, seed, budget and settings. One with fewer simulations than its "
@@ -285,14 +286,16 @@ class _BegunError(Exception):
 class _NoStore:
     """A store in which no run begins: it only learns what the run would be."""
 
-    manifest = None
-
     def __init__(self) -> None:
         self.planned: Mapping[str, Any] = {}
 
-    def begin(self, manifest: Mapping[str, Any]) -> None:
+    def records(self) -> tuple[()]:
+        """Nothing is kept."""
+        return ()
+
+    def append(self, kind: str, data: bytes, *, flush: bool) -> None:  # noqa: ARG002
         """Stop before anything is simulated."""
-        self.planned = manifest
+        self.planned = json.loads(data)
         raise _BegunError
 
     def close(self) -> None:

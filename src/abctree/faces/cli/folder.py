@@ -14,7 +14,7 @@ from abctree import __version__
 from abctree.faces.cli.settings import DEFAULT, NAMES, function_of, method_of
 
 if TYPE_CHECKING:
-    from abctree.running.stores import SqliteStore
+    from abctree.running.journal import Journal
 
 #: What is written for people and programs, the run store aside.
 FILES = (
@@ -30,9 +30,8 @@ FILES = (
 )
 #: Written before the first simulation, so that a killed run is known by it.
 _NOTE = "run.json"
-_STORE = "run.sqlite"
 #: `run.lock` stays: removing it would let two processes in at once.
-_STORES = (_STORE, f"{_STORE}-wal", f"{_STORE}-shm", f"{_STORE}-journal")
+_STORE = "run.journal"
 #: What an error calls parts of a manifest; the others are settings.
 _WORDS = {
     "seeds": "seed",
@@ -108,7 +107,7 @@ def claim(
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        former = [name for name in (_NOTE, *FILES, *_STORES) if (directory / name).exists()]
+        former = [name for name in (_NOTE, *FILES, _STORE) if (directory / name).exists()]
     except OSError as error:
         raise click.UsageError(f"--out {directory} cannot be used: {error.strerror}.") from error
     if not former or force:
@@ -130,14 +129,14 @@ def claim(
 def _check_repeats_store(directory: Path, new: Note, planned: Mapping[str, Any] | None) -> None:
     """Refuse to replace simulations that the new run would not make again."""
     from abctree.errors import StoreError
-    from abctree.running.stores import SqliteStore
+    from abctree.running.ledger import Ledger
 
     try:
-        with SqliteStore.read(directory) as store:
-            kept, n = store.manifest or {}, store.n_simulations
-            only_failures = store.holds_failures_only
+        ledger = Ledger.read(directory)
     except StoreError as error:
         raise click.UsageError(f"{error} Or add --force to replace it.") from error
+    kept, n = ledger.manifest or {}, ledger.n_simulations
+    only_failures = ledger.holds_failures_only
     budget = kept.get("settings", {}).get("n_simulations", n)
     if only_failures and n < budget:
         raise click.UsageError(
@@ -174,10 +173,10 @@ def _finished(directory: Path, new: Note, differing: str) -> click.UsageError:
 
 def clear(directory: Path) -> None:
     """Remove the files of a former run, unless another process is at work on it."""
-    former = [directory / name for name in (_NOTE, *FILES, *_STORES)]
+    former = [directory / name for name in (_NOTE, *FILES, _STORE)]
     if not any(file.exists() for file in former):
         return
-    from abctree.running.stores.lock import FolderLock
+    from abctree.running.lock import FolderLock
 
     lock = FolderLock(directory)
     try:
@@ -200,7 +199,7 @@ def _owner(directory: Path) -> Note | None:
     return Note(owner, None) if isinstance(owner, str) else None
 
 
-def open_store(directory: Path, *, new: bool) -> SqliteStore:
+def open_store(directory: Path, *, new: bool) -> Journal:
     """The run store of a folder, which leaves out the progress line among the stopping rules.
 
     The line is a rule only to be asked after every block, and could not be made again by
@@ -208,14 +207,18 @@ def open_store(directory: Path, *, new: bool) -> SqliteStore:
     """
     from abctree.faces.cli.watch import Line
     from abctree.running.fingerprint import named
-    from abctree.running.stores import SqliteStore
+    from abctree.running.journal import Journal
+    from abctree.running.ledger import MANIFEST
 
     line = named(Line)
 
-    class Unwatched(SqliteStore):
-        def begin(self, manifest: Mapping[str, Any]) -> None:
-            rules = [rule for rule in manifest["stop"] if rule.get("own") != line]
-            super().begin({**manifest, "stop": rules})
+    class Unwatched(Journal):
+        def append(self, kind: str, data: bytes, *, flush: bool) -> None:
+            if kind == MANIFEST:
+                manifest = json.loads(data)
+                rules = [rule for rule in manifest["stop"] if rule.get("own") != line]
+                data = json.dumps({**manifest, "stop": rules}).encode()
+            super().append(kind, data, flush=flush)
 
     return Unwatched.new(directory) if new else Unwatched.open(directory)
 

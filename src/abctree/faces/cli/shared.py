@@ -60,9 +60,9 @@ def noted(directory: Path, problem: str | None, given: dict[str, Any]) -> Note:
 
 
 def _check_holds_run(directory: Path) -> None:
-    from abctree.running.stores import SqliteStore
+    from abctree.running.journal import Journal
 
-    SqliteStore.read(directory).close()
+    Journal.read(directory).close()
 
 
 def executor_of(workers: int | str | None, memory: float | None) -> Any:

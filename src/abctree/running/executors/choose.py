@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 from concurrent import futures
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -38,8 +38,6 @@ _INSTEAD = {
 _INSTEAD |= dict.fromkeys(
     ("multiprocess", "billiard", "pathos", "torch"), _INSTEAD["multiprocessing"]
 )
-#: The first argument of `submit` where it takes any function, not the work of a block.
-_FUNCTION = ("fn", "func", "function", "f", "task", "callable")
 
 
 def as_executor(spec: ExecutorLike | None) -> Executor:
@@ -81,25 +79,13 @@ def as_executor(spec: ExecutorLike | None) -> Executor:
         raise ParameterError(
             f"`executor` must be an object, but got {shown}. Call it first: executor={name}(...)."
         )
-    if _takes_blocks(spec):
-        return cast("Executor", spec)
+    if isinstance(spec, Executor):
+        return spec
     raise ParameterError(
         '`executor` must be None, a number of processes, "serial", "threads", "processes", a '
-        "concurrent.futures.Executor, a client of Dask, or an object with a method `submit(work, "
-        f"theta, index, unit)`, but got {spec!r}."
+        "concurrent.futures.Executor, a client of Dask, or an object with a method `chunks(work, "
+        f"rows)`, but got {spec!r}."
     )
-
-
-def _takes_blocks(spec: Any) -> bool:
-    """Whether it has the method of `Executor`; others have one of this name, too."""
-    if not callable(submit := getattr(spec, "submit", None)):
-        return False
-    signature = inspect.signature(submit)
-    try:
-        signature.bind("work", "theta", "index", "unit")
-    except TypeError:
-        return False
-    return next(iter(signature.parameters)).lstrip("_") not in _FUNCTION
 
 
 def _instead(spec: Any) -> str:

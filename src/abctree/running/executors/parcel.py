@@ -15,11 +15,8 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from abctree.errors import ParameterError
-from abctree.running.executors.limits import (
-    Work,
-    count_memory_from_here,
-    limit_loaded_libraries,
-)
+from abctree.protocols import Work
+from abctree.running.executors.limits import count_memory_from_here, limit_loaded_libraries
 
 #: Works that a worker remembers: those before and after the pilot, and those of another run.
 _REMEMBERED = 4

@@ -13,7 +13,8 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from abctree.errors import AbctreeError, ParameterError
 from abctree.keywords import checks_keywords
-from abctree.running.executors.limits import Work, check_memory
+from abctree.protocols import Work
+from abctree.running.executors.limits import check_memory
 from abctree.running.executors.parcel import Parcel, remember
 from abctree.running.executors.pooled import Pooled, check_count
 from abctree.running.executors.workers import Workers

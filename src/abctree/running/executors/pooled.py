@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
@@ -20,29 +20,52 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from abctree.data import Simulations
-from abctree.errors import ParameterError
-from abctree.protocols import Notes
-from abctree.running.executors.chunks import Pace, split
-from abctree.running.executors.guard import check_guarded
-from abctree.running.executors.limits import (
-    OutOfMemoryError,
-    Work,
-    check_enough_memory,
-    check_timeout,
-    failed,
-    joined,
-    simulate,
-    simulate_some,
-)
-from abctree.running.executors.parcel import Parcel, pack, unpack
-from abctree.running.executors.workers import OverdueError, WorkerDiedError
-from abctree.types import FloatArray, IntArray
+import numpy as np
 
+from abctree.data import Rows, Simulations
+from abctree.errors import ParameterError
+from abctree.protocols import Chunk, Work
+from abctree.running.executors.guard import check_guarded
+from abctree.running.executors.limits import OutOfMemoryError, check_enough_memory
+from abctree.running.executors.parcel import Parcel, pack, unpack
+from abctree.running.executors.serial import check_timeout, failed, in_time, rows_of
+from abctree.running.executors.workers import OverdueError, WorkerDiedError
+
+#: Seconds that a task may go on, and that nothing may come, before the run hears of it.
+_SECONDS = 1.0
+#: Seconds that a task should last: sending one costs about a ten-thousandth of a second.
+_TARGET = 0.02
+#: Most rows of a task while nothing is known about the simulator.
+_FIRST = 16
+#: Weight of the last task in the estimate of the time.
+_NEWS = 0.3
 #: Workers that a simulation may lose alone before it is given up; others may have killed some.
 _LIVES = 3
 #: Simulations, and the seconds they took; None from a worker that does not know the work yet.
 Answer = tuple[Simulations, float] | None
+NOTHING: Chunk = (
+    Rows(np.empty((0, 0)), np.empty(0, dtype=np.int64)),
+    Simulations(np.empty(0), np.empty(0)),
+)
+
+
+class Pace:
+    """Seconds that a simulation takes, learned from the tasks that came back."""
+
+    def __init__(self) -> None:
+        self._seconds: float | None = None
+
+    def note(self, n: int, seconds: float) -> None:
+        """A task of n rows took so long in its worker."""
+        one = seconds / n
+        old = one if self._seconds is None else self._seconds
+        self._seconds = (1.0 - _NEWS) * old + _NEWS * one
+
+    def rows(self, n: int, n_workers: int) -> int:
+        """Rows of a task of a block of n: long enough, but something to do for every worker."""
+        known = self._seconds is not None
+        most = int(min(n, _TARGET / max(self._seconds or 0.0, 1e-9))) if known else _FIRST
+        return max(1, min(most, -(-n // n_workers)))
 
 
 class Pooled(ABC):
@@ -110,39 +133,19 @@ class Pooled(ABC):
 
     # What all do ----------------------------------------------------------------------------
 
-    def submit(
-        self, work: Work, theta: FloatArray, index: IntArray, unit: int
-    ) -> Callable[[], Simulations]:
-        """Begin the simulations of all rows; the answer waits for them.
+    def chunks(self, work: Work, rows: Rows) -> Call:
+        """Begin the simulations of all rows; the iterator waits for them.
 
-        An answer that is thrown away, not asked for, takes its pending tasks back.
+        A task that has gone on for a second sends what it has, and the rest is a new one.
 
         Raises
         ------
         ParameterError
             If the work has to be sent to other processes but cannot be pickled.
         """
-        return self._submit(work, theta, index, unit, None)
-
-    def submit_noted(
-        self, work: Work, theta: FloatArray, index: IntArray, unit: int, notes: Notes
-    ) -> Callable[[], Simulations]:
-        """As `submit`; what comes back is noted, also while another block is waited for.
-
-        A task that has gone on for `notes.seconds` sends what it has, and the rest is a new one.
-
-        Raises
-        ------
-        ParameterError
-            If the work has to be sent to other processes but cannot be pickled.
-        """
-        return self._submit(work, theta, index, unit, notes)
-
-    def _submit(
-        self, work: Work, theta: FloatArray, index: IntArray, unit: int, notes: Notes | None
-    ) -> Block:
-        size = self.chunk or self._pace.rows(len(index), self.n_workers)
-        return Block(self, work, theta, index, unit, split(index, size, unit), notes)
+        return Call(
+            self, work, rows.parts(self.chunk or self._pace.rows(len(rows), self.n_workers))
+        )
 
     def _begin(
         self, work: Work, rows: Rows, *, whole: bool
@@ -156,11 +159,11 @@ class Pooled(ABC):
             self._is_sent = False
         try:
             task = self._task(work, whole=whole)
-            future = self._pool.submit(task, *rows, self.timeout)
+            future = self._pool.submit(task, rows, _SECONDS, self.timeout)
         except futures.BrokenExecutor:  # it broke while it had nothing to do
             self._mend(work, self._pool)
             task = self._task(work, whole=whole)
-            future = self._pool.submit(task, *rows, self.timeout)
+            future = self._pool.submit(task, rows, _SECONDS, self.timeout)
         return self._pool, future
 
     def _mend(self, work: Work, broken: futures.Executor) -> None:
@@ -220,105 +223,83 @@ class Pooled(ABC):
         return partial(simulate_there, self._parcel.token, self._parcel.payload if whole else None)
 
 
-class Rows(NamedTuple):
-    """What a task is told of its simulations."""
-
-    theta: FloatArray
-    numbers: IntArray
-    unit: int
-    seconds: float | None  #: after which it is to send what it has
-
-
 def simulate_here(
-    work: Work,
-    theta: FloatArray,
-    index: IntArray,
-    unit: int,
-    seconds: float | None,
-    timeout: float | None,
+    work: Work, rows: Rows, seconds: float, timeout: float | None
 ) -> tuple[Simulations, float]:
-    """A task."""
+    """A task: the first of its rows, those that are begun within so many seconds."""
     began = time.perf_counter()
-    if seconds is None:
-        done = simulate(work, theta, index, unit, timeout)
-    else:
-        parts: list[Simulations] = []
-        simulate_some(work, theta, index, unit, timeout, seconds, parts.append)
-        done = Simulations.join(parts)
+    until = time.monotonic() + seconds
+    done = work(rows, until) if timeout is None else in_time(work, rows, until, timeout)
     return done, time.perf_counter() - began
 
 
 def simulate_there(
-    token: str,
-    payload: bytes | None,
-    theta: FloatArray,
-    index: IntArray,
-    unit: int,
-    seconds: float | None,
-    timeout: float | None,
+    token: str, payload: bytes | None, rows: Rows, seconds: float, timeout: float | None
 ) -> Answer:
     """A task in another process, which remembers the work from the first time it was sent."""
     work = unpack(token, payload)
     if work is None:
         return None
-    done, took = simulate_here(work, theta, index, unit, seconds, timeout)
+    done, took = simulate_here(work, rows, seconds, timeout)
     check_enough_memory(done)
     return done, took
 
 
-class Piece(NamedTuple):
-    """Rows of a block that are one task."""
+class Task(NamedTuple):
+    """Rows that are made in one call."""
 
-    first: int
-    last: int
+    rows: Rows
     deaths: int = 0  #: workers that died with this unit alone
+    is_alone: bool = False  #: whether its pool has nothing else to do: the blame is certain
 
 
-class Block:
-    """The tasks of one call of `submit`; calling it waits for them."""
+class Call:
+    """The tasks of one call of `chunks`: see `Ahead`."""
 
-    def __init__(
-        self,
-        crew: Pooled,
-        work: Work,
-        theta: FloatArray,
-        index: IntArray,
-        unit: int,
-        chunks: Sequence[slice],
-        notes: Notes | None,
-    ) -> None:
+    def __init__(self, crew: Pooled, work: Work, parts: Iterable[Rows]) -> None:
         self._crew = crew
         self._work = work
-        self._theta = theta
-        self._index = index
-        self._unit = unit
-        self._notes = notes
-        self._done: dict[int, Simulations] = {}
-        self._running: dict[futures.Future[Answer], tuple[Piece, futures.Executor]] = {}
+        self._ready: deque[Chunk] = deque()
+        self._running: dict[futures.Future[Answer], tuple[Task, futures.Executor]] = {}
+        self._suspects: deque[Task] = deque()  # one of these broke a pool
         self._ended: SimpleQueue[futures.Future[Answer]] = SimpleQueue()
-        for rows in chunks:
-            self._begin(Piece(rows.start, rows.stop))
+        for rows in parts:
+            self._begin(Task(rows))
 
-    def __call__(self) -> Simulations:
-        """All simulations, in the order of their rows."""
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Chunk:
+        if not (self._ready or self._running or self._suspects):
+            raise StopIteration
         try:
-            while self._running:
-                self._collect(self._next())
+            while not self._ready:
+                if not self._running:  # if it breaks again, the blame is certain
+                    self._begin(self._suspects.popleft()._replace(is_alone=True), whole=True)
+                self._collect(self._ended.get(timeout=_SECONDS))
+        except Empty:
+            return NOTHING
         except BaseException as error:
             self._give_up()
             if isinstance(error, KeyboardInterrupt):
                 self._crew.close()
             raise
-        return joined([self._done[first] for first in sorted(self._done)])
+        return self._ready.popleft()
 
-    def _next(self) -> futures.Future[Answer]:
-        """The next task that ends."""
-        if self._notes is None:
-            return self._ended.get()
-        while True:
-            self._notes.keep()
-            with suppress(Empty):
-                return self._ended.get(timeout=self._notes.seconds)
+    def finished(self) -> Iterator[Chunk]:
+        """Chunks that have come back; what was lost with a worker is left to who waits for it."""
+        troubled = []
+        with suppress(Empty):
+            while True:
+                future = self._ended.get_nowait()
+                if future.cancelled() or future.exception() is not None:
+                    troubled.append(future)
+                else:
+                    self._collect(future)
+        for future in troubled:
+            self._ended.put(future)
+        while self._ready:
+            yield self._ready.popleft()
 
     def __del__(self) -> None:
         self._give_up()
@@ -327,112 +308,82 @@ class Block:
         for future in list(self.__dict__.get("_running", ())):
             future.cancel()
 
-    def _begin(self, piece: Piece, *, whole: bool = False) -> futures.Future[Answer]:
-        part = slice(piece.first, piece.last)
-        seconds = None if self._notes is None else self._notes.seconds
-        rows = Rows(self._theta[part], self._index[part], self._unit, seconds)
-        pool, future = self._crew._begin(self._work, rows, whole=whole)
-        self._running[future] = piece, pool
-        if self._notes is not None:  # at once, whatever is waited for then
-            future.add_done_callback(partial(_note, self._notes, piece.first))
+    def _begin(self, task: Task, *, whole: bool = False) -> None:
+        pool, future = self._crew._begin(self._work, task.rows, whole=whole)
+        self._running[future] = task, pool
         future.add_done_callback(self._ended.put)
-        return future
 
     def _collect(self, future: futures.Future[Answer]) -> None:
         """Take what a task that ended has to say; begin again what was lost."""
         if future not in self._running:
             return  # taken before
-        piece, pool = self._running.pop(future)
+        task, pool = self._running.pop(future)
         try:
-            for rest in self._take(piece, future):
-                self._begin(rest)
+            answer = future.result()
         except Exception as error:
-            if _is_alone_to_blame(error):
-                for part in self._after_death(piece, error):
-                    self._begin(part)
-            elif not isinstance(error, futures.BrokenExecutor):
+            if not _is_alone_to_blame(error) and not isinstance(error, futures.BrokenExecutor):
                 raise
-            elif self._crew._is_current(pool):
-                self._one_by_one([piece, *self._lost_with(pool)])
-            else:  # another piece was to blame, and the pool is a new one already
-                self._begin(piece)
+            self._recover(task, pool, error)
+        else:
+            self._take(task, answer)
 
-    def _take(self, piece: Piece, future: futures.Future[Answer]) -> list[Piece]:
-        """Take the answer of a task, or raise what it raised; what it left to be done."""
-        answer = future.result()
+    def _take(self, task: Task, answer: Answer) -> None:
+        """Take the answer of a task, and begin what it left to be done."""
         if answer is None:
-            self._begin(piece, whole=True)
-            return []
-        simulations, seconds = answer
-        n = len(simulations.distance)
+            self._begin(task, whole=True)
+            return
+        done, seconds = answer
+        n = len(done)
         self._crew._note(n, seconds)
-        self._done[piece.first] = simulations
-        end = piece.first + n
-        return [Piece(end, piece.last)] if end < piece.last else []
+        self._ready.append((task.rows[:n], done))
+        if n < len(task.rows):
+            self._begin(task._replace(rows=task.rows[n:]))
 
-    def _lost_with(self, broken: futures.Executor) -> list[Piece]:
+    def _recover(self, task: Task, pool: futures.Executor, error: Exception) -> None:
+        """Begin again what was lost with a worker, or with its pool."""
+        if _is_alone_to_blame(error):
+            for part in self._after_death(task, error):
+                self._begin(part)
+        elif task.is_alone:
+            self._crew._mend(self._work, pool)
+            self._suspects.extendleft(reversed(self._after_death(task, error)))
+        elif self._crew._is_current(pool):
+            self._suspects.extend([task, *self._lost_with(pool)])
+        else:  # another task was to blame, and the pool is a new one already
+            self._begin(task)
+
+    def _lost_with(self, broken: futures.Executor) -> list[Task]:
         """The other tasks of a pool that broke: all have ended, or are about to."""
         theirs = [future for future, (_, pool) in self._running.items() if pool is broken]
         futures.wait(theirs)
         lost = [f for f in theirs if isinstance(f.exception(), futures.BrokenExecutor)]
         return [self._running.pop(future)[0] for future in lost]
 
-    def _one_by_one(self, suspects: list[Piece]) -> None:
-        """One task at a time, after a pool broke: if it breaks again, the blame is certain."""
-        queue = deque(suspects)
-        while queue:
-            piece = queue.popleft()
-            future = self._begin(piece, whole=True)
-            futures.wait([future])
-            _, pool = self._running.pop(future)
-            try:
-                queue.extendleft(self._take(piece, future))
-            except futures.BrokenExecutor as error:
-                self._crew._mend(self._work, pool)
-                queue.extendleft(reversed(self._after_death(piece, error)))
-            if self._notes is not None:
-                self._notes.keep()
-
-    def _after_death(self, piece: Piece, error: Exception) -> list[Piece]:
-        """What to do again when a worker died with a piece.
+    def _after_death(self, task: Task, error: Exception) -> list[Task]:
+        """What to do again when a worker died with a task.
 
         Units are done apart, so that one cannot take the others with it.  A unit that alone keeps
         losing its worker is done row by row, as one that raises.  A row that does is a failure.
         """
-        index = self._index[piece.first : piece.last]
-        units = split(index, 1, self._unit)
+        units = list(task.rows.parts(1))
         if len(units) > 1:
-            return [Piece(piece.first + unit.start, piece.first + unit.stop) for unit in units]
-        deaths = piece.deaths + 1
+            return [Task(unit) for unit in units]
+        deaths = task.deaths + 1
         if deaths < _LIVES and not _is_final(error):
-            return [piece._replace(deaths=deaths)]
-        if len(index) > 1:
-            rows = range(piece.first, piece.last)
-            return [Piece(row, row + 1, _LIVES - 1) for row in rows]
-        self._fail(piece, error)
+            return [Task(task.rows, deaths)]
+        if len(task.rows) > 1:
+            return [Task(row, _LIVES - 1) for row in rows_of(task.rows)]
+        self._ready.append((task.rows, failed(self._work, task.rows, self._reason(error))))
         return []
 
-    def _fail(self, piece: Piece, error: Exception) -> None:
+    def _reason(self, error: Exception) -> str:
         if isinstance(error, OutOfMemoryError):
-            reason = str(error)
-        elif isinstance(error, OverdueError):
-            reason = f"TimeoutError: not done after {self._crew.timeout:g} s, its worker was killed"
-        else:
-            how = str(error) if isinstance(error, WorkerDiedError) else "the worker process died"
-            reason = f"WorkerDiedError: {how}"
-        row = slice(piece.first, piece.last)
-        given_up = failed(self._work, self._theta[row], self._index[row], reason)
-        self._done[piece.first] = given_up
-        if self._notes is not None:
-            self._notes.add(piece.first, given_up)
-
-
-def _note(notes: Notes, first: int, future: futures.Future[Answer]) -> None:
-    """Note the answer of a task that has ended, if it has one."""
-    if future.cancelled() or future.exception() is not None:
-        return
-    if (answer := future.result()) is not None:
-        notes.add(first, answer[0])
+            return str(error)
+        if isinstance(error, OverdueError):
+            limit = self._crew.timeout
+            return f"TimeoutError: not done after {limit:g} s, its worker was killed"
+        how = str(error) if isinstance(error, WorkerDiedError) else "the worker process died"
+        return f"WorkerDiedError: {how}"
 
 
 def _is_alone_to_blame(error: Exception) -> bool:
@@ -448,7 +399,7 @@ def _is_final(error: Exception) -> bool:
     return isinstance(error, OverdueError) or type(error).__name__ == "KilledWorker"
 
 
-def _is_same(a: Work, b: Work) -> bool:
+def _is_same(a: object, b: object) -> bool:
     """Whether two works are made of the very same objects, and need not be pickled to compare."""
     if a is b:
         return True

@@ -1,24 +1,35 @@
-"""Simulations in this process, one chunk after the other."""
+"""Simulations in this process, one after the other, and the limit of their time.
+
+An alarm interrupts code that returns to the interpreter now and then.  For code that does not, a
+worker of `Processes` announces until when it means to be done with what it does, and is killed by
+its parent if it is not.
+"""
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Protocol
 
-from abctree.data import Simulations
+import numpy as np
+
+from abctree.data import Failure, InterruptedWorkError, Rows, Simulations
+from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
-from abctree.protocols import Notes
-from abctree.running.executors.chunks import split
-from abctree.running.executors.limits import (
-    Work,
-    check_enforceable,
-    check_timeout,
-    joined,
-    simulate,
-    simulate_some,
-)
-from abctree.types import FloatArray, IntArray
+from abctree.protocols import Chunk, Work
+
+#: Seconds after which what is finished is given back: so much a killed run may lose.
+_SECONDS = 0.05
+#: Seconds between the alarm and the moment at which a parent loses its patience.
+_GRACE = 1.0
+#: Seconds between two alarms, at least: a simulator may swallow the first.
+_AGAIN = 0.1
 
 
 @checks_keywords
@@ -47,62 +58,175 @@ class Serial:
     def __post_init__(self) -> None:
         check_timeout(self.timeout)
 
-    def submit(
-        self, work: Work, theta: FloatArray, index: IntArray, unit: int
-    ) -> Callable[[], Simulations]:
-        """The simulations of all rows, made when they are waited for.
+    def chunks(self, work: Work, rows: Rows) -> Iterator[Chunk]:
+        """The simulations of all rows, made when they are asked for.
 
         Raises
         ------
         ParameterError
             If there is a timeout that cannot be enforced here.
         """
-        if self.timeout is not None:
-            check_enforceable()
-        chunks = split(index, self.chunk or len(index), unit)
-        return lambda: joined(
-            [simulate(work, theta[rows], index[rows], unit, self.timeout) for rows in chunks]
+        for part in rows.parts(self.chunk or len(rows)):
+            rest = part
+            while len(rest):
+                until = time.monotonic() + _SECONDS
+                try:
+                    if self.timeout is None:
+                        done = work(rest, until)
+                    else:
+                        done = in_time(work, rest, until, self.timeout)
+                except InterruptedWorkError as error:
+                    yield rest[: len(error.done)], error.done
+                    raise
+                yield rest[: len(done)], done
+                rest = rest[len(done) :]
+
+
+def in_time(work: Work, rows: Rows, until: float, timeout: float) -> Simulations:
+    """As the work, but no simulation takes longer than `timeout` seconds.
+
+    One that would is a failure.  A unit of m rows that are simulated in one call has m times the
+    limit; if that is not enough its rows are simulated one by one, as when the call raises.
+    """
+    check_enforceable()
+    parts: list[Simulations] = []
+    try:
+        for unit in rows.parts(1):
+            parts.append(_limited(work, unit, timeout))
+            if time.monotonic() >= until:
+                break
+    except KeyboardInterrupt as error:
+        if not parts:
+            raise
+        raise InterruptedWorkError(Simulations.join(parts)) from error
+    return Simulations.join(parts)
+
+
+def _limited(work: Work, unit: Rows, timeout: float) -> Simulations:
+    began = time.time()
+    try:
+        with _alarm(timeout * len(unit)):
+            return work(unit)
+    except OutOfTimeError:
+        if len(unit) == 1:
+            trace = traceback.format_exc()
+            reason = f"TimeoutError: not done after {timeout:g} s"
+            return replace(failed(work, unit, reason, trace), began=began)
+    return Simulations.join([_limited(work, row, timeout) for row in rows_of(unit)])
+
+
+def rows_of(rows: Rows) -> list[Rows]:
+    """Each row alone."""
+    return [rows[i : i + 1] for i in range(len(rows))]
+
+
+def failed(work: Work, row: Rows, reason: str, trace: str = "") -> Simulations:
+    """A simulation that was given up."""
+    failure = Failure(int(row.index[0]), tuple(row.theta[0].tolist()), reason, trace)
+    summary = np.full((1, *work.shape), np.nan)
+    return Simulations(np.full(1, np.inf), summary, (failure,), began=time.time())
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Refuse what is not a time limit.
+
+    Raises
+    ------
+    ParameterError
+        If it is not a positive number of seconds, or None.
+    """
+    if timeout is not None and not 0.0 < timeout < float("inf"):
+        raise ParameterError(
+            f"`timeout` must be a positive number of seconds, or None, but got {timeout!r}."
         )
 
-    def submit_noted(
-        self, work: Work, theta: FloatArray, index: IntArray, unit: int, notes: Notes
-    ) -> Callable[[], Simulations]:
-        """As `submit`; what is finished is noted once in `notes.seconds`, and when Ctrl-C comes.
 
-        Raises
-        ------
-        ParameterError
-            If there is a timeout that cannot be enforced here.
-        """
-        if self.timeout is not None:
-            check_enforceable()
-        chunks = split(index, self.chunk or len(index), unit)
-        return lambda: self._made(work, theta, index, unit, chunks, notes)
+def check_enforceable() -> None:
+    """Refuse a time limit that nothing can enforce.
 
-    def _made(
-        self,
-        work: Work,
-        theta: FloatArray,
-        index: IntArray,
-        unit: int,
-        chunks: Sequence[slice],
-        notes: Notes,
-    ) -> Simulations:
-        parts: list[Simulations] = []
-        made = 0
+    Raises
+    ------
+    ParameterError
+        If there is neither an alarm nor a watching parent.
+    """
+    if _Watched.deadline is None and not _has_alarm():
+        raise ParameterError(
+            "`timeout` must run in the main thread of a process on a POSIX system, where an alarm "
+            "can interrupt a simulation, but this is another thread or system. "
+            "Use abctree.Processes(timeout=...), which can kill its workers."
+        )
 
-        def take(done: Simulations) -> None:
-            nonlocal made
-            parts.append(done)
-            notes.add(made, done, time.monotonic() - began)
-            made += len(done.distance)
 
-        for rows in chunks:
-            while made < rows.stop:
-                began = time.monotonic()
-                rest = slice(made, rows.stop)
-                simulate_some(
-                    work, theta[rest], index[rest], unit, self.timeout, notes.seconds, take
-                )
-                notes.keep()
-        return joined(parts)
+# The alarm -----------------------------------------------------------------------------------
+
+
+class OutOfTimeError(BaseException):
+    """The alarm rang.  Not an `Exception`: a simulator that catches those must not catch this."""
+
+
+class Number(Protocol):
+    """A number in memory shared with the parent."""
+
+    value: float
+
+
+class _Watched:
+    """What is true of this process: a worker's parent watches, the alarm is set."""
+
+    deadline: Number | None = None
+    armed = False
+
+
+def _has_alarm() -> bool:
+    in_main = threading.current_thread() is threading.main_thread()
+    return in_main and hasattr(signal, "setitimer")
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """Raise `OutOfTimeError` in the body after so long."""
+    if not _has_alarm():
+        with _announced(seconds):
+            yield
+        return
+    before = signal.signal(signal.SIGALRM, _ring)
+    try:
+        with _announced(seconds):
+            _Watched.armed = True
+            signal.setitimer(signal.ITIMER_REAL, seconds, max(seconds, _AGAIN))
+            try:
+                yield
+            finally:
+                _Watched.armed = False  # an alarm from here on is silent
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if before is None else before)
+
+
+def _ring(_signal: int, _frame: FrameType | None) -> None:
+    if _Watched.armed:
+        raise OutOfTimeError
+
+
+@contextmanager
+def _announced(seconds: float) -> Iterator[None]:
+    """Tell a watching parent until when the body means to be done."""
+    shared = _Watched.deadline
+    if shared is None:
+        yield
+        return
+    shared.value = time.monotonic() + seconds + _GRACE
+    try:
+        yield
+    finally:
+        shared.value = 0.0
+
+
+def announce_to(deadline: Number) -> None:
+    """Let the parent watch this process: 0, or the time (monotonic) until which to wait."""
+    _Watched.deadline = deadline
+
+
+def is_over(deadline: Number) -> bool:
+    """Whether a watched process is late."""
+    return 0.0 < deadline.value < time.monotonic()

@@ -26,6 +26,7 @@ from typing import Any
 
 from abctree.errors import AbctreeError
 from abctree.running.executors import guard, limits
+from abctree.running.executors.serial import Number, announce_to, is_over
 
 #: Attempts to start a worker that is killed meanwhile by someone else.
 _ATTEMPTS = 5
@@ -59,7 +60,7 @@ class Workers(futures.Executor):
     """A pool of processes.
 
     A task whose worker dies raises `WorkerDiedError`, one that misses its deadline
-    (`limits.announce_to`) `OverdueError`, and one that runs out of memory `OutOfMemoryError`.
+    (`announce_to`) `OverdueError`, and one that runs out of memory `OutOfMemoryError`.
     Other tasks are not affected, and the pool can be used as before.
 
     Parameters
@@ -246,7 +247,7 @@ class Worker:
             # somebody else forked may hold the sentinel open.
             if ready or not self.is_alive:
                 raise self._lost()
-            if limits.is_over(self._deadline):
+            if is_over(self._deadline):
                 self.kill()
                 self._lost()
                 raise OverdueError
@@ -334,7 +335,7 @@ def _no_interrupts() -> Iterator[None]:
 def _serve(
     pipe: Connection,
     other_end: Connection | None,
-    deadline: limits.Number,
+    deadline: Number,
     n_threads: int | None,
     memory: float | None,
 ) -> None:
@@ -347,7 +348,7 @@ def _serve(
         other_end.close()
     _end_with_parent()
     limits.limit_threads(n_threads)
-    limits.announce_to(deadline)
+    announce_to(deadline)
     limits.limit_memory(memory)
     try:
         pipe.send("ready")

@@ -43,7 +43,8 @@ class FolderLock:
             self._take(folder)
 
     def _take(self, folder: Path) -> None:
-        check_not_held(folder)
+        if self._key in _held:
+            raise StoreError(_refusal(folder, f"this process (pid {os.getpid()})"))
         self._file = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT, 0o644)
         if not _lock(self._file, folder):
             holder = _holder(self._file)
@@ -60,17 +61,6 @@ class FolderLock:
         if self._key in _held:
             _held.discard(self._key)
             os.close(self._file)
-
-
-def is_held(folder: Path) -> bool:
-    """Whether this process writes to the folder."""
-    return _key(folder) in _held
-
-
-def check_not_held(folder: Path) -> None:
-    """Refuse a folder that this process already writes to."""
-    if is_held(folder):
-        raise StoreError(_refusal(folder, f"this process (pid {os.getpid()})"))
 
 
 def _key(folder: Path) -> tuple[int, Path]:

@@ -1,0 +1,308 @@
+"""`Journal`: the file of a run folder, to which records are appended.
+
+A file is 16 bytes of header and records one after the other: kind, length, CRC32, bytes.  What a
+crash or a power cut has left unfinished at its end never happened.  But a record that was flushed
+to the disk has whole records before it only, or the file is damaged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Self
+
+from abctree.errors import ParameterError, StoreError
+from abctree.running.lock import FolderLock
+
+FILE = "run.journal"
+#: Version of the file.  One that is newer is refused.
+SCHEMA = 1
+#: What to do about a folder whose run cannot be gone on with.
+START_ANEW = "To start anew, mend what failed and give another folder, or remove this one."
+_MAGIC = b"abctree run\n"
+_VERSION = struct.Struct("<I")
+_BEGIN = len(_MAGIC) + _VERSION.size
+#: Of each record: a mark, its kind, whether the disk was flushed after it, length and CRC32.
+_HEAD = struct.Struct("<4s8s?QI")
+_MARK = b"\xabrec"
+
+Record = tuple[str, bytes]
+
+
+class Journal:
+    """Records in ``folder/run.journal``, made by `new`, `open` or `read`.
+
+    A context manager: leaving it lets other processes in.
+    """
+
+    def __init__(self, folder: Path, lock: FolderLock | None, held: bytes | None) -> None:
+        self._folder = folder
+        self._lock = lock
+        self._records, self._end = ([], 0) if held is None else _parsed(folder, held)
+        self._file: int | None = None
+
+    @classmethod
+    def new(cls, path: str | os.PathLike[str]) -> Self:
+        """A journal for a new run; the folder is made, the file with the first record.
+
+        What the folder holds is not in `records`, and is replaced then: look at it before.
+
+        Raises
+        ------
+        ParameterError
+            If something else is in the way.
+        StoreError
+            If another process uses it.
+        """
+        folder = Path(path)
+        if folder.exists() and not folder.is_dir():
+            raise ParameterError(f"`store` must be a folder, but got the file {folder}.")
+        with explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            return cls(folder, FolderLock(folder), None)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """The journal of an existing run, to go on with it.
+
+        Raises
+        ------
+        StoreError
+            If there is none, it is damaged, foreign or newer, or another process uses it.
+        """
+        folder = existing(path)
+        with explained(folder):
+            lock = FolderLock(folder)
+            try:
+                return cls(folder, lock, (folder / FILE).read_bytes())
+            except BaseException:
+                lock.release()
+                raise
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """The journal of an existing run, to look at it; also while another process goes on.
+
+        Raises
+        ------
+        StoreError
+            If there is none, or it is damaged, foreign or newer.
+        """
+        folder = existing(path)
+        with explained(folder):
+            return cls(folder, None, (folder / FILE).read_bytes())
+
+    def __repr__(self) -> str:
+        return f"Journal({str(self._folder)!r})"
+
+    def __str__(self) -> str:
+        return str(self._folder / FILE)
+
+    def records(self) -> Iterable[Record]:
+        """What the file held when it was opened, in order."""
+        return self._records
+
+    def append(self, kind: str, data: bytes, *, flush: bool) -> None:
+        """Put a record at the end: past the end of this process at once, `flush`: on the disk.
+
+        Raises
+        ------
+        StoreError
+            If it cannot be written.  What was kept before stays.
+        """
+        if self._lock is None:
+            raise StoreError(f"The run store {self._folder} was opened for reading only.")
+        packed = _packed(kind, data, flush=flush)
+        with explained(self._folder, "could not be written to"):
+            if self._end == 0:
+                header = [_MAGIC, _VERSION.pack(SCHEMA)]
+                write_whole(self._folder / FILE, [*header, packed])
+                self._end = _BEGIN
+            else:
+                self._write(packed, flush=flush)
+        self._end += len(packed)
+
+    def _write(self, packed: bytes, *, flush: bool) -> None:
+        if self._file is None:
+            flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)
+            self._file = os.open(self._folder / FILE, flags)
+            os.ftruncate(self._file, self._end)  # what a crash has left unfinished
+        try:
+            _write(self._file, packed)
+        except BaseException:
+            os.ftruncate(self._file, self._end)
+            raise
+        if flush:
+            os.fsync(self._file)
+
+    def close(self) -> None:
+        """Close the file and let other processes in."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class Memory:
+    """A journal that ends with its process."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self._records = list(records)
+
+    def records(self) -> Iterable[Record]:
+        """All that was appended, in order."""
+        return self._records
+
+    def append(self, kind: str, data: bytes, *, flush: bool) -> None:  # noqa: ARG002
+        """Put a record at the end."""
+        self._records.append((kind, data))
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def __bytes__(self) -> bytes:
+        packed = (_packed(kind, data, flush=True) for kind, data in self._records)
+        return b"".join([_MAGIC, _VERSION.pack(SCHEMA), *packed])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Make it the journal of a folder, in the place of the one that is there.
+
+        Raises
+        ------
+        ParameterError, StoreError
+            As `Journal.new`, or if it cannot be written.
+        """
+        with Journal.new(path), explained(Path(path), "could not be written to"):
+            write_whole(Path(path) / FILE, [bytes(self)])
+
+    @classmethod
+    def of(cls, held: bytes, name: str = "state") -> Self:
+        """The journal whose bytes these are.
+
+        Raises
+        ------
+        StoreError
+            If they are damaged, foreign or newer.
+        """
+        return cls(_parsed(Path(name), held)[0])
+
+
+def existing(path: str | os.PathLike[str]) -> Path:
+    """The folder, if it holds a file of this name.
+
+    Raises
+    ------
+    StoreError
+        If it does not.
+    """
+    folder = Path(path)
+    if not (folder / FILE).is_file():
+        raise StoreError(
+            f"{folder} holds no run: there is no {FILE} in it. Give the folder that was the "
+            "`store` of abctree.abc_tree, or start there."
+        )
+    return folder
+
+
+def _packed(kind: str, data: bytes, *, flush: bool) -> bytes:
+    name = kind.encode()
+    return _HEAD.pack(_MARK, name, flush, len(data), zlib.crc32(data, zlib.crc32(name))) + data
+
+
+def _parsed(folder: Path, held: bytes) -> tuple[list[Record], int]:
+    """The records of a file, and where they end."""
+    file = folder / FILE
+    if not held.startswith(_MAGIC) or len(held) < _BEGIN:
+        raise StoreError(f"{file} is not a run of abctree. Nothing was changed.")
+    (version,) = _VERSION.unpack(held[len(_MAGIC) : _BEGIN])
+    if version > SCHEMA:
+        raise StoreError(
+            f"{file} was written by a newer abctree (schema {version}; this one reads up to "
+            f"{SCHEMA}). Update abctree. Nothing was changed."
+        )
+    records: list[Record] = []
+    end = _BEGIN
+    while (found := _record(held, end)) is not None:
+        record, _, end = found
+        records.append(record)
+    if _has_flushed(held, end + 1):
+        raise damaged(file, f"the record at byte {end} is not what was written")
+    return records, end
+
+
+def _record(held: bytes, begin: int) -> tuple[Record, bool, int] | None:
+    """The record at a byte, whether it was flushed, and where it ends; None if it is not whole."""
+    data = begin + _HEAD.size
+    if data > len(held):
+        return None
+    mark, name, flush, length, crc = _HEAD.unpack(held[begin:data])
+    name = name.rstrip(b"\0")
+    end = data + length
+    if mark != _MARK or end > len(held) or zlib.crc32(held[data:end], zlib.crc32(name)) != crc:
+        return None
+    return (name.decode(errors="replace"), held[data:end]), flush, end
+
+
+def _has_flushed(held: bytes, place: int) -> bool:
+    """Whether a record that was flushed lies somewhere after a byte."""
+    while (place := held.find(_MARK, place)) >= 0:
+        found = _record(held, place)
+        if found is not None and found[1]:
+            return True
+        place += 1
+    return False
+
+
+def write_whole(target: Path, parts: Iterable[bytes]) -> None:
+    """Make a file, whole or not at all, whatever happens on the way."""
+    draft = target.with_name(f"{target.name}.new")
+    draft.unlink(missing_ok=True)  # by a process that died here
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+    try:
+        _write(file, b"".join(parts))
+        os.fsync(file)
+    finally:
+        os.close(file)
+    draft.replace(target)
+    with contextlib.suppress(OSError):  # put the new name on the disk, where the system can
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _write(file: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+
+
+def damaged(store: object, what: str) -> StoreError:
+    """What to raise for a store that is not as it was written."""
+    return StoreError(
+        f"The run store {store} is damaged: {what}. Nothing was changed. Restore it from "
+        "a copy, or start again in a new folder."
+    )
+
+
+@contextlib.contextmanager
+def explained(folder: Path, what: str = "cannot be read") -> Iterator[None]:
+    """What the system says, as one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"The run store {folder} {what}: {error}. What was kept before is unchanged."
+        ) from error

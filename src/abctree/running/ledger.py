@@ -1,0 +1,385 @@
+"""`Ledger`: the answers of a run, by the number of the simulation.
+
+What is kept is the chunk that an executor hands back.  A run is a function of its settings, its
+seeds and these answers.  So the same run, begun again with the ledger of one that was killed, is
+the run that was not killed; and a run whose ledger is filled by hand is ask and tell.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from abctree.data import Failure, Rows, Simulations
+from abctree.errors import ParameterError, StoreError
+from abctree.protocols import Store
+from abctree.running.journal import FILE, START_ANEW, Journal, damaged
+from abctree.running.packing import Kept, UnreadableError, checksum, pack, unpack
+from abctree.types import IntArray
+
+#: Kinds of records.
+MANIFEST, CHUNK, ENDING, VOID = "manifest", "chunk", "ending", "void"
+#: Seconds after which a chunk is flushed to the disk although its block is not whole.
+_SECONDS = 1.0
+#: Tracebacks kept of one block.
+_TRACEBACKS = 3
+
+StoreLike = str | os.PathLike[str] | Store
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    """A chunk of a block: as it came, or as it was kept before."""
+
+    first: int
+    size: int
+    index: IntArray
+    check: int
+    held: Simulations | bytes
+
+    def done(self) -> Simulations:
+        """The answers."""
+        return unpack(self.held).done if isinstance(self.held, bytes) else self.held
+
+
+class Ledger:
+    """Answers to simulations, in any order and in parts; past the end of the process once kept.
+
+    Parameters
+    ----------
+    store : Store, optional
+        Where they are kept; without one they are forgotten when their block has been taken.
+
+    Raises
+    ------
+    StoreError
+        If the store holds what no ledger has written.
+    """
+
+    def __init__(self, store: Store | None = None) -> None:
+        self.store = store
+        #: Of simulations before this one summaries are kept.
+        self.n_summaries = np.inf
+        #: What of the answers to a block is needed: a run must be the same if it is given this.
+        self.needed: Callable[[Simulations], Simulations] = lambda answer: answer
+        self.manifest: Mapping[str, Any] | None = None  #: what the run is; None if there is none
+        self.ending: Mapping[str, Any] | None = None  #: how it ended; None while it is unfinished
+        self.n_simulations = 0  #: in whole blocks: number 0 to this one, excluded
+        self.n_failed = 0  #: of those that were kept before
+        self._blocks: dict[int, list[_Entry]] = {}  # by their first simulation
+        self._open: dict[int, Rows] = {}  # blocks that the run has begun, and not taken
+        self._unwritten: list[tuple[str, bytes]] = []  # goes with the next chunk
+        self._n_begun = 0
+        self._is_empty = True  # when it was opened
+        self._seconds = 0.0
+        self._began: float | None = time.monotonic()  # None if it is only read
+        self._flushed = time.monotonic()
+        if store is not None:
+            self._read(store)
+
+    @classmethod
+    def new(cls, path: StoreLike) -> Self:
+        """The ledger of a new run, in a new folder or an unused store.
+
+        Raises
+        ------
+        ParameterError
+            If it holds a run.
+        StoreError
+            If another process uses it.
+        """
+        if not isinstance(path, str | os.PathLike):
+            ledger = cls(path)
+            if ledger.manifest is not None:
+                raise ParameterError(
+                    f"`store` must be unused, but {path!r} holds a run. Go on with it by "
+                    "abctree.resume."
+                )
+            return ledger
+        journal = Journal.new(path)
+        try:
+            _check_unused(Path(path))
+        except BaseException:
+            journal.close()
+            raise
+        return cls(journal)
+
+    @classmethod
+    def open(cls, path: StoreLike) -> Self:
+        """The ledger of an existing run, to go on with it.
+
+        Raises
+        ------
+        StoreError
+            If there is none, it is damaged, foreign or newer, or another process uses it.
+        """
+        return cls._existing(Journal.open(path) if isinstance(path, str | os.PathLike) else path)
+
+    @classmethod
+    def read(cls, path: StoreLike) -> Self:
+        """The ledger of an existing run, to look at it; also while another process goes on.
+
+        Raises
+        ------
+        StoreError
+            If there is none, or it is damaged, foreign or newer.
+        """
+        ledger = cls._existing(Journal.read(path) if isinstance(path, str | os.PathLike) else path)
+        ledger._began = None
+        return ledger
+
+    @classmethod
+    def _existing(cls, store: Store) -> Self:
+        try:
+            ledger = cls(store)
+        except BaseException:
+            store.close()
+            raise
+        if ledger.manifest is None:
+            store.close()
+            raise StoreError(f"{store!r} holds no run. Nothing was changed.")
+        return ledger
+
+    def _read(self, store: Store) -> None:
+        try:
+            for kind, data in store.records():
+                if kind == CHUNK:
+                    self._take_in(data)
+                elif kind == MANIFEST:
+                    self.manifest = _object(data)
+                elif kind == ENDING:
+                    self.ending = _object(data)
+                    self._seconds = float(self.ending["seconds"])
+                elif kind == VOID:
+                    self._blocks.clear()
+                    self.n_failed = 0
+        except (UnreadableError, ValueError, KeyError, RecursionError) as error:
+            raise damaged(store, str(error)) from error
+        n = self._whole()
+        self.n_simulations = n if self.ending is None else min(n, int(self.ending["n_simulations"]))
+        self._is_empty = not self._blocks
+
+    def _take_in(self, data: bytes) -> None:
+        kept = unpack(data)
+        entry = _Entry(kept.first, kept.size, kept.index, kept.check, data)
+        self._blocks.setdefault(kept.first, []).append(entry)
+        self._seconds = max(self._seconds, kept.seconds)
+        self.n_failed += len(kept.done.failures)
+        self.ending = None
+
+    def _whole(self) -> int:
+        """Simulations of whole blocks from the beginning on."""
+        n = 0
+        while (entries := self._blocks.get(n)) and _has_all(entries):
+            n += entries[0].size
+        return n
+
+    # What the run is ------------------------------------------------------------------------
+
+    @property
+    def seconds(self) -> float:
+        """Spent on the run, in all processes that worked on it."""
+        return self._seconds + (0.0 if self._began is None else time.monotonic() - self._began)
+
+    @property
+    def n_noted(self) -> int:
+        """Simulations that are kept although their block is not whole."""
+        parts = [entries for first, entries in self._blocks.items() if first >= self.n_simulations]
+        return sum(len(np.unique(np.concatenate([e.index for e in p]))) for p in parts if p)
+
+    @property
+    def holds_failures_only(self) -> bool:
+        """Whether there was something when it was opened, and all of it had failed."""
+        return 0 < self.n_failed == self.n_simulations + self.n_noted
+
+    def describe(self, manifest: Mapping[str, Any]) -> None:
+        """Take the manifest: of a new run, or with changes, which are kept with the next chunk."""
+        if self.store is not None and manifest != self.manifest:
+            record = MANIFEST, json.dumps(manifest).encode()
+            if self.manifest is None:
+                self.store.append(*record, flush=True)
+            else:
+                self._unwritten.append(record)
+        self.manifest = dict(manifest)
+
+    def conclude(self, why: str, seconds: float) -> None:
+        """Keep how the run ended, unless that is known."""
+        if self.ending is None or self.ending["stopped_because"] != why:
+            self.ending = {
+                "stopped_because": why, "seconds": seconds, "n_simulations": self.n_simulations,
+            }  # fmt: skip
+            self._append(ENDING, json.dumps(self.ending).encode(), flush=True)
+
+    def drop_first(self) -> None:
+        """Forget the first block, if there is no other: the run is not worth keeping."""
+        if self._n_begun == 1 and self._is_empty and self.store is not None:
+            self.store.append(VOID, b"", flush=True)
+            self._blocks.clear()
+            self.n_simulations = 0
+
+    def close(self) -> None:
+        """Let other processes in."""
+        if self.store is not None:
+            self.store.close()
+
+    # Answers --------------------------------------------------------------------------------
+
+    def begin(self, rows: Rows) -> Rows:
+        """Those of a block that are not answered.
+
+        Raises
+        ------
+        StoreError
+            If there are answers to other parameters.
+        """
+        first = int(rows.index[0])
+        entries = self._blocks.setdefault(first, [])
+        if not entries and first < self.n_simulations:
+            raise self._another_run(first)
+        missing = np.ones(len(rows), dtype=bool)
+        for entry in entries:
+            places = entry.index - first
+            if entry.size != len(rows) or entry.check != checksum(rows.theta[places]):
+                raise self._another_run(first)
+            missing[places] = False
+        self._open[first] = rows
+        self._n_begun += 1
+        return rows if missing.all() else rows[missing]
+
+    def put(self, part: Rows, done: Simulations) -> None:
+        """Take the answers to some rows of a block; a later one counts in the place of an earlier.
+
+        Raises
+        ------
+        StoreError
+            If they cannot be kept.  What was kept before stays.
+        """
+        if not len(part):
+            return
+        # Blocks are begun in their order.
+        firsts = list(self._open)
+        first = firsts[bisect_right(firsts, int(part.index[0])) - 1]
+        size, check = len(self._open[first]), 0
+        if self.store is not None:
+            check = checksum(part.theta)
+            done = self.needed(done)
+            if first >= self.n_summaries:
+                done = without_summaries(done)
+        entries = self._blocks[first]
+        entries.append(_Entry(first, size, part.index, check, done))
+        if self.store is not None:
+            now = time.monotonic()
+            flush = _has_all(entries) or now - self._flushed >= _SECONDS
+            self._flushed = now if flush else self._flushed
+            kept = Kept(first, size, part.index, check, self.seconds, done)
+            self._append(CHUNK, pack(kept), flush=flush)
+            self.ending = None
+
+    def _append(self, kind: str, data: bytes, *, flush: bool) -> None:
+        if self.store is not None:
+            for record in self._unwritten:
+                self.store.append(*record, flush=False)
+            self._unwritten.clear()
+            self.store.append(kind, data, flush=flush)
+
+    def has(self, rows: Rows) -> bool:
+        """Whether all of a block that was begun is answered."""
+        return _has_all(self._blocks[int(rows.index[0])], len(rows))
+
+    def take(self, rows: Rows) -> Simulations:
+        """The answers to a whole block, bit for bit as if made in one go; each is taken once."""
+        first = int(rows.index[0])
+        del self._open[first]
+        entries = self._blocks.pop(first)
+        self.n_simulations = max(self.n_simulations, first + len(rows))
+        return self.needed(_joined(first, len(rows), [(e.index, e.done()) for e in entries]))
+
+    def _another_run(self, first: int) -> StoreError:
+        manifest = self.manifest or {}
+        return StoreError(
+            f"{self.store!r} holds another run: from simulation {first} on it was asked for other "
+            "parameters than now. The prior, the constraint, a part or a version must have changed "
+            f"since (it was begun with {_listed(manifest.get('versions'))}). Nothing was changed. "
+            "Go on with what it was begun with, or start again in a new folder."
+        )
+
+
+def _has_all(entries: list[_Entry], size: int | None = None) -> bool:
+    size = entries[0].size if size is None else size
+    if len(entries) == 1:
+        return len(entries[0].index) == size
+    if sum(len(entry.index) for entry in entries) < size:
+        return False
+    return len(np.unique(np.concatenate([entry.index for entry in entries]))) == size
+
+
+def _joined(first: int, n: int, parts: list[tuple[IntArray, Simulations]]) -> Simulations:
+    """Chunks as one block.  Its failures do not tell how it was cut."""
+    _, one = parts[0]
+    if len(parts) == 1 and not one.failures:
+        return one
+    distance = np.empty(n)
+    summary = np.empty((n, *one.summary.shape[1:]))
+    failures: dict[int, Failure] = {}
+    for index, done in parts:
+        distance[index - first], summary[index - first] = done.distance, done.summary
+        for number in failures.keys() & set(index.tolist()):  # answered again
+            del failures[number]
+        failures.update({failure.index: failure for failure in done.failures})
+    return Simulations(
+        distance,
+        summary,
+        _with_few_tracebacks([failures[number] for number in sorted(failures)]),
+        min(done.began for _, done in parts),
+        tuple(stream for _, done in parts for stream in done.other_streams),
+    )
+
+
+def _with_few_tracebacks(failures: list[Failure]) -> tuple[Failure, ...]:
+    traced = [f.index for f in failures if f.traceback][_TRACEBACKS:]
+    dropped = set(traced)
+    return tuple(replace(f, traceback="") if f.index in dropped else f for f in failures)
+
+
+def without_summaries(done: Simulations) -> Simulations:
+    """The same simulations, with summaries (n, 0)."""
+    return replace(done, summary=done.summary.reshape(len(done), -1)[:, :0])
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    read = json.loads(data)
+    if not isinstance(read, dict):
+        raise ValueError("a record is not the JSON that was written")  # noqa: TRY004 - of a file
+    return read
+
+
+def _check_unused(folder: Path) -> None:
+    """No run with a simulation in a folder."""
+    if not (folder / FILE).exists():
+        return
+    found = Ledger.read(folder)
+    n = found.n_simulations + found.n_noted
+    if found.holds_failures_only:
+        raise ParameterError(
+            f"`store` must be a new folder, but {folder} holds failures only: all {n} "
+            f"simulations of its run failed. {START_ANEW}"
+        )
+    if n > 0:
+        raise ParameterError(
+            f"`store` must be a new folder, but {folder} holds a run of {n} simulations. "
+            f"Go on with it by abctree.resume({str(folder)!r}, problem), or give another."
+        )
+
+
+def _listed(versions: Any) -> str:
+    if not isinstance(versions, dict) or not versions:
+        return "unknown versions"
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
