@@ -106,16 +106,12 @@ class ModeSummary:
     run: tuple[str, ...] = ()  #: what was done
 
     def __str__(self) -> str:
-        return "\n".join(
-            [*self.run, *self._head(), "", *self._table(), *self._rivals(), "", *self.mode.notes]
-        )
-
-    def _head(self) -> list[str]:
         mode = self.mode
-        return [
+        head = (
             f"posterior mode at epsilon {mode.epsilon:.4g}: {mode.n_accepted} of "
             f"{mode.n_simulations} simulations accepted"
-        ]
+        )
+        return "\n".join([*self.run, head, "", *self._table(), *self._rivals(), "", *mode.notes])
 
     def _table(self) -> list[str]:
         mode = self.mode
@@ -132,14 +128,12 @@ class ModeSummary:
         return [f"{'':<{width}}" + "".join(f"{h:>14}" for h in heads), *rows]
 
     def _rivals(self) -> list[str]:
-        rivals = self.mode.candidates[1:]
-        if not rivals:
-            return []
-        lines = ["", "other candidates, with their density relative to the mode"]
-        for other in rivals:
-            point = ", ".join(f"{v:.5g}" for v in other.theta)
-            lines.append(f"  {other.density:>8.3g}  at ({point})")
-        return lines
+        rivals = [
+            f"  {other.density:>8.3g}  at ({', '.join(f'{v:.5g}' for v in other.theta)})"
+            for other in self.mode.candidates[1:]
+        ]
+        title = ["", "other candidates, with their density relative to the mode"]
+        return [*title, *rivals] if rivals else []
 
     def to_dict(self) -> dict[str, Any]:
         """The same numbers as plain Python objects, for JSON; nan as None."""

@@ -294,20 +294,25 @@ def fit_peak(climbed: Window) -> Fit:
     window = Window.of(rows, climbed.epsilon, climbed.centre, spread, REACH) or climbed
     if not flat.any():
         return _fit(window)
-    fit, keep = _fit(window).without_error("flat" if flat.all() else "unclear"), ~flat
-    inner = keep.any() and climb(
-        rows.only(keep), climbed.epsilon, climbed.centre[keep], spread[np.ix_(keep, keep)]
-    )
-    if inner:
-        part, within_part = fit_peak(inner), np.ix_(keep, keep)
-        fit.peak[keep], fit.unknown[keep], flat[keep] = part.peak, part.unknown, part.flat
-        fit.covariance[within_part], fit.spread[:] = part.covariance, rows.prior_spread * flat
-        fit.spread[:, keep] = fit.spread[keep] = 0.0
-        fit.spread[within_part] = part.spread
+    keep = ~flat
+    pick = np.ix_(keep, keep)
+    inner = None
+    if keep.any():
+        inner = climb(rows.only(keep), climbed.epsilon, climbed.centre[keep], spread[pick])
+    if inner is None:
+        fit = _fit(window).without_error("flat" if flat.all() else "unclear")
+    else:
+        fit = fit_peak(inner)
+        flat[keep] = fit.flat
+        covariance, spread = np.full_like(spread, np.nan), np.diag(flat) @ rows.prior_spread
+        covariance[pick], spread[:, keep] = fit.covariance, 0.0
+        spread[pick] = fit.spread
+        peak, unknown = np.zeros(rows.r), np.ones(rows.r, dtype=bool)
+        peak[keep], unknown[keep] = fit.peak, fit.unknown
+        shape: Shape = "unclear" if fit.shape == "unclear" else "flat"
         fit = replace(
-            part, peak=fit.peak, covariance=fit.covariance, spread=fit.spread, unknown=fit.unknown,
-            shape="unclear" if part.shape == "unclear" else "flat",
-        )  # fmt: skip
+            fit, peak=peak, covariance=covariance, spread=spread, shape=shape, unknown=unknown
+        )
     middle = np.median(window.centre + window.size * window.y[window.accepted], axis=0)
     return replace(fit, peak=np.where(flat, middle, fit.peak), flat=flat)
 

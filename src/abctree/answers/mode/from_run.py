@@ -49,7 +49,11 @@ def _mode_of(result: Result, epsilon: float | None) -> Mode:
         kernel_epsilon=result.epsilon if seeking and epsilon is None else None,
     )
     mode = replace(mode, notes=(*mode.notes, *unknown))
-    return _within_constraint(result, _with_box(result, mode), log_prior)
+    box = _box_of(result, mode.epsilon)
+    if box is not None:
+        lower, upper, centre = _corners(result.problem, box)
+        mode = replace(mode, box=(lower, upper), estimates={**mode.estimates, "box": centre})
+    return _within_constraint(result, mode, log_prior)
 
 
 def _bounds(problem: Problem) -> FloatArray | None:
@@ -76,14 +80,6 @@ def _mode_of_the_closest(result: Result, epsilon: float | None) -> Mode:
     return replace(kernel_answer(land, draws.epsilon), n_simulations=result.n_simulations)
 
 
-def _with_box(result: Result, mode: Mode) -> Mode:
-    box = _box_of(result, mode.epsilon)
-    if box is None:
-        return mode
-    lower, upper, centre = _corners(result.problem, box)
-    return replace(mode, box=(lower, upper), estimates={**mode.estimates, "box": centre})
-
-
 def _within_constraint(result: Result, mode: Mode, log_prior: FloatArray | None) -> Mode:
     """The mode, or the densest accepted simulation where the constraint refuses it."""
     if not np.isfinite(mode.theta).all() or result.problem.region.feasible(mode.theta[None])[0]:
@@ -93,7 +89,7 @@ def _within_constraint(result: Result, mode: Mode, log_prior: FloatArray | None)
     scale = table.theta[near].std(axis=0)
     varies = scale > 0.0
     x = table.theta[:, varies] / scale[varies]
-    densest = table.theta[local_rates(x, near, len(table), log_prior).row[0]]
+    densest = table.theta[local_rates(x, near, len(table), log_prior)[0][0]]
     note = (
         "The fitted peak is outside the constraint: the mode is on its border, and the accepted "
         "simulation in the densest place is given, without an error."

@@ -22,15 +22,6 @@ _FEWEST_NEIGHBOURS, _MOST_NEIGHBOURS = 20, 150
 _SHIFTS = 200
 
 
-@dataclass(frozen=True, eq=False)
-class LocalRates:
-    """Acceptance rates among the nearest rows of some accepted ones, the highest density first."""
-
-    row: IntArray  #: (m,)
-    log_density: FloatArray  #: (m,) log of the rate, plus the log-prior
-    radius: FloatArray  #: (m,) distance to the farthest of the neighbours
-
-
 def n_neighbours(n: int) -> int:
     """How many of n rows a local rate is of: about √n."""
     return min(n, int(np.clip(np.sqrt(n), _FEWEST_NEIGHBOURS, _MOST_NEIGHBOURS)))
@@ -38,8 +29,10 @@ def n_neighbours(n: int) -> int:
 
 def local_rates(
     x: FloatArray, accepted: IntArray, n_rows: int, log_prior: FloatArray | None
-) -> LocalRates:
-    """Rates among the k nearest rows of each accepted row, k about √n.
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Rates among the k nearest rows of each accepted row, k about √n, the highest first.
+
+    Their rows (m,), log-densities (m,), and distances (m,) to the farthest of the neighbours.
 
     Parameters
     ----------
@@ -63,7 +56,7 @@ def local_rates(
     log_rate = np.log((hit[neighbour].sum(axis=1) + 1.0) / (k + 1.0 / share))
     density = log_rate if log_prior is None else log_rate + log_prior[chosen]
     order = np.argsort(-density, kind="stable")
-    return LocalRates(chosen[order], density[order], distance[order, -1])
+    return chosen[order], density[order], distance[order, -1]
 
 
 def kernel_mode(x: FloatArray, weight: FloatArray) -> FloatArray:

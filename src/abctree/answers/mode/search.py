@@ -156,7 +156,7 @@ def _starts(land: Landscape, frame: Frame, look: float) -> list[tuple[int, float
         accepted = np.flatnonzero(land.distance[group] < look)
         x = frame.x(land.theta[group])
         rates = local_rates(x, accepted, len(group), land.log_prior[group])
-        for i, density, radius in zip(rates.row, rates.log_density, rates.radius, strict=True):
+        for i, density, radius in zip(*rates, strict=True):
             starts.append((int(group[i]), float(density), float(radius), group))
     return sorted(starts, key=lambda start: -start[1])
 
