@@ -249,21 +249,7 @@ def climb(rows: Rows, epsilon: float, start: FloatArray, spread: FloatArray) -> 
     point (at most half a radius away, inside the prior's support), and the spread becomes that of
     the quadratic, changing at most twofold and never more than the prior's; until both settle.
 
-    Parameters
-    ----------
-    rows : Rows
-        All simulations, failures included.
-    epsilon : float
-        The tolerance.
-    start : (r,) array
-        A first centre.
-    spread : (r, r) array
-        A first covariance, positive definite.
-
-    Returns
-    -------
-    Window or None
-        None where there are too few rows, accepted or rejected, for a quadratic.
+    None where there are too few rows, accepted or rejected, for a quadratic.
     """
     centre, radius = start, reach(rows.r, CLIMB)
     spread = within(spread, rows.prior_spread)

@@ -89,7 +89,8 @@ def _within_constraint(result: Result, mode: Mode, log_prior: FloatArray | None)
     scale = table.theta[near].std(axis=0)
     varies = scale > 0.0
     x = table.theta[:, varies] / scale[varies]
-    densest = table.theta[local_rates(x, near, len(table), log_prior)[0][0]]
+    prior = np.zeros(len(table)) if log_prior is None else log_prior
+    densest = table.theta[local_rates(x, near, prior)[0][0]]
     note = (
         "The fitted peak is outside the constraint: the mode is on its border, and the accepted "
         "simulation in the densest place is given, without an error."

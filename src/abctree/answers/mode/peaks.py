@@ -28,24 +28,15 @@ def n_neighbours(n: int) -> int:
 
 
 def local_rates(
-    x: FloatArray, accepted: IntArray, n_rows: int, log_prior: FloatArray | None
+    x: FloatArray, accepted: IntArray, log_prior: FloatArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Rates among the k nearest rows of each accepted row, k about √n, the highest first.
 
-    Their rows (m,), log-densities (m,), and distances (m,) to the farthest of the neighbours.
-
-    Parameters
-    ----------
-    x : (n, r) array
-        All rows, in coordinates of a natural size.
-    accepted : (a,) array of int
-        Numbers of the accepted rows; of more than 1500 an even selection is looked at.
-    n_rows : int
-        Rows in all, for k.
-    log_prior : (n,) array or None
-        Log-density of the prior; None if it is flat.
+    Of rows x (n, r), of which the accepted ones are given by number; of more than 1500 an even
+    selection is looked at.  The answers are numbers (m,), log-densities (m,), the log-prior (n,)
+    included, and distances (m,) to the farthest of the neighbours.
     """
-    k = min(len(x), n_neighbours(n_rows))
+    k = n_neighbours(len(x))
     chosen = accepted[:: 1 + (len(accepted) - 1) // _MOST]
     distance, neighbour = cKDTree(x).query(x[chosen], k=[*range(1, k + 1)])
     distance, neighbour = np.asarray(distance), np.asarray(neighbour)
@@ -54,7 +45,7 @@ def local_rates(
     share = max(len(accepted) / len(x), 1e-12)
     # Shrunk towards the rate of all rows by one acceptance: few neighbours are no evidence.
     log_rate = np.log((hit[neighbour].sum(axis=1) + 1.0) / (k + 1.0 / share))
-    density = log_rate if log_prior is None else log_rate + log_prior[chosen]
+    density = log_rate + log_prior[chosen]
     order = np.argsort(-density, kind="stable")
     return chosen[order], density[order], distance[order, -1]
 

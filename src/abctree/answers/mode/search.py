@@ -155,8 +155,9 @@ def _starts(land: Landscape, frame: Frame, look: float) -> list[tuple[int, float
     for group in [np.flatnonzero(label == g) for g in chosen if hits[g] > 0.0]:
         accepted = np.flatnonzero(land.distance[group] < look)
         x = frame.x(land.theta[group])
-        rates = local_rates(x, accepted, len(group), land.log_prior[group])
-        for i, density, radius in zip(*rates, strict=True):
+        for i, density, radius in zip(
+            *local_rates(x, accepted, land.log_prior[group]), strict=True
+        ):
             starts.append((int(group[i]), float(density), float(radius), group))
     return sorted(starts, key=lambda start: -start[1])
 
