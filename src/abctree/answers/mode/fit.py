@@ -331,14 +331,15 @@ def _fit(window: Window) -> Fit:
         variance = weight @ (np.array(variances) + (value - weight @ value) ** 2)
         return bool(weight @ value > CLEAR * np.sqrt(variance))
 
-    axes = np.zeros((int(free.sum()), len(free)))
-    axes[:, free] = np.linalg.eigh(hessian[pick])[1].T
+    # A coordinate on a border stands where the density clearly rises towards it, or peaks there.
+    rises = [clear([abs(t.slope[j]) for t in tops], [t.slope_variance(j) for t in tops])
+             for j in range(len(y))]  # fmt: skip
+    inner = ~(border & rises)
+    axes = np.zeros((int(inner.sum()), len(inner)))
+    axes[:, inner] = np.linalg.eigh(hessian[np.ix_(inner, inner)])[1].T
     resolved = all(
         clear([float(-v @ t.hessian @ v) for t in tops], [t.curvature_variance(v) for t in tops])
         for v in axes
-    ) and all(
-        clear([abs(t.slope[j]) for t in tops], [t.slope_variance(j) for t in tops])
-        for j in np.flatnonzero(border).tolist()
     )
     rate = weight @ [float(fit.surface.value(top.y)) for fit, top in zip(fits, tops, strict=True)]
     found = Fit(
