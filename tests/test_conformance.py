@@ -18,6 +18,7 @@ from abctree import (
     Dyadic,
     EffectiveSampleSize,
     Grid,
+    Growth,
     Integers,
     MultivariateNormal,
     PosteriorMatch,
@@ -28,7 +29,6 @@ from abctree import (
 from abctree.data import Boxes
 from abctree.testing import check_partitioner, check_prior, check_utility
 from abctree.testing.boxes import check_implied_corners
-from abctree.tree.partitioners.growth import Growth
 
 # -------------------------------------------------------------------------------------- our parts
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import abctree
+from abctree import export
 from abctree.answers import Posterior
-from abctree.faces.export import to_arviz, to_csv, to_npz
 
 
 def simulate(theta, rng):
@@ -53,7 +53,7 @@ def read(path):
 
 def test_csv_of_a_posterior_reads_back_bit_for_bit(result, tmp_path):
     posterior = result.posterior(ess=60)
-    to_csv(posterior, tmp_path / "a.csv")
+    export.to_csv(posterior, tmp_path / "a.csv")
     header, rows = read(tmp_path / "a.csv")
     assert header == ["mu", "weight", "weight_", "distance"], "a parameter keeps its name"
     np.testing.assert_array_equal(rows[:, :2], posterior.theta)
@@ -62,7 +62,7 @@ def test_csv_of_a_posterior_reads_back_bit_for_bit(result, tmp_path):
 
 
 def test_csv_of_a_run_gives_its_evidence(result, tmp_path):
-    to_csv(result, str(tmp_path / "a.csv"))
+    export.to_csv(result, str(tmp_path / "a.csv"))
     header, rows = read(tmp_path / "a.csv")
     assert header == ["mu", "weight", "weight_", "distance", "round"]
     np.testing.assert_array_equal(rows[:, :2], result.table.theta)
@@ -72,7 +72,7 @@ def test_csv_of_a_run_gives_its_evidence(result, tmp_path):
 
 
 def test_npz_reads_without_pickle_and_is_the_run(result, tmp_path):
-    to_npz(result, tmp_path / "run.data")
+    export.to_npz(result, tmp_path / "run.data")
     assert [path.name for path in tmp_path.iterdir()] == ["run.data"], "no suffix is added"
     with np.load(tmp_path / "run.data", allow_pickle=False) as file:
         found = dict(file)
@@ -91,7 +91,7 @@ def test_npz_reads_without_pickle_and_is_the_run(result, tmp_path):
 def test_arviz_is_asked_for_by_name_when_it_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
     with pytest.raises(abctree.MissingDependencyError, match="pip install arviz"):
-        to_arviz(weighted())
+        export.to_arviz(weighted())
 
 
 @pytest.fixture(params=["own", "1.0.0"])
@@ -105,7 +105,7 @@ def arviz(request, monkeypatch):
 
 def test_arviz_has_draws_that_weigh_the_same_and_the_weighted_ones_beside(arviz):
     posterior = weighted()
-    found = to_arviz(posterior)
+    found = export.to_arviz(posterior)
     draws = np.asarray(found["posterior"]["mu"])
     assert draws.shape == (1, round(posterior.ess))
     # Systematic resampling: the error is far below that of independent draws, 1 / sqrt(ESS).
@@ -121,63 +121,63 @@ def test_arviz_has_draws_that_weigh_the_same_and_the_weighted_ones_beside(arviz)
 
 
 def test_arviz_takes_a_number_of_draws_and_refuses_an_empty_posterior(arviz):
-    assert np.asarray(to_arviz(weighted(), n=7)["posterior"]["mu"]).shape == (1, 7)
+    assert np.asarray(export.to_arviz(weighted(), n=7)["posterior"]["mu"]).shape == (1, 7)
     with pytest.raises(abctree.ParameterError, match="without draws"):
-        to_arviz(weighted(0))
+        export.to_arviz(weighted(0))
 
 
 def test_arviz_file_reads_back(arviz, tmp_path):
     xarray = pytest.importorskip("xarray")
     posterior = weighted()
-    to_arviz(posterior).to_netcdf(str(tmp_path / "a.nc"))
+    export.to_arviz(posterior).to_netcdf(str(tmp_path / "a.nc"))
     with xarray.open_dataset(tmp_path / "a.nc", group="weighted_posterior") as found:
         np.testing.assert_array_equal(found["distance"], posterior.distance[None])
 
 
 def test_arviz_takes_a_run_for_its_posterior(arviz, result):
-    found = to_arviz(result)
+    found = export.to_arviz(result)
     posterior = result.posterior()
     np.testing.assert_array_equal(found["weighted_posterior"]["mu"], posterior.theta.T[:1])
     assert found["posterior"].attrs["epsilon"] == posterior.epsilon
-    assert np.asarray(to_arviz(result, n=7)["posterior"]["mu"]).shape == (1, 7)
+    assert np.asarray(export.to_arviz(result, n=7)["posterior"]["mu"]).shape == (1, 7)
 
 
 def test_arviz_takes_a_run_that_seeks_the_mode(arviz, sought):
-    found = to_arviz(sought)
+    found = export.to_arviz(sought)
     np.testing.assert_array_equal(found["weighted_posterior"]["mu"], sought.posterior().theta.T[:1])
 
 
 @pytest.mark.parametrize("wrong", [None, "a", np.zeros(3), {"mu": [1.0]}], ids=repr)
 def test_arviz_refuses_what_is_no_answer_in_one_sentence(arviz, wrong):
     with pytest.raises(abctree.ParameterError, match=r"`posterior` must be a Posterior or a Res"):
-        to_arviz(wrong)
+        export.to_arviz(wrong)
 
 
 @pytest.mark.parametrize("wrong", [None, "a", np.zeros(3), {"mu": [1.0]}], ids=repr)
 def test_what_is_no_answer_is_refused_in_one_sentence(wrong, tmp_path):
     with pytest.raises(abctree.ParameterError, match=r"`posterior` must be a Posterior or a Res"):
-        to_csv(wrong, tmp_path / "a.csv")
+        export.to_csv(wrong, tmp_path / "a.csv")
     with pytest.raises(abctree.ParameterError, match=r"`result` must be a run, but got a"):
-        to_npz(wrong, tmp_path / "a.npz")
+        export.to_npz(wrong, tmp_path / "a.npz")
 
 
 def test_csv_of_a_run_that_seeks_the_mode_has_its_rows_and_of_the_mode_its_candidates(
     sought, tmp_path
 ):
-    to_csv(sought, tmp_path / "run.csv")
+    export.to_csv(sought, tmp_path / "run.csv")
     assert len(read(tmp_path / "run.csv")[1]) == 1000
-    to_csv(sought.mode(), tmp_path / "mode.csv")
+    export.to_csv(sought.mode(), tmp_path / "mode.csv")
     header, rows = read(tmp_path / "mode.csv")
     assert header == ["mu", "density", "acceptance", "n_accepted", "se_mu"]
     assert rows[0, [0, 4]].tolist() == [*sought.mode().theta, *sought.mode().std]
-    to_csv(sought.summary(), tmp_path / "summary.csv")
+    export.to_csv(sought.summary(), tmp_path / "summary.csv")
     assert (tmp_path / "mode.csv").read_bytes() == (tmp_path / "summary.csv").read_bytes()
 
 
 def test_npz_of_a_mode_is_that_of_its_run_with_the_mode(result, sought, tmp_path):
     for mode in (sought.mode(), sought.mode(1.5), result.mode()):
-        to_npz(mode, tmp_path / "mode.npz")
-        to_npz(mode.run, tmp_path / "run.npz")
+        export.to_npz(mode, tmp_path / "mode.npz")
+        export.to_npz(mode.run, tmp_path / "run.npz")
         found, run = (np.load(tmp_path / f"{name}.npz") for name in ("mode", "run"))
         np.testing.assert_array_equal(found["theta"], run["theta"])
         np.testing.assert_array_equal(found["mode"], mode.theta)

@@ -16,7 +16,7 @@ import pytest
 
 import abctree
 from abctree import Threads
-from abctree.problem.external import ProgramError
+from abctree.problem import external
 from tests.conftest import until
 
 PYTHON = sys.executable
@@ -170,7 +170,7 @@ SHY = "import sys; a = float(sys.argv[1]); a > 0 or open(sys.argv[2], 'w').write
 def test_the_output_of_an_earlier_simulation_is_not_the_answer_of_the_next(tmp_path):
     model = python(SHY, "{a}", "out-{seed}.txt", output="out-{seed}.txt", cwd=tmp_path)
     np.testing.assert_array_equal(call(model, (-1.0, 0.0)), [-1.0])
-    with pytest.raises(ProgramError, match="it wrote no file out-"):
+    with pytest.raises(external.ProgramError, match="it wrote no file out-"):
         call(model, (1.0, 0.0))  # of the same seed: the same file
 
 
@@ -225,13 +225,13 @@ def test_output_may_be_a_function_of_text_and_directory():
     ],
 )
 def test_a_program_that_fails_says_why(code, kwargs, says):
-    with pytest.raises(ProgramError, match=says):
+    with pytest.raises(external.ProgramError, match=says):
         call(python(code, **kwargs))
 
 
 def test_only_the_last_words_of_a_talkative_program_are_kept():
     code = "import sys; sys.stderr.write('chatter ' * 100000 + 'singular matrix'); sys.exit(2)"
-    with pytest.raises(ProgramError, match=r"exit code 2: .*singular matrix$") as caught:
+    with pytest.raises(external.ProgramError, match=r"exit code 2: .*singular matrix$") as caught:
         call(python(code))
     assert len(str(caught.value)) < 400
 
@@ -268,7 +268,7 @@ def test_a_program_that_hangs_is_killed_with_its_children(tmp_path, monkeypatch,
     )
     model = python(code, str(tmp_path / "pid"), timeout=1.0)
     began = time.monotonic()
-    with pytest.raises(ProgramError, match="no end after 1 s; killed: iterating"):
+    with pytest.raises(external.ProgramError, match="no end after 1 s; killed: iterating"):
         call(model)
     assert time.monotonic() - began < 20
     child = int((tmp_path / "pid").read_text())
@@ -295,14 +295,12 @@ def test_a_process_left_behind_cannot_keep_the_run_waiting():
 
 
 def test_an_interruption_kills_the_program_and_goes_on(tmp_path, monkeypatch):
-    import abctree.problem.external as module
-
     def interrupted(process, timeout):
         started.append(process)
         raise KeyboardInterrupt
 
     started = []
-    monkeypatch.setattr(module, "_has_ended", interrupted)
+    monkeypatch.setattr(external, "_has_ended", interrupted)
     with pytest.raises(KeyboardInterrupt):
         call(python("import time; time.sleep(60)"))
     assert started[0].returncode == -9
@@ -326,7 +324,7 @@ def test_a_run_learns_the_names_and_counts_the_failures(tmp_path):
     np.testing.assert_array_equal(np.isinf(run.table.distance), negative)
     np.testing.assert_array_equal(run.table.summary[~negative], run.table.theta[~negative])
     assert run.failures.reasons == {"ProgramError: exit code 4: a is negative": negative.sum()}
-    with pytest.raises(ProgramError, match="a is negative"):
+    with pytest.raises(external.ProgramError, match="a is negative"):
         run.failures.reproduce(run.problem)
     again = abctree.abc_tree(problem, n_simulations=120, rng=0, executor=Threads(2))
     np.testing.assert_array_equal(run.table.distance, again.table.distance)
