@@ -200,8 +200,10 @@ def test_runs_know_their_errors(problem):
     rows = [calibration.one(calibration.Cell("default", problem, 5000), s) for s in range(100)]
     found = calibration.numbers_of(rows)
     assert 0.85 < found["mean"][0] < 1.2
-    assert 0.85 < found["5 %"][0] < 1.25
-    assert 0.85 < found["95 %"][0] < 1.25
+    for tail in ("5 %", "95 %"):
+        ratio, error = found[tail]
+        assert error < 0.2
+        assert 0.85 - 2.0 * error < ratio < 1.25 + 2.0 * error
 
 
 # Evidence ---------------------------------------------------------------------------------------
