@@ -79,7 +79,7 @@ def smc(n: int, seed: int) -> Estimates:
     for name, how in settings.items():
         result = abctree.smc(problems.gaussian_mixture(2), n_simulations=n, rng=seed, **how)
         draws = result.posterior()
-        found[f"SMC + KDE, {name}"] = kernel_mode(draws.theta, draws.weight)
+        found[f"SMC + KDE, {name}"] = kernel_mode(draws.theta, draws.weights)
     return found
 
 

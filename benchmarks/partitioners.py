@@ -59,7 +59,7 @@ class Yardstick:
 
     def tv20(self, posterior: Any) -> float:
         pairs = [posterior.theta[:, j : j + 2] for j in range(self.d - 1)]
-        return float(np.mean([self.pair.tv20(pair, posterior.weight) for pair in pairs]))
+        return float(np.mean([self.pair.tv20(pair, posterior.weights) for pair in pairs]))
 
     def measure(self, n: int, seed: int, partitioner: Any) -> Row:
         settings: dict[str, Any] = {}

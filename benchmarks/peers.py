@@ -111,7 +111,7 @@ def distance(stick: Any, draws: Any) -> float:
     """To the true posterior."""
     if isinstance(stick, High):
         return stick.mmd(draws)
-    return float(stick.truth.tv20(draws.theta, draws.weight))
+    return float(stick.truth.tv20(draws.theta, draws.weights))
 
 
 # Tuning and testing -----------------------------------------------------------------------------

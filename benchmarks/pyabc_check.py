@@ -78,7 +78,7 @@ def our_smc(setting: Setting, seed: int, simulations: int) -> Measured:
     )
     draws = run.posterior()
     seconds = time.perf_counter() - began
-    return setting.row(draws.theta, draws.weight, draws.epsilon, run.n_simulations, seconds)
+    return setting.row(draws.theta, draws.weights, draws.epsilon, run.n_simulations, seconds)
 
 
 def our_rejection(setting: Setting, seed: int) -> Measured:
@@ -87,7 +87,7 @@ def our_rejection(setting: Setting, seed: int) -> Measured:
     run = abctree.rejection(setting.problem, n_simulations=n, keep=setting.particles, rng=seed)
     draws = run.posterior()
     seconds = time.perf_counter() - began
-    return setting.row(draws.theta, draws.weight, draws.epsilon, n, seconds)
+    return setting.row(draws.theta, draws.weights, draws.epsilon, n, seconds)
 
 
 def their_smc(setting: Setting, seed: int) -> Measured:

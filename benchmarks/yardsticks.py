@@ -112,11 +112,11 @@ class P0(Yardstick):
             draws = result.posterior(ess=ess)
             adjusted = result.posterior(ess=more).adjusted()
         narrow = self.truth.in_narrow_mode(draws.theta)
-        mass = float(draws.weight[narrow].sum())
+        mass = float(draws.weights[narrow].sum())
         row = self.exact.report(result, [1000 if n >= 100_000 else 0.03 * n])
         return {
-            "TV20": self.truth.tv20(draws.theta, draws.weight),
-            "TV20 adj": self.truth.tv20(adjusted.theta, adjusted.weight),
+            "TV20": self.truth.tv20(draws.theta, draws.weights),
+            "TV20 adj": self.truth.tv20(adjusted.theta, adjusted.weights),
             **row,
             "narrow mass err": mass - self.truth.mode_mass(draws.epsilon),
             "seconds": seconds,
@@ -137,7 +137,7 @@ class High(Yardstick):
 
     def mmd(self, draws: Any) -> float:
         """Root of MMD² at half the median bandwidth: sharper, and on the scale of a distance."""
-        square = metrics.mmd(draws.theta, self.target, draws.weight, bandwidth=self.bandwidth)
+        square = metrics.mmd(draws.theta, self.target, draws.weights, bandwidth=self.bandwidth)
         return float(np.sqrt(max(square, 0.0)))
 
     def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
@@ -201,7 +201,7 @@ class Referenced(Yardstick):
                 draws = result.posterior(ess=ess)
                 row[f"eps@{ess}"] = draws.epsilon
                 row[f"ESS@{ess}"] = draws.ess
-                row[f"MMD²@{ess}"] = metrics.mmd(draws.theta, self.target, draws.weight)
+                row[f"MMD²@{ess}"] = metrics.mmd(draws.theta, self.target, draws.weights)
         if self.name == "Lotka-Volterra":
             z = result.evidence(2.196).estimate
             row["Z err % at 2.196"] = 100.0 * (z / self.reference_evidence - 1.0)

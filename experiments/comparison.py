@@ -105,7 +105,7 @@ def marginals(result: Any, reading: Reading, shown: Range) -> list[np.ndarray]:
     if known is None:
         return []
     draws = known.posterior()
-    return histograms(draws.theta, draws.weight, *shown)
+    return histograms(draws.theta, draws.weights, *shown)
 
 
 def histograms(

@@ -152,7 +152,7 @@ def curve(
             continue
         draws = known.posterior()
         row = {"made": known.n, "ε": draws.epsilon, "ESS": draws.ess}
-        rows.append({**row, **score(draws.theta, draws.weight)})
+        rows.append({**row, **score(draws.theta, draws.weights)})
     return rows, {} if known is None else _final(known, score, targets)
 
 
@@ -166,6 +166,6 @@ def _final(
     reads = {f"{t:g}": t for t in targets} if known.epsilon is None else {"own": None}
     for label, target in reads.items():
         draws = known.posterior(target)
-        found = {"ε": draws.epsilon, "ESS": draws.ess, **score(draws.theta, draws.weight)}
+        found = {"ε": draws.epsilon, "ESS": draws.ess, **score(draws.theta, draws.weights)}
         row |= {f"{key}@{label}": value for key, value in found.items()}
     return row

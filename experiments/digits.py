@@ -192,7 +192,7 @@ def posterior_task(
             "final": last,
         }
         if draws is not None:
-            entry["shares"] = digit_generator(D).shares(draws.theta, draws.weight)
+            entry["shares"] = digit_generator(D).shares(draws.theta, draws.weights)
             if seed == 1 and reading == method.readings[0]:
                 entry["draws"] = draws.sample(1000, rng=0)
         if reading != "population":
@@ -224,18 +224,18 @@ def read(known: Known | None, shares: np.ndarray, floor: float) -> tuple[dict[st
     there = replace(known, epsilon=floor).posterior()
     if draws.epsilon < floor:
         draws = there
-    if not draws.weight.sum() > 0.0:
+    if not draws.weights.sum() > 0.0:
         return {}, None
     row = {"made": known.n, "ε": draws.epsilon, "ESS": draws.ess, "TV": apart(draws, shares)}
     row["ε at ESS"] = reached
-    if there.weight.sum() > 0.0:
+    if there.weights.sum() > 0.0:
         row |= {"ESS there": there.ess, "TV there": apart(there, shares)}
     return row, draws
 
 
 def apart(draws: Any, shares: np.ndarray) -> float:
     """Total variation of the distributions over the digits."""
-    own = digit_generator(D).shares(draws.theta, draws.weight)
+    own = digit_generator(D).shares(draws.theta, draws.weights)
     return float(abctree.metrics.total_variation(own, shares))
 
 

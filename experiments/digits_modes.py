@@ -84,7 +84,7 @@ def leaves_task(n_leaves: int, seed: int, n: int) -> dict[str, Any]:
     played = result.rounds[1:]
     posterior = result.posterior(ess=min(1000.0, n / 100))
     truth = cells(lattice(), exact(LEAVES_DIGIT, posterior.epsilon))
-    found = cells(posterior.theta, posterior.weight)
+    found = cells(posterior.theta, posterior.weights)
     spread = [astray(result, r) for r in (played[-1],)]
     answer = {
         "seed": seed,
@@ -162,7 +162,7 @@ def kernel_mode(theta: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def rejection_modes(problem: Any, n: int, seed: int) -> dict[str, np.ndarray]:
     run = abctree.rejection(problem, n_simulations=n, keep=max(50, n // 100), rng=seed)
     draws = run.posterior()
-    return {"rejection, kernel mode": kernel_mode(draws.theta, draws.weight)}
+    return {"rejection, kernel mode": kernel_mode(draws.theta, draws.weights)}
 
 
 def smc_modes(problem: Any, n: int, seed: int) -> dict[str, np.ndarray]:
@@ -174,7 +174,7 @@ def smc_modes(problem: Any, n: int, seed: int) -> dict[str, np.ndarray]:
         particles = max(50, n // 100)
         run = abctree.smc(problem, n_simulations=n, n_particles=particles, rng=seed, **settings)
         draws = run.posterior()
-        found[label] = kernel_mode(draws.theta, draws.weight)
+        found[label] = kernel_mode(draws.theta, draws.weights)
     return found
 
 

@@ -91,7 +91,7 @@ def measured(result: Any, known: Truth) -> dict[str, float]:
     step_mass = np.maximum(np.diff(step.cdf("theta", EDGES)), 0.0)
     played = result.rounds[-1]
     return {
-        "TV of the weighted draws": known.distance(known.masses(draws.theta[:, 0], draws.weight)),
+        "TV of the weighted draws": known.distance(known.masses(draws.theta[:, 0], draws.weights)),
         "TV of the step function": known.distance(step_mass),
         "ESS over rejection's": draws.ess / (result.n_simulations * known.evidence),
         "honest gain": honest_gain(result, known.quantiles[:, None]),
@@ -120,7 +120,7 @@ def draw_densities(axes: Any, n: int, known: Truth) -> None:
     for ax, bins in zip(axes, SHOWN, strict=True):
         result = run(bins, n, 0, "omega1")
         draws = result.posterior(epsilon=EPSILON)
-        smooth = gaussian_kde(draws.theta[:, 0], weights=draws.weight, bw_method=0.15)
+        smooth = gaussian_kde(draws.theta[:, 0], weights=draws.weights, bw_method=0.15)
         step = result.histogram().pdf(x[:, None])
         ax.fill_between(known.theta, known.density, color="#d9dee2", label="ε-posterior")
         ax.plot(x, step, color="#9aa7b0", lw=0.8, label="step function")

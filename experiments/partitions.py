@@ -80,7 +80,7 @@ def numbers_of(result: Any, seconds: float) -> dict[str, Any]:
         "ESS": posterior.ess,
         "honest gain": honest_gain(result, draws),
         "evidence, relative error": result.evidence(epsilon).estimate / z - 1.0,
-        "TV20": known.tv20(posterior.theta, posterior.weight),
+        "TV20": known.tv20(posterior.theta, posterior.weights),
         "seconds of cutting": seconds,
     }
 

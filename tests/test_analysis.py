@@ -49,7 +49,7 @@ def draws(theta, weight=None, **fields):
         "names": tuple("abcdefgh"[: theta.shape[1]]),
         "n_simulations": 10 * len(theta),
     }
-    return Posterior(theta=theta, log_weight=log_weight, **{**given, **fields})
+    return Posterior(theta=theta, log_weights=log_weight, **{**given, **fields})
 
 
 def weighted_draws(n=400, seed=0):
@@ -252,7 +252,7 @@ def test_evidence_interval_refuses_a_level_that_is_none():
 
 def test_posterior_moments_are_the_weighted_ones():
     p = draws([[0.0, 1.0], [1.0, 3.0], [4.0, -1.0]], [1.0, 2.0, 1.0])
-    assert p.weight == pytest.approx([0.25, 0.5, 0.25])
+    assert p.weights == pytest.approx([0.25, 0.5, 0.25])
     assert p.ess == pytest.approx(16 / 6)
     assert p.largest_weight == 0.5
     assert p.mean() == pytest.approx([1.5, 1.5])
@@ -300,9 +300,9 @@ def test_quantile_takes_many_levels():
     assert (np.diff(table, axis=0) > 0).all()
     for row, level in zip(table, levels, strict=True):
         assert np.array_equal(row, p.quantile(level))
-        below = p.weight @ (p.theta <= row)
+        below = p.weights @ (p.theta <= row)
         assert (below >= level - 1e-9).all()
-        assert (p.weight @ (p.theta < row) < level + 1e-9).all()
+        assert (p.weights @ (p.theta < row) < level + 1e-9).all()
 
 
 @pytest.mark.parametrize("q", [-0.1, 1.1, np.nan])
@@ -316,12 +316,12 @@ def test_hdi_is_the_shortest_interval_by_brute_force():
     theta, count = rng.exponential(size=25), rng.integers(0, 4, size=25)
     p = draws(theta, count)
     low, high = p.hdi(0.7)[0]
-    held = p.weight[(theta >= low) & (theta <= high)].sum()
+    held = p.weights[(theta >= low) & (theta <= high)].sum()
     shortest = min(
         b - a
         for a in theta
         for b in theta
-        if p.weight[(theta >= a) & (theta <= b)].sum() >= 0.7 - 1e-9
+        if p.weights[(theta >= a) & (theta <= b)].sum() >= 0.7 - 1e-9
     )
     assert held >= 0.7 - 1e-9
     assert high - low == pytest.approx(shortest)
@@ -368,8 +368,8 @@ def test_posterior_of_one_draw_knows_its_place_but_no_spread():
 
 def test_posterior_weights_survive_any_unit():
     p = draws([0.0, 1.0], [1.0, 3.0])
-    tiny = Posterior(**{**p.__dict__, "log_weight": p.log_weight - 5000.0})
-    assert tiny.weight == pytest.approx([0.25, 0.75])
+    tiny = Posterior(**{**p.__dict__, "log_weights": p.log_weights - 5000.0})
+    assert tiny.weights == pytest.approx([0.25, 0.75])
     assert tiny.mean() == pytest.approx([0.75])
 
 
@@ -384,7 +384,7 @@ def test_resample_picks_each_draw_n_w_times_rounded(weight, n, seed):
     p = draws(np.arange(len(weight)), weight)
     picked = np.bincount(p.resample(n, rng=seed), minlength=len(weight))
     assert picked.sum() == n
-    assert (np.abs(picked - n * p.weight) < 1.0 + 1e-9).all()
+    assert (np.abs(picked - n * p.weights) < 1.0 + 1e-9).all()
     assert (picked[weight == 0.0] == 0).all()
 
 
@@ -406,7 +406,7 @@ def test_smooth_sample_keeps_mean_and_covariance():
     p = weighted_draws(80)
     n = 200_000
     x = p.sample(n, rng=0, smooth=True)
-    z = (x - p.mean()) / (p.std() * np.sqrt(1 - np.sum(p.weight**2)))
+    z = (x - p.mean()) / (p.std() * np.sqrt(1 - np.sum(p.weights**2)))
     assert (np.abs(z.mean(axis=0)) < 4 / np.sqrt(n)).all()
     # Variances of near-normal draws have standard error sqrt(2/n) or less here.
     assert (np.abs(z.var(axis=0) - 1.0) < 4 * np.sqrt(2 / n)).all()
@@ -485,7 +485,7 @@ def test_select_by_ess_is_the_smallest_that_keeps_it_by_brute_force():
     # Ties are together: the count is that of a strict comparison with epsilon.
     assert len(p) == np.sum(distance <= kept) == np.sum(distance < p.epsilon)
     assert evidence(distance, weight, p.epsilon).estimate == pytest.approx(
-        np.exp(p.log_weight).sum() / 300
+        np.exp(p.log_weights).sum() / 300
     )
 
 
@@ -609,16 +609,16 @@ def test_adjustment_recovers_the_conjugate_posterior_at_a_large_epsilon():
 def test_adjustment_multiplies_in_the_kernel_weights():
     p = conjugate(500)
     theta, weight = adjustment.linear_adjustment(
-        p.theta, p.summary, p.observed, p.distance, p.epsilon, np.exp(p.log_weight)
+        p.theta, p.summary, p.observed, p.distance, p.epsilon, np.exp(p.log_weights)
     )
     kernel = 1 - (p.distance / p.epsilon) ** 2
-    assert weight == pytest.approx(np.exp(p.log_weight) * kernel)
+    assert weight == pytest.approx(np.exp(p.log_weights) * kernel)
     # Weighted least squares with an intercept, by the book.
     design = np.column_stack([np.ones(len(p)), p.summary - p.observed])
     root = np.sqrt(weight)[:, None]
     slope = np.linalg.lstsq(design * root, p.theta * root, rcond=None)[0][1]
     assert theta == pytest.approx(p.theta - (p.summary - p.observed) * slope, rel=1e-6, abs=1e-6)
-    assert p.adjusted().log_weight == pytest.approx(np.log(weight))
+    assert p.adjusted().log_weights == pytest.approx(np.log(weight))
 
 
 def test_adjustment_of_a_linear_relation_gives_the_exact_value():
@@ -657,7 +657,7 @@ def test_adjustment_counts_draws_by_their_weights():
 def test_adjustment_says_that_summaries_are_dependent_and_still_adjusts():
     p = conjugate()
     doubled = np.column_stack([p.summary, 3.0 * p.summary])
-    raw = np.exp(p.log_weight)
+    raw = np.exp(p.log_weights)
     plain, _ = adjustment.linear_adjustment(
         p.theta, p.summary, p.observed, p.distance, p.epsilon, raw
     )
@@ -671,7 +671,7 @@ def test_adjustment_says_that_summaries_are_dependent_and_still_adjusts():
 def test_adjustment_ignores_summaries_that_do_not_vary_or_are_not_finite():
     p = conjugate(2000)
     more = np.column_stack([p.summary, np.full(len(p), 4.0), np.full(len(p), np.nan)])
-    raw = np.exp(p.log_weight)
+    raw = np.exp(p.log_weights)
     given = (p.distance, p.epsilon, raw)
     plain, _ = adjustment.linear_adjustment(p.theta, p.summary, p.observed, *given)
     adjusted, _ = adjustment.linear_adjustment(p.theta, more, np.array([1.0, 5.0, 0.0]), *given)

@@ -183,7 +183,7 @@ def test_run_is_the_same_as_calling_the_library(plain):
     expected = result.posterior(ess=90)
     _, column = draws(plain / "a")
     np.testing.assert_array_equal(column["mu"], expected.theta[:, 0])
-    np.testing.assert_array_equal(column["weight"], expected.weight)
+    np.testing.assert_array_equal(column["weight"], expected.weights)
     call("run", "cli_model:ready", "-n", 1200, "--rng", 7, "--ess", 90, "--out", "b")
     assert not np.array_equal(draws(plain / "b")[1]["mu"], column["mu"]), "settings must matter"
 

@@ -355,7 +355,7 @@ def test_problem_survives_pickling():
 def test_short_run_finds_the_digits_of_the_exact_posterior():
     generator = digit_generator(2)
     posterior = abctree.abc_tree(digits(7, d=2), n_simulations=10_000, rng=2).posterior(ess=300)
-    found = generator.shares(posterior.theta, posterior.weight)
+    found = generator.shares(posterior.theta, posterior.weights)
     x = ((np.arange(161) + 0.5) / 161 * 2.0 - 1.0) * 12.0
     points = np.stack(np.meshgrid(x, x), axis=-1).reshape(-1, 2)
     seen = generator.decode(generator.typical(7)[None])[:, 19:]

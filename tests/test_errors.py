@@ -29,7 +29,7 @@ def draws(theta, log_weight=None, **fields):
         "n_simulations": 10 * len(theta),
     }
     log_weight = np.zeros(len(theta)) if log_weight is None else log_weight
-    return Posterior(theta=theta, log_weight=log_weight, **{**given, **fields})
+    return Posterior(theta=theta, log_weights=log_weight, **{**given, **fields})
 
 
 def answers(posterior):
@@ -133,7 +133,7 @@ def test_error_of_a_level_is_that_at_the_true_quantile():
     for seed in range(400):
         p = importance_sample(0.75, 60, np.random.default_rng(seed))
         order = np.argsort(p.theta[:, 0])
-        value, weight = p.theta[order, 0], p.weight[order]
+        value, weight = p.theta[order, 0], p.weights[order]
         found.append(weight @ (value <= truth) - 0.95)
         claim.append(mcse.error_of_level(value, np.cumsum(weight) / weight.sum(), 0.95))
         twin.append(mcse.error_of((value <= p.quantile(0.95)) - 0.95, weight))

@@ -151,7 +151,9 @@ def test_curve_ends_with_what_the_run_answers(finished):
             answer = result.posterior()
         assert draws.epsilon == pytest.approx(answer.epsilon)
         assert draws.ess == pytest.approx(answer.ess)
-        assert np.average(draws.theta, axis=0, weights=draws.weight) == pytest.approx(answer.mean())
+        assert np.average(draws.theta, axis=0, weights=draws.weights) == pytest.approx(
+            answer.mean()
+        )
 
 
 def test_weights_after_a_round_are_those_of_a_run_that_ended_there():

@@ -37,7 +37,7 @@ def weighted(n=400, seed=0):
     theta = np.random.default_rng(seed).normal(size=(n, 1))
     return Posterior(
         theta=theta,
-        log_weight=theta[:, 0] - 0.5,
+        log_weights=theta[:, 0] - 0.5,
         distance=np.linspace(0.0, 0.9, n),
         epsilon=1.0,
         names=("mu",),
@@ -57,7 +57,7 @@ def test_csv_of_a_posterior_reads_back_bit_for_bit(result, tmp_path):
     header, rows = read(tmp_path / "a.csv")
     assert header == ["mu", "weight", "weight_", "distance"], "a parameter keeps its name"
     np.testing.assert_array_equal(rows[:, :2], posterior.theta)
-    np.testing.assert_array_equal(rows[:, 2], posterior.weight)
+    np.testing.assert_array_equal(rows[:, 2], posterior.weights)
     np.testing.assert_array_equal(rows[:, 3], posterior.distance)
 
 
@@ -115,7 +115,7 @@ def test_arviz_has_draws_that_weigh_the_same_and_the_weighted_ones_beside(arviz)
     assert abs(raw - posterior.mean()[0]) > 6.0 * error, "draws without their weights must fail"
     beside = found["weighted_posterior"]
     np.testing.assert_array_equal(beside["mu"], posterior.theta.T)
-    np.testing.assert_array_equal(beside["log_weight"], posterior.log_weight[None])
+    np.testing.assert_array_equal(beside["log_weight"], posterior.log_weights[None])
     np.testing.assert_array_equal(beside["distance"], posterior.distance[None])
     assert beside.attrs["epsilon"] == 1.0
 

@@ -209,7 +209,7 @@ def check_outputs(outputs, n=200, first=3, every=3):
         x = sound(table.theta[i], streams.generator(run.root, i))
         np.testing.assert_array_equal(table.summary[i], x, err_msg="a lost simulation")
     assert np.isfinite(draws.theta).all()
-    assert np.isfinite(draws.weight).all()
+    assert np.isfinite(draws.weights).all()
     for failure in run.failures.first:
         text = failure.reason + failure.traceback
         assert "\n" not in failure.reason

@@ -99,7 +99,7 @@ def posterior_of(theta, weight=None):
     theta = np.asarray(theta, dtype=float).reshape(-1, 4)
     return Posterior(
         theta=theta,
-        log_weight=np.log(np.ones(len(theta)) if weight is None else np.asarray(weight)),
+        log_weights=np.log(np.ones(len(theta)) if weight is None else np.asarray(weight)),
         distance=np.full(len(theta), 0.2),
         epsilon=0.3,
         names=problem().names,

@@ -25,7 +25,7 @@ def posterior(theta, weight=None, names="abcdef", continuous=None, bounds=None):
         log_weight = np.log(weight)
     return Posterior(
         theta=theta,
-        log_weight=log_weight,
+        log_weights=log_weight,
         distance=np.zeros(len(theta)),
         epsilon=1.0,
         names=tuple(names[: theta.shape[1]]),
@@ -95,7 +95,7 @@ def test_pair_histogram_is_weighted(cloud):
     height, edges, _ = ax.patches[0].get_data()
     low, high = ax.get_xlim()
     inside = (cloud.theta[:, 0] >= low) & (cloud.theta[:, 0] <= high)
-    value, weight = cloud.theta[inside, 0], cloud.weight[inside]
+    value, weight = cloud.theta[inside, 0], cloud.weights[inside]
     assert len(height) == 12
     mass = height * np.diff(edges)
     np.testing.assert_allclose(mass, np.histogram(value, edges, weights=weight)[0])
@@ -126,7 +126,7 @@ def test_pair_limits_show_nearly_all_of_the_weight(cloud):
     for j in range(3):
         low, high = axes[j, j].get_xlim()
         inside = (cloud.theta[:, j] >= low) & (cloud.theta[:, j] <= high)
-        assert cloud.weight[inside].sum() > 0.99
+        assert cloud.weights[inside].sum() > 0.99
 
 
 def test_pair_limits_stay_inside_the_bounds_of_the_prior():
@@ -456,7 +456,7 @@ def test_predictive_explains_shapes_that_do_not_fit():
 def test_weighted_quantiles_agree_with_the_posteriors(cloud):
     levels = [0.0, 0.05, 0.5, 0.731, 1.0]
     np.testing.assert_array_equal(
-        plots.weighted_quantiles(cloud.theta, cloud.weight, levels), cloud.quantile(levels)
+        plots.weighted_quantiles(cloud.theta, cloud.weights, levels), cloud.quantile(levels)
     )
     with pytest.raises(ParameterError, match="`weight` must have a positive entry"):
         plots.weighted_quantiles(cloud.theta, np.zeros(len(cloud)), levels)

@@ -433,7 +433,7 @@ def errors(name, answers):
     rows = []
     for posterior, evidence in answers:
         of_values = [
-            probabilities(posterior.theta[:, j], posterior.weight, values) - likely
+            probabilities(posterior.theta[:, j], posterior.weights, values) - likely
             for j, values, likely in columns
         ]
         mean = (posterior.mean() - exact.mean)[free] / exact.sd[free]
@@ -618,7 +618,7 @@ def test_dropping_the_weights_would_be_noticed(name):
     twin = []
     for result in results(name):
         posterior = result.posterior(epsilon=CASES[name].epsilon)
-        plain = replace(posterior, log_weight=np.zeros(len(posterior)))
+        plain = replace(posterior, log_weights=np.zeros(len(posterior)))
         twin.append((plain, len(posterior) / N_SIMULATIONS))
     rows = errors(name, twin)
     assert biased(rows[:, :1]).all(), judged(rows)
@@ -665,7 +665,7 @@ def test_weights_of_other_draws_would_be_noticed(name):
         accepted = result.table.distance < CASES[name].epsilon
         weight = np.roll(result.weights("round"), 1)
         posterior = result.posterior(epsilon=CASES[name].epsilon)
-        wrong = replace(posterior, log_weight=np.log(np.maximum(weight[accepted], 1e-300)))
+        wrong = replace(posterior, log_weights=np.log(np.maximum(weight[accepted], 1e-300)))
         shifted.append((wrong, weight[accepted].sum() / N_SIMULATIONS))
     rows = errors(name, shifted) - errors(name, answers(name, results(name)))
     assert gap_is_large(name, rows).any(), judged(rows)

@@ -105,7 +105,7 @@ def everything(result):
         "tracebacks": [f.traceback for f in result.failures.first],
         "reasons": dict(result.failures.reasons),
         "theta": numbers(draws.theta),
-        "weight": numbers(draws.log_weight),
+        "weight": numbers(draws.log_weights),
         "evidence": (evidence.estimate.hex(), evidence.standard_error.hex()),
         "why": result.stopped_because,
         "method": (result.method, result.n_simulations, result.population, result.plan),

@@ -207,7 +207,7 @@ def posterior_of(theta, weight=None, bounds=None):
     weight = np.ones(len(theta)) if weight is None else weight
     names = tuple(f"t{j}" for j in range(theta.shape[1]))
     return Posterior(
-        theta=theta, log_weight=np.log(weight), distance=np.zeros(len(theta)), epsilon=1.0,
+        theta=theta, log_weights=np.log(weight), distance=np.zeros(len(theta)), epsilon=1.0,
         names=names, n_simulations=len(theta), bounds=bounds,
     )  # fmt: skip
 
@@ -308,7 +308,7 @@ def test_regression_is_left_out_where_it_would_add_noise_alone():
     def posterior(theta):
         names = tuple(f"t{j}" for j in range(theta.shape[1]))
         return Posterior(
-            theta=theta, log_weight=np.zeros(800), distance=np.hypot(*summary.T), epsilon=0.04,
+            theta=theta, log_weights=np.zeros(800), distance=np.hypot(*summary.T), epsilon=0.04,
             names=names, n_simulations=800, summary=summary, observed=np.zeros(2),
         )  # fmt: skip
 

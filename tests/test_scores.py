@@ -157,7 +157,7 @@ def test_adjusted_and_smooth_draws_stay_in_the_prior(name):
     raw = kind.posterior()
     adjusted = raw.adjusted()
     assert adjusted.is_adjusted
-    assert adjusted.weight[~kind.inside(adjusted.theta)].sum() == 0.0
+    assert adjusted.weights[~kind.inside(adjusted.theta)].sum() == 0.0
     assert kind.inside(adjusted.theta).all()
     for column in kind.discrete:
         assert np.array_equal(adjusted.theta[:, column], raw.theta[:, column])
@@ -179,7 +179,7 @@ def test_draws_moved_without_their_prior_leave_it(name):
         **{**vars_of(raw), "region": None, "cube": None, "bounds": None}
     )
     adjusted = plain.adjusted()
-    assert adjusted.weight[~kind.inside(adjusted.theta)].sum() > 0.01
+    assert adjusted.weights[~kind.inside(adjusted.theta)].sum() > 0.01
     assert not kind.inside(plain.sample(2000, rng=1, smooth=True)).all()
 
 

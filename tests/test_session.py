@@ -82,7 +82,7 @@ def test_session_is_the_run_of_abc_tree_bit_for_bit(kwargs):
     run = abctree.abc_tree(problem(), n_simulations=600, rng=7, **kwargs)
     told = drive(abctree.Session(problem(abctree.elsewhere), n_simulations=600, rng=7, **kwargs))
     same(run, told)
-    np.testing.assert_array_equal(run.posterior().weight, told.posterior().weight)
+    np.testing.assert_array_equal(run.posterior().weights, told.posterior().weights)
 
 
 @pytest.mark.parametrize("distance", ["euclidean", "mad"])

@@ -75,7 +75,7 @@ def test_smc_samples_the_epsilon_posterior(kernel):
     assert np.std(variances) / np.sqrt(20) < 0.04
     assert np.std(evidences) / np.sqrt(20) < 0.03
     # The twins: weights dropped, and the draws labelled with the tolerance of one population later.
-    dropped = [dataclasses.replace(d, log_weight=np.zeros(len(d))) for d in draws]
+    dropped = [dataclasses.replace(d, log_weights=np.zeros(len(d))) for d in draws]
     assert z_score([variance_ratio(d) for d in dropped], 1.0) < -5.0
     later = [next((x.epsilon for x in r.rounds if x.epsilon < d.epsilon), 0.5 * d.epsilon)
              for r, d in zip(runs, draws, strict=True)]  # fmt: skip
@@ -216,7 +216,7 @@ def mixed_estimates(result, epsilon):
     assert (n == np.rint(n)).all()
     assert (a < 0.5 * n).all()
     z = result.evidence(epsilon).estimate
-    return [z, d.weight[n <= 2].sum(), d.weight[k == 5.0].sum(), d.weight @ a]
+    return [z, d.weights[n <= 2].sum(), d.weights[k == 5.0].sum(), d.weights @ a]
 
 
 @pytest.mark.parametrize("space", ["theta", "cube"])
@@ -585,7 +585,7 @@ def test_smc_spends_its_budget_at_the_lowest_tolerance_and_is_exact(schedule, we
     def estimates(result, *, weighted):
         d = posterior(result, epsilon=result.rounds[-1].epsilon)
         assert (d.distance == 0.0).all()
-        weight = d.weight if weighted else np.full(len(d), 1.0 / len(d))
+        weight = d.weights if weighted else np.full(len(d), 1.0 / len(d))
         mean = weight @ d.theta[:, 0]
         std = np.sqrt(weight @ (d.theta[:, 0] - mean) ** 2)
         return [result.evidence(d.epsilon).estimate, mean, std]
@@ -733,7 +733,7 @@ def test_smc_is_as_strong_as_its_peers_on_example_2():
     rows = []
     for seed in range(3):
         d = posterior(smc(problems.gaussian_mixture(2), n_simulations=100_000, rng=seed))
-        rows.append((d.epsilon, d.ess, known.tv20(d.theta, d.weight)))
+        rows.append((d.epsilon, d.ess, known.tv20(d.theta, d.weights)))
     epsilon, ess, tv20 = np.mean(rows, axis=0)
     assert epsilon < 0.72
     assert ess > 700

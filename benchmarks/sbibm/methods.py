@@ -211,7 +211,7 @@ def is_noise(raw: Posterior, adjusted: Posterior) -> bool:
     """
     before = unbound(raw.theta, raw.bounds)
     after = unbound(adjusted.theta, raw.bounds)
-    weight = adjusted.weight
+    weight = adjusted.weights
     spread = weight @ (before - weight @ before) ** 2
     left = weight @ (after - weight @ after) ** 2
     q = int(np.size(raw.observed))

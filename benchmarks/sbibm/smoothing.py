@@ -47,9 +47,9 @@ def smooth_draws(
     distance of each to its 20th neighbour.
     """
     z = unbound(posterior.theta, posterior.bounds)
-    mean = posterior.weight @ z
+    mean = posterior.weights @ z
     z -= mean
-    covariance = _covariance(z, posterior.weight)
+    covariance = _covariance(z, posterior.weights)
     few, count = np.unique(posterior.resample(_MOST, rng), return_counts=True)
     share = count / count.sum()
     best = (-np.inf, 1.0, np.eye(1), False)

@@ -100,7 +100,7 @@ def digits(
     >>> from examples.digits import digit_generator, digits
     >>> result = abctree.abc_tree(digits(0, d=2), n_simulations=5000, rng=1)
     >>> posterior = result.posterior()
-    >>> digit_generator(2).shares(posterior.theta, posterior.weight).shape
+    >>> digit_generator(2).shares(posterior.theta, posterior.weights).shape
     (10,)
     """
     mask = _mask(visible)

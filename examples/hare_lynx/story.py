@@ -143,19 +143,19 @@ def _learned(posterior: Posterior) -> list[str]:
     hare_birth, predation, lynx_birth, lynx_death = posterior.theta.T
 
     def said(value: FloatArray, unit: str = "") -> str:
-        return _interval(value, posterior.weight, unit)
+        return _interval(value, posterior.weights, unit)
 
     period = 2.0 * np.pi / np.sqrt(hare_birth * lynx_death)
     return [
         f"What was learned: hares left alone grow at a rate of {said(hare_birth)} a year and so "
-        f"double in {_median(np.log(2.0) / hare_birth, posterior.weight):.1f} years; lynx stock "
+        f"double in {_median(np.log(2.0) / hare_birth, posterior.weights):.1f} years; lynx stock "
         f"worth a thousand pelts kills {said(100.0 * predation, ' %')} of the hares a year; hare "
         f"stock worth a thousand pelts adds {said(100.0 * lynx_birth, ' %')} to the lynx a year, "
         f"which without hares die at a rate of {said(lynx_death)} a year, after "
-        f"{_median(1.0 / lynx_death, posterior.weight):.1f} years on average.",
+        f"{_median(1.0 / lynx_death, posterior.weights):.1f} years on average.",
         f"Together the rates imply cycles of {said(period)} years around a balance of "
-        f"{_median(lynx_death / lynx_birth, posterior.weight):.0f} thousand hare and "
-        f"{_median(hare_birth / predation, posterior.weight):.0f} thousand lynx pelts "
+        f"{_median(lynx_death / lynx_birth, posterior.weights):.0f} thousand hare and "
+        f"{_median(hare_birth / predation, posterior.weights):.0f} thousand lynx pelts "
         "(medians; 90 % intervals in brackets).",
     ]
 

@@ -36,7 +36,7 @@ class Posterior:
     """
 
     theta: FloatArray  #: (m, p) accepted parameters, in user units
-    log_weight: (
+    log_weights: (
         FloatArray  #: (m,) raw log importance weights; the evidence is Σ exp / n_simulations
     )
     distance: FloatArray  #: (m,) all below `epsilon`
@@ -71,7 +71,7 @@ class Posterior:
         )
 
     def __getitem__(self, name: str) -> FloatArray:
-        """(m,) The draws of one parameter, to be taken with `weight`.
+        """(m,) The draws of one parameter, to be taken with `weights`.
 
         Raises
         ------
@@ -87,23 +87,23 @@ class Posterior:
     # Weights --------------------------------------------------------------------------------
 
     @cached_property
-    def weight(self) -> FloatArray:
+    def weights(self) -> FloatArray:
         """(m,) Weights that sum to one; all 0 if every raw weight is 0."""
-        largest = np.max(self.log_weight, initial=-np.inf)
+        largest = np.max(self.log_weights, initial=-np.inf)
         if largest == -np.inf:
             return np.zeros(len(self))
-        weight = np.exp(self.log_weight - largest)
+        weight = np.exp(self.log_weights - largest)
         return np.asarray(weight / weight.sum())
 
     @cached_property
     def ess(self) -> float:
         """Kish effective sample size, (Σ w)² / Σ w²; 0 without draws."""
-        return effective_sample_size(self.weight)
+        return effective_sample_size(self.weights)
 
     @property
     def largest_weight(self) -> float:
         """Share of the weight in one draw, in [0, 1]."""
-        return float(self.weight.max(initial=0.0))
+        return float(self.weights.max(initial=0.0))
 
     # Moments --------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class Posterior:
         """(p,) Posterior means; nan without draws."""
         if self.ess == 0.0:
             return np.full(self.theta.shape[1], np.nan)
-        return np.asarray(self.weight @ self.theta)
+        return np.asarray(self.weights @ self.theta)
 
     def cov(self) -> FloatArray:
         """(p, p) Posterior covariance, Σ w (θ − mean)(θ − mean)ᵀ / (1 − Σ w²).
@@ -119,7 +119,7 @@ class Posterior:
         For equal weights this is the usual m − 1 in the denominator.  nan with fewer than two
         draws that have weight.
         """
-        return _scatter(self.theta, self.weight) / room(self.weight)
+        return _scatter(self.theta, self.weights) / room(self.weights)
 
     def std(self) -> FloatArray:
         """(p,) Posterior standard deviations, from `cov`."""
@@ -215,7 +215,7 @@ class Posterior:
             )
         if prob is not None:
             check_rule("prob", prob, "in (0, 1)", "Try 0.95.")
-        if np.isnan(room(self.weight)):
+        if np.isnan(room(self.weights)):
             return np.full(self.theta.shape[1], np.nan)
         if prob is not None:
             columns = range(self.theta.shape[1])
@@ -223,17 +223,17 @@ class Posterior:
         varies = np.ptp(self.theta, axis=0) > 0.0  # the mean of equal values is rounded
         centred = np.where(varies, self.theta - self.mean(), 0.0)
         if method == "mean":
-            return error_of(centred, self.weight)
+            return error_of(centred, self.weights)
         std = self.std()
         influence = (centred**2 - std**2) / np.where(std > 0.0, 2.0 * std, 1.0)
-        return error_of(influence, self.weight)
+        return error_of(influence, self.weights)
 
     def _sorted(self, j: int) -> tuple[FloatArray, FloatArray]:
         """Values of the draws with weight, sorted, and their cumulative weights."""
-        kept = self.weight > 0.0
+        kept = self.weights > 0.0
         value = self.theta[kept, j]
         order = np.argsort(value, kind="stable")
-        cumulative = np.cumsum(self.weight[kept][order])
+        cumulative = np.cumsum(self.weights[kept][order])
         return value[order], cumulative / cumulative[-1:]
 
     # Draws without weights ------------------------------------------------------------------
@@ -264,8 +264,8 @@ class Posterior:
             )
         generator = checked_rng(rng)
         position = (generator.random() + np.arange(n)) / max(1, n)
-        kept = np.flatnonzero(self.weight > 0.0)
-        picked = np.searchsorted(np.cumsum(self.weight[kept]), position, side="right")
+        kept = np.flatnonzero(self.weights > 0.0)
+        picked = np.searchsorted(np.cumsum(self.weights[kept]), position, side="right")
         index = kept[np.minimum(picked, len(kept) - 1)] if n else np.empty(0, dtype=np.int64)
         return np.asarray(generator.permutation(index), dtype=np.int64)
 
@@ -312,7 +312,7 @@ class Posterior:
         scores = self._scores
         z, k = scores.z, scores.z.shape[1]
         h = min(1.0, (4.0 / ((k + 2.0) * self.ess)) ** (1.0 / (k + 4.0)))
-        mean, root = self.weight @ z, h * _root(_scatter(z, self.weight))
+        mean, root = self.weights @ z, h * _root(_scatter(z, self.weights))
         draws = self.theta[picked]
         left = np.arange(len(picked))
         for _ in range(_TRIES):
@@ -340,7 +340,7 @@ class Posterior:
                 "put the constraint in a function of a module."
             )
         known = self.theta, self.cube, self.region, self.bounds, self.continuous
-        return Scores.of(*known, self.weight > 0.0)
+        return Scores.of(*known, self.weights > 0.0)
 
     # Other forms ----------------------------------------------------------------------------
 
@@ -375,9 +375,9 @@ class Posterior:
                 "`summary` and `observed` must be known for an adjustment, but no summaries were "
                 "kept: by default they are up to 64 numbers. Run with keep_summaries=True."
             )
-        unit = float(np.max(self.log_weight, initial=-np.inf))
+        unit = float(np.max(self.log_weights, initial=-np.inf))
         unit = unit if np.isfinite(unit) else 0.0
-        raw = np.exp(self.log_weight - unit)
+        raw = np.exp(self.log_weights - unit)
         scores = self._scores
         z, weight = linear_adjustment(
             scores.z, self.summary, self.observed, self.distance, self.epsilon, raw
@@ -395,7 +395,7 @@ class Posterior:
             )
             warn(said)
             notes = (*notes, said)
-        moved = replace(self, theta=theta, cube=cube, log_weight=log_of(weight) + unit)
+        moved = replace(self, theta=theta, cube=cube, log_weights=log_of(weight) + unit)
         return replace(moved, notes=notes, is_adjusted=True)
 
     def to_dataframe(self) -> Any:
@@ -417,8 +417,9 @@ class Posterior:
         columns: dict[str, FloatArray] = {
             name: self.theta[:, j] for j, name in enumerate(self.names)
         }
-        for name in ("weight", "log_weight", "distance"):
-            columns[f"{name}_" if name in self.names else name] = getattr(self, name)
+        beside = {"weight": self.weights, "log_weight": self.log_weights}
+        for name, value in {**beside, "distance": self.distance}.items():
+            columns[f"{name}_" if name in self.names else name] = value
         return pd.DataFrame(columns)
 
 

@@ -108,7 +108,7 @@ def select(
         )
     return Posterior(
         theta=np.asarray(theta, np.float64)[rows],
-        log_weight=log_of(weight[rows]),
+        log_weights=log_of(weight[rows]),
         distance=distance[rows],
         epsilon=float(epsilon),
         names=tuple(names),

@@ -41,7 +41,7 @@ def uninformed(draws: Posterior) -> tuple[str, ...]:
         return ()
     prior, weight = known
     named = [
-        _is_prior(draws.theta[:, j], draws.weight, prior[:, j], weight)
+        _is_prior(draws.theta[:, j], draws.weights, prior[:, j], weight)
         for j in range(len(draws.names))
     ]
     return tuple(name for name, same in zip(draws.names, named, strict=True) if same)

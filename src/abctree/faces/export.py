@@ -75,7 +75,7 @@ def to_csv(
     elif isinstance(what, Mode):
         _write_candidates(what, path)
     else:
-        columns = {"weight": what.weight, "distance": what.distance}
+        columns = {"weight": what.weights, "distance": what.distance}
         _write_csv(path, what.names, what.theta, columns)
 
 
@@ -283,7 +283,7 @@ def to_arviz(posterior: Posterior | Result, n: int | None = None, rng: RNGLike =
         "effective_sample_size": posterior.ess,
         **({"notes": "\n".join(posterior.notes)} if posterior.notes else {}),
     }
-    more = {"log_weight": posterior.log_weight, "distance": posterior.distance}
+    more = {"log_weight": posterior.log_weights, "distance": posterior.distance}
     groups = {
         "posterior": posterior.theta[posterior.resample(n, rng)].T,
         "weighted_posterior": np.vstack([posterior.theta.T, *more.values()]),

@@ -75,7 +75,7 @@ def _mode_of_the_closest(result: Result, epsilon: float | None) -> Mode:
         np.zeros(len(draws.theta)),
         draws.names,
         bounds=_bounds(result.problem),
-        weight=draws.weight,
+        weight=draws.weights,
     )
     return replace(kernel_answer(land, draws.epsilon), n_simulations=result.n_simulations)
 

@@ -166,8 +166,8 @@ def _truth(posterior: Posterior, truth: Any) -> FloatArray:
 
 
 def _margin(posterior: Posterior, j: int, truth: float) -> _Margin:
-    kept = posterior.weight > 0.0
-    value, weight = posterior.theta[kept, j], posterior.weight[kept]
+    kept = posterior.weights > 0.0
+    value, weight = posterior.theta[kept, j], posterior.weights[kept]
     kind = _kind(posterior, j, value)
     low, high = posterior.hdi(0.9)[j]
     return _Margin(
