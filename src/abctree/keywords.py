@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from abctree.errors import ParameterError
-from abctree.numbers import check_fields
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -94,6 +93,8 @@ def _checked(function: Any, name: str, rules: Mapping[str, tuple[str, str]] | No
         check(name, kwargs, known)
         answer = function(*args, **kwargs)
         if rules:
+            from abctree.numbers import check_fields  # it imports NumPy
+
             check_fields(args[0], rules)
         return answer
 

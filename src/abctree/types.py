@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +12,10 @@ FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
 SeedArray: TypeAlias = NDArray[np.uint64]
+
+#: Values of any kind by name: settings, a manifest, a report.  The second may be written to.
+Named: TypeAlias = Mapping[str, Any]
+Record: TypeAlias = dict[str, Any]
 
 #: What `numpy.random.default_rng` accepts (SPEC 7).
 RNGLike: TypeAlias = (

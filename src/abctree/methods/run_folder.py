@@ -7,7 +7,7 @@ begin it again, with the answers that the folder has and an executor for the oth
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ from abctree.running.spec import RunSpec, StopLike, check_problem_given
 from abctree.running.stopping import is_hurried
 from abctree.running.versions import changes
 from abctree.running.watch import check_progress
+from abctree.types import Named, Record
 
 __all__ = ["StoreLike", "load", "play", "resume"]
 
@@ -295,6 +296,6 @@ class _EndOfRecords:
         return "unfinished" if self.n_recorded <= n < progress.budget else None
 
 
-def _continued(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+def _continued(then: Named, now: Named) -> Record:
     """The manifest of a run that goes on: what it was begun with, its new end and its code."""
     return {**then, **{key: now[key] for key in ("settings", "stop", "on_failure", "code")}}

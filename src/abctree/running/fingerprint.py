@@ -25,6 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from abctree.types import Record
+
 #: How deep closures, containers and fields are followed.
 _DEPTH = 8
 _SIMPLE = bool | int | float | complex | str | bytes | np.generic | None
@@ -43,7 +45,7 @@ _CHANGED = re.compile(
 _MAKERS = frozenset({"__init__", "__new__", "__post_init__", "__setstate__"})
 
 
-def fingerprint(thing: Any) -> str:
+def fingerprint(thing: object) -> str:
     """Return a short text that changes with the code of a function or object."""
     digest = hashlib.sha256()
     for piece in _pieces(thing, ()):
@@ -51,7 +53,7 @@ def fingerprint(thing: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def named(thing: Any) -> str:
+def named(thing: object) -> str:
     """Return ``module.name`` of a function or of the class of an object."""
     while isinstance(thing, functools.partial):
         thing = thing.func
@@ -64,12 +66,12 @@ def named(thing: Any) -> str:
     return f"{module}.{source.__qualname__}"
 
 
-def is_ours(thing: Any) -> bool:
+def is_ours(thing: object) -> bool:
     """Whether the class or function is part of abctree, whose version is kept."""
     return named(thing).startswith("abctree.")
 
 
-def _pieces(thing: Any, path: tuple[int, ...]) -> Iterator[Any]:  # noqa: C901 - a list of kinds
+def _pieces(thing: object, path: tuple[int, ...]) -> Iterator[object]:  # noqa: C901 - a list of kinds
     """What a fingerprint is made of; `path` has the identities of what is being looked into."""
     if isinstance(thing, np.ndarray):
         yield str(thing.dtype), thing.shape, b"" if thing.dtype.hasobject else thing.tobytes()
@@ -96,18 +98,18 @@ def _pieces(thing: Any, path: tuple[int, ...]) -> Iterator[Any]:  # noqa: C901 -
             yield from _object(thing, path)
 
 
-def _is_plain(thing: Any) -> bool:
+def _is_plain(thing: object) -> bool:
     """Whether it cannot change, and its text is the same in every process."""
     if isinstance(thing, tuple | frozenset):
         return all(map(_is_plain, thing))
     return isinstance(thing, _SIMPLE)
 
 
-def _is_data(thing: Any) -> bool:
+def _is_data(thing: object) -> bool:
     return _is_plain(thing) or isinstance(thing, _CONTAINER)
 
 
-def _values(held: dict[str, Any], path: tuple[int, ...]) -> Iterator[Any]:
+def _values(held: Record, path: tuple[int, ...]) -> Iterator[object]:
     """Named values; of objects that are neither declared nor called the name only."""
     for name, value in sorted(held.items()):
         yield name
@@ -115,7 +117,7 @@ def _values(held: dict[str, Any], path: tuple[int, ...]) -> Iterator[Any]:
             yield from _pieces(value, path)
 
 
-def _code(functions: list[FunctionType], path: tuple[int, ...]) -> Iterator[Any]:
+def _code(functions: list[FunctionType], path: tuple[int, ...]) -> Iterator[object]:
     """Functions, those of their modules that they call by name, and the constants of all."""
     for function in functions:  # it grows
         called = dict.fromkeys(map(_function, _named_in(function).values()))
@@ -132,7 +134,7 @@ def _code(functions: list[FunctionType], path: tuple[int, ...]) -> Iterator[Any]
                 yield from _pieces(value, path) if _function(value) not in functions else ()
 
 
-def _is_followed(function: FunctionType, name: str, value: Any) -> bool:
+def _is_followed(function: FunctionType, name: str, value: object) -> bool:
     """Whether a function's text goes on in an object that it names."""
     kind = value if inspect.isclass(value) else type(value)
     is_near = getattr(kind, "__module__", None) == function.__module__
@@ -140,7 +142,7 @@ def _is_followed(function: FunctionType, name: str, value: Any) -> bool:
     return is_near or (name in own and (callable(value) or is_dataclass(value)))
 
 
-def _named_in(function: FunctionType) -> dict[str, Any]:
+def _named_in(function: FunctionType) -> Record:
     """What a function finds by name: in its module, its defaults and its closure."""
     module = {} if is_ours(function) else function.__globals__
     names = (n for n in _names(function.__code__) if n in module and not n.startswith("__"))
@@ -158,7 +160,7 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*inner)
 
 
-def _object(thing: Any, path: tuple[int, ...]) -> Iterator[Any]:
+def _object(thing: object, path: tuple[int, ...]) -> Iterator[object]:
     """The class of an object, and what the object was made with."""
     classes = [c for c in type(thing).__mro__ if c.__module__ == type(thing).__module__]
     texts = [_text(c) for c in classes]
@@ -174,12 +176,12 @@ def _object(thing: Any, path: tuple[int, ...]) -> Iterator[Any]:
     yield from _values({n: v for n, v in held.items() if n not in changed}, path)
 
 
-def _changed(texts: Iterable[Any]) -> set[str]:
+def _changed(texts: Iterable[object]) -> set[str]:
     found = (match for text in texts for match in _CHANGED.findall(str(text)))
     return {name for groups in found for name in re.split(r"\W+", " ".join(groups))}
 
 
-def _function(thing: Any) -> FunctionType | None:
+def _function(thing: object) -> FunctionType | None:
     """The function behind a method of a class, a cache or compiled code; None if there is none."""
     if isinstance(thing, staticmethod | classmethod):
         thing = thing.__func__
@@ -191,7 +193,7 @@ def _function(thing: Any) -> FunctionType | None:
     return thing if inspect.isfunction(thing) else None
 
 
-def _text(thing: Any) -> Any:
+def _text(thing: object) -> object:
     """The source of a function or class, else its byte code; nothing of ours."""
     source = "" if is_ours(thing) else _source(thing)
     code = getattr(thing, "__code__", None)
@@ -203,7 +205,7 @@ def _text(thing: Any) -> Any:
 
 def _source(thing: Any) -> str | None:
     with suppress(OSError, TypeError, SyntaxError, IndexError):  # typed at a prompt, for example
-        if getattr(thing, "__name__", "") == "<lambda>":
+        if isinstance(thing, FunctionType) and thing.__name__ == "<lambda>":
             return _body(thing)
         # Of a decorated function itself, not of what is inside.
         return textwrap.dedent(inspect.getsource(getattr(thing, "__code__", thing))).strip()

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import importlib
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, astuple, fields, is_dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ from abctree.running.settings import SETTINGS, Part
 from abctree.running.spec import RunSpec, Seeds, complete
 from abctree.running.stopping import as_stopping_rules
 from abctree.running.versions import Version, Versions, continued, unknown
+from abctree.types import Named, Record
 
 #: Settings that are objects; of a user's own, the name is written.
 _PARTS = {name: row.kind for name, row in SETTINGS.items() if isinstance(row.kind, Part)}
@@ -38,9 +39,9 @@ _PROBES = 32
 # Writing -------------------------------------------------------------------------------------
 
 
-def manifest_of(spec: RunSpec, problem: Problem) -> dict[str, Any]:
+def manifest_of(spec: RunSpec, problem: Problem) -> Record:
     """The spec and the problem as JSON."""
-    own: dict[str, Any] = {}
+    own: Record = {}
     return {
         "method": spec.method,
         "versions": versions(),
@@ -72,7 +73,7 @@ def _version() -> str:
     return str(importlib.import_module("abctree").__version__)
 
 
-def _written_setting(value: Any, keyword: str, own: dict[str, Any]) -> Any:
+def _written_setting(value: object, keyword: str, own: Record) -> object:
     """A part, or a number or text that stands among the parts."""
     try:
         return _written_value(value, keyword, own)
@@ -80,7 +81,7 @@ def _written_setting(value: Any, keyword: str, own: dict[str, Any]) -> Any:
         return _written(value, keyword, own)
 
 
-def _written(part: Any, keyword: str, own: dict[str, Any]) -> dict[str, Any]:
+def _written(part: Any, keyword: str, own: Record) -> Record:
     """A part with its fields if it is ours and they can be written, or its name.
 
     Those of which the name is written are put into `own`.
@@ -101,7 +102,7 @@ def _written(part: Any, keyword: str, own: dict[str, Any]) -> dict[str, Any]:
     return {"own": named(part), "keyword": keyword}
 
 
-def _written_value(value: Any, keyword: str, own: dict[str, Any]) -> Any:
+def _written_value(value: object, keyword: str, own: Record) -> object:
     if value is None or isinstance(value, bool | int | float | str):
         return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.generic):
@@ -125,11 +126,11 @@ def _known() -> dict[str, type]:
     }
 
 
-def _is_known(part: Any) -> bool:
+def _is_known(part: object) -> bool:
     return _known().get(type(part).__name__) is type(part)
 
 
-def _written_problem(problem: Problem) -> dict[str, Any]:
+def _written_problem(problem: Problem) -> Record:
     form = problem.model.form
     return {
         "names": list(problem.names),
@@ -141,7 +142,7 @@ def _written_problem(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _code_of(problem: Problem, own: Mapping[str, Any]) -> Versions:
+def _code_of(problem: Problem, own: Named) -> Versions:
     """The user's code as it is now; `own` has the parts by keyword."""
     model: Any = problem.model
     code = {
@@ -155,12 +156,12 @@ def _code_of(problem: Problem, own: Mapping[str, Any]) -> Versions:
     return {what: (Version(0, _name(f), fingerprint(f)),) for what, f in found.items()}
 
 
-def _name(thing: Any) -> str:
+def _name(thing: object) -> str:
     """What a user knows a function by."""
     return named(thing.function if isinstance(thing, FunctionDistance) else thing)
 
 
-def _written_distance(distance: Any) -> str | None:
+def _written_distance(distance: object) -> str | None:
     """A distance of ours with its fields, as text; None if it is a user's code."""
     if isinstance(distance, FunctionDistance) or not (is_ours(distance) and is_dataclass(distance)):
         return None
@@ -168,7 +169,7 @@ def _written_distance(distance: Any) -> str | None:
     return f"{type(distance).__name__}({', '.join(f'{k}={_text(v)}' for k, v in held.items())})"
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Of a field; the same for 1, 1.0 and NumPy's 1."""
     if isinstance(value, bool | str | None):
         return repr(value)
@@ -188,9 +189,7 @@ def _probed(problem: Problem) -> str:
 # Reading -------------------------------------------------------------------------------------
 
 
-def spec_of(
-    manifest: Mapping[str, Any], problem: Problem, given: Mapping[str, Any], at: int | None
-) -> RunSpec:
+def spec_of(manifest: Named, problem: Problem, given: Named, at: int | None) -> RunSpec:
     """The spec again, once the problem is found to be that of the run.
 
     Parameters
@@ -230,9 +229,7 @@ def spec_of(
         ) from error
 
 
-def _spec_of(
-    manifest: Mapping[str, Any], problem: Problem, given: Mapping[str, Any], at: int | None
-) -> RunSpec:
+def _spec_of(manifest: Named, problem: Problem, given: Named, at: int | None) -> RunSpec:
     written = manifest["settings"]
     own = _own_parts(written, given)
     held = {k: own[k] if k in own else _made_value(v, own) for k, v in written.items()}
@@ -252,7 +249,7 @@ def _spec_of(
     )
 
 
-def _settings_of(method: str, d: int, held: Mapping[str, Any]) -> dict[str, Any]:
+def _settings_of(method: str, d: int, held: Named) -> Record:
     """The settings of a run; one that has come since has its default."""
     budget = held["n_simulations"]  # a manifest without it is none
     settings = complete(method, d, {**held, "n_simulations": budget})
@@ -262,17 +259,17 @@ def _settings_of(method: str, d: int, held: Mapping[str, Any]) -> dict[str, Any]
     return {**settings, **held}
 
 
-def _versions_of(written: Mapping[str, Any]) -> Versions:
+def _versions_of(written: Named) -> Versions:
     return {what: tuple(Version(*version) for version in held) for what, held in written.items()}
 
 
-def _stop_of(written: list[dict[str, Any]], given: Any) -> tuple[StoppingRule, ...]:
+def _stop_of(written: list[Record], given: Any) -> tuple[StoppingRule, ...]:
     if given is not None:
         return as_stopping_rules(given)
     return tuple(_made(rule, {}) for rule in written)
 
 
-def _made(written: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
+def _made(written: Named, own: Named) -> Any:
     """A part from what `_written` made of it."""
     if "own" in written:
         return _own_part(written, own)
@@ -286,7 +283,7 @@ def _made(written: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
     return known[written["part"]](**values)
 
 
-def _made_value(value: Any, own: Mapping[str, Any]) -> Any:
+def _made_value(value: object, own: Named) -> Any:
     if isinstance(value, dict):
         return _made(value, own)
     if isinstance(value, list):
@@ -294,7 +291,7 @@ def _made_value(value: Any, own: Mapping[str, Any]) -> Any:
     return value
 
 
-def _own_part(written: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
+def _own_part(written: Named, own: Named) -> Any:
     keyword = written["keyword"]
     if keyword not in own:
         none = ", or stop=() for none" if keyword == "stop" else ""
@@ -305,7 +302,7 @@ def _own_part(written: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
     return own[keyword]
 
 
-def _own_parts(written: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _own_parts(written: Named, given: Named) -> Record:
     """The parts that are given; they must be those of the run, or the user's own."""
     places = dict(_places(written))
     own = {}
@@ -328,7 +325,7 @@ def _own_parts(written: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str
     return own
 
 
-def _places(written: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _places(written: Named) -> Iterator[tuple[str, Named]]:
     """The parts of a run by keyword, those inside others, too."""
     for keyword, part in written.items():
         if isinstance(part, dict):
@@ -336,7 +333,7 @@ def _places(written: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
             yield from _places(part.get("fields", {}))
 
 
-def _spelled(written: Mapping[str, Any]) -> str:
+def _spelled(written: Named) -> str:
     words = ", ".join(f"{name}={value!r}" for name, value in written["fields"].items())
     return f"{written['part']}({words})"
 
@@ -344,16 +341,14 @@ def _spelled(written: Mapping[str, Any]) -> str:
 # Comparing -----------------------------------------------------------------------------------
 
 
-def unknown_code(
-    manifest: Mapping[str, Any], problem: Problem, parts: Mapping[str, Any]
-) -> tuple[str, ...]:
+def unknown_code(manifest: Named, problem: Problem, parts: Named) -> tuple[str, ...]:
     """A sentence for each piece of today's code that made nothing of a run."""
     then = _versions_of(manifest["code"])
     own = {keyword: part for keyword, part in parts.items() if keyword in then}
     return unknown(then, _code_of(problem, own))
 
 
-def _check_problem(manifest: Mapping[str, Any], problem: Problem) -> None:
+def _check_problem(manifest: Named, problem: Problem) -> None:
     """Whether a problem is that of the run: all but its code must be."""
     then, now = manifest["problem"], _written_problem(problem)
     if then["names"] != now["names"]:
@@ -371,7 +366,7 @@ def _check_problem(manifest: Mapping[str, Any], problem: Problem) -> None:
         raise _other("distance", f"one {then['distance']}", f"one {now['distance']}")
 
 
-def check_version(manifest: Mapping[str, Any]) -> None:
+def check_version(manifest: Named) -> None:
     """Say that a run goes on with another version of abctree."""
     then = manifest.get("versions", {}).get("abctree")
     if then != _version():
@@ -381,7 +376,7 @@ def check_version(manifest: Mapping[str, Any]) -> None:
         )
 
 
-def _other(what: str, then: Any, now: Any) -> ParameterError:
+def _other(what: str, then: object, now: object) -> ParameterError:
     return ParameterError(
         f"`problem` must have the {what} of the run, {then}, but got {now}. Give the problem that "
         "the run was begun with, or start a new run."

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from abctree.errors import ParameterError
 from abctree.method import METHODS
+
+if TYPE_CHECKING:  # it imports NumPy
+    from abctree.types import Named, Record
 
 # What a value may be ---------------------------------------------------------------------------
 
@@ -26,7 +29,7 @@ class Kind(Protocol):
     def words(self) -> str:
         """What a value must be, as an error and the documents say it."""
 
-    def read(self, name: str, value: Any) -> Any:
+    def read(self, name: str, value: object) -> Any:
         """Return the value as the method uses it; a `ParameterError` if it breaks the rule."""
 
 
@@ -41,7 +44,7 @@ class Whole:
         """The rule."""
         return f"a whole number of at least {self.least}"
 
-    def read(self, name: str, value: Any) -> int:
+    def read(self, name: str, value: object) -> int:
         """Return it as an int."""
         from abctree.numbers import checked_count
 
@@ -62,7 +65,7 @@ class Number:
             return f"at least {self.least:g}"
         return f"in [{self.least:g}, {self.below:g})"
 
-    def read(self, name: str, value: Any) -> float:
+    def read(self, name: str, value: object) -> float:
         """Return it as a float."""
         from abctree.numbers import checked_number
 
@@ -83,7 +86,7 @@ class Choice:
         """The rule."""
         return _one_of(f'"{name}"' for name in self.names)
 
-    def read(self, name: str, value: Any) -> str:
+    def read(self, name: str, value: object) -> str:
         """Return it as it is."""
         if not isinstance(value, str) or value not in self.names:
             raise broken(name, self.words, repr(value))
@@ -104,7 +107,7 @@ class Names:
         some = _one_of(f'"{name}"' for name in others)
         return f'"{first}", "{self.everything}", or a list of "{first}" and {some}'
 
-    def read(self, name: str, value: Any) -> tuple[str, ...]:
+    def read(self, name: str, value: object) -> tuple[str, ...]:
         """Return those that are named, in their order."""
         short = {self.names[0]: self.names[:1], self.everything: self.names}
         some = short.get(value, ()) if isinstance(value, str) else value
@@ -119,7 +122,7 @@ class Flag:
 
     words = "True or False"
 
-    def read(self, name: str, value: Any) -> bool:
+    def read(self, name: str, value: object) -> bool:
         """Return it as a bool."""
         import numpy as np
 
@@ -147,7 +150,7 @@ class Part:
         """The module that has the parts of this kind."""
         return f"abctree.{self.reader.partition(':')[0]}"
 
-    def read(self, name: str, value: Any) -> Any:  # noqa: ARG002 - the reader knows its name
+    def read(self, name: str, value: object) -> Any:  # noqa: ARG002 - the reader knows its name
         """Return the object."""
         return getattr(importlib.import_module(self.room), self.reader.partition(":")[2])(value)
 
@@ -170,14 +173,14 @@ class Derived:
     """A default that follows from d and from the settings above it in the table."""
 
     text: str
-    value: Callable[[int, Mapping[str, Any]], Any]
+    value: Callable[[int, Named], Any]
 
 
 def share(parts: int, least: int, most: int | None = None) -> Derived:
     """Return the default T / parts, between two numbers."""
     text = f"T/{parts}" if least == 1 else f"max({least}, T/{parts})"
 
-    def value(_: int, s: Mapping[str, Any]) -> int:
+    def value(_: int, s: Named) -> int:
         n: int = max(least, s["n_simulations"] // parts)
         return n if most is None else min(most, n)
 
@@ -189,32 +192,32 @@ def _unsaid(text: str) -> Derived:
     return Derived(text, lambda _, __: None)
 
 
-def _required(_: int, __: Mapping[str, Any]) -> Any:
+def _required(_: int, __: Named) -> Any:
     raise broken("n_simulations", "a whole number", None)
 
 
-def _utility(d: int, _: Mapping[str, Any]) -> Any:
+def _utility(d: int, _: Named) -> Any:
     from abctree.tree.utilities import EffectiveSampleSize
 
     return EffectiveSampleSize(0.5 if d <= 2 else 0.65)
 
 
-def _beliefs(_: int, s: Mapping[str, Any]) -> str:
+def _beliefs(_: int, s: Named) -> str:
     """A grid has no hierarchy worth following: its cells are flat arms."""
     return "global-rate" if _is_grid(s) else "multi-level"
 
 
-def _map_beliefs(_: int, s: Mapping[str, Any]) -> str:
+def _map_beliefs(_: int, s: Named) -> str:
     """A grid is the paper's finite parameter space: flat arms with a prior of one each."""
     return "counts" if _is_grid(s) else "limited-shrinkage"
 
 
-def _schedule(_: int, s: Mapping[str, Any]) -> str:
+def _schedule(_: int, s: Named) -> str:
     """A median looks at one round, whose draws come from one proposal."""
     return "median" if s["proposal"] == ("boxes",) else "pooled"
 
 
-def _is_grid(s: Mapping[str, Any]) -> bool:
+def _is_grid(s: Named) -> bool:
     from abctree.tree.partitioners import Grid
 
     return isinstance(s["partitioner"], Grid)
@@ -224,7 +227,7 @@ def _is_grid(s: Mapping[str, Any]) -> bool:
 _KEEP_ALL, _KEEP = 1_000_000, 100_000
 
 
-def _keep(_: int, s: Mapping[str, Any]) -> int | None:
+def _keep(_: int, s: Named) -> int | None:
     return None if s["n_simulations"] <= _KEEP_ALL else _KEEP
 
 
@@ -238,7 +241,7 @@ class Setting:
     name: str
     kind: Kind
     about: str
-    defaults: Mapping[str, Any]  #: by method; None is what the method says of it
+    defaults: Named  #: by method; None is what the method says of it
 
 
 def _row(name: str, kind: Kind, about: str, **defaults: Any) -> Setting:
@@ -352,7 +355,7 @@ def names_of(method: str) -> tuple[str, ...]:
     return tuple(name for name, row in SETTINGS.items() if method in row.defaults)
 
 
-def resolve(method: str, d: int, given: Mapping[str, Any]) -> dict[str, Any]:
+def resolve(method: str, d: int, given: Named) -> Record:
     """Return the settings of a method: defaults, where `given` has none or None.
 
     Raises
@@ -360,7 +363,7 @@ def resolve(method: str, d: int, given: Mapping[str, Any]) -> dict[str, Any]:
     ParameterError
         If a value breaks its rule.
     """
-    s: dict[str, Any] = {}
+    s: Record = {}
     for row in _OF_METHODS:
         if method in row.defaults:
             value = given.get(row.name)

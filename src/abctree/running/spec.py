@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from abctree.tree.beliefs import Counts
 from abctree.tree.partitioners import Cart, Dyadic
 from abctree.tree.policies import T3C, Thompson, TopTwo
 from abctree.tree.schedules import Geometric
-from abctree.types import RNGLike
+from abctree.types import Named, Record, RNGLike
 
 StopLike = StoppingRule | Iterable[StoppingRule] | Mapping[str, float] | None
 ScheduleLike = str | float | Sequence[float] | Schedule
@@ -49,7 +48,7 @@ _PUBLISHED = {
     "relabel": "last",
     "from_pilot": False,
 }
-PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+PRESETS: Mapping[str, Mapping[str, Named]] = {
     "published": {
         "abc_tree": {
             **_PUBLISHED,
@@ -96,7 +95,7 @@ class RunSpec:
     """What makes a run, beside its problem and the answers of its executor."""
 
     method: str  #: the function of abctree that was called
-    settings: Mapping[str, Any]  #: by name, resolved; all that its loop and its plan need
+    settings: Named  #: by name, resolved; all that its loop and its plan need
     seeds: Seeds
     summary_size: int  #: columns of the table's summaries
     stop: tuple[StoppingRule, ...] = ()
@@ -104,7 +103,7 @@ class RunSpec:
     code: Versions = field(default_factory=dict, compare=False)  #: of a run that goes on
 
     @classmethod
-    def of(cls, method: str, given: Mapping[str, Any]) -> RunSpec:
+    def of(cls, method: str, given: Named) -> RunSpec:
         """The spec of a call, from the arguments of the method by name, `problem` among them.
 
         Raises
@@ -164,7 +163,7 @@ def check_problem_given(problem: object) -> None:
         raise ParameterError(f"`problem` must be an abctree.Problem, but got {problem!r}.")
 
 
-def complete(method: str, d: int, given: Mapping[str, Any]) -> dict[str, Any]:
+def complete(method: str, d: int, given: Named) -> Record:
     """Return the settings of a run: resolved, and with what follows from several of them.
 
     Raises
@@ -187,7 +186,7 @@ def complete(method: str, d: int, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**s, **_of_tree(method, d, s, said)}
 
 
-def _of_rejection(s: Mapping[str, Any], *, answers: bool) -> dict[str, Any]:
+def _of_rejection(s: Named, *, answers: bool) -> Record:
     n = s["n_simulations"]
     return {
         "answers": answers,  # whether those that are kept are the answer
@@ -200,7 +199,7 @@ def _of_rejection(s: Mapping[str, Any], *, answers: bool) -> dict[str, Any]:
     }
 
 
-def _of_smc(s: Mapping[str, Any]) -> dict[str, Any]:
+def _of_smc(s: Named) -> Record:
     return {
         "n_pilot": min(s["n_simulations"], s["n_pilot"]),
         "quota": s["n_particles"],
@@ -209,7 +208,7 @@ def _of_smc(s: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_tree(method: str, d: int, s: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+def _of_tree(method: str, d: int, s: Named, said: Named) -> Record:
     n = checked_count("n_simulations", s["n_simulations"], least=2)
     # A short budget is all pilot but for one simulation; every fold needs a row to learn from.
     n_pilot = min(n - 1, s["n_pilot"])

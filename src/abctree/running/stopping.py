@@ -11,6 +11,7 @@ from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
 from abctree.numbers import checked_number
 from abctree.protocols import HasEveryBlock, StoppingRule
+from abctree.types import Record
 
 
 def is_hurried(rule: StoppingRule) -> bool:
@@ -96,7 +97,7 @@ class TargetESS:
 
 __all__ = ["AcceptanceRate", "Epsilon", "Rounds", "Seconds", "TargetESS", "as_stopping_rules"]
 
-_BY_NAME: dict[str, Any] = {
+_BY_NAME: Record = {
     "seconds": Seconds,
     "rounds": Rounds,
     "epsilon": Epsilon,

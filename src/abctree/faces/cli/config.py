@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,6 +21,9 @@ from abctree.faces.cli.settings import (
 from abctree.keywords import meant
 from abctree.running.settings import NO_SETTINGS
 
+if TYPE_CHECKING:  # it imports NumPy
+    from abctree.types import Record
+
 
 @dataclass(frozen=True)
 class Config:
@@ -28,7 +31,7 @@ class Config:
 
     problem: str | None = None
     method: str = DEFAULT
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Record = field(default_factory=dict)
 
 
 def read_config(path: Path, method: str | None = None) -> Config:
@@ -61,7 +64,7 @@ def read_config(path: Path, method: str | None = None) -> Config:
     return Config(name, method, settings)
 
 
-def _method(path: Path, named: Any) -> str:
+def _method(path: Path, named: object) -> str:
     method = method_of(named) if isinstance(named, str) else named
     if method not in NAMES:
         raise click.UsageError(
@@ -70,7 +73,7 @@ def _method(path: Path, named: Any) -> str:
     return str(method)
 
 
-def _check_settings(path: Path, settings: dict[str, Any], method: str) -> None:
+def _check_settings(path: Path, settings: Record, method: str) -> None:
     for name in settings:
         if name in NO_SETTINGS:
             raise click.UsageError(
@@ -86,7 +89,7 @@ def _check_settings(path: Path, settings: dict[str, Any], method: str) -> None:
         _check_type(path, key, value)
 
 
-def _check_names(path: Path, given: dict[str, Any], known: tuple[str, ...], what: str) -> None:
+def _check_names(path: Path, given: Record, known: tuple[str, ...], what: str) -> None:
     for name in given:
         if name not in known:
             ours = meant(name, known)
@@ -94,7 +97,7 @@ def _check_names(path: Path, given: dict[str, Any], known: tuple[str, ...], what
             raise click.UsageError(f"--config {path}: {name!r} is not {what}. {advice}")
 
 
-def _check_type(path: Path, key: str, value: Any) -> None:
+def _check_type(path: Path, key: str, value: object) -> None:
     kinds, of_items, words = in_files(key)
     items = list(value.values()) if isinstance(value, dict) else value
     several = items if isinstance(items, list) else []
@@ -102,6 +105,6 @@ def _check_type(path: Path, key: str, value: Any) -> None:
         raise click.UsageError(f"--config {path}: {key} must be {words}, but got {value!r}.")
 
 
-def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
+def _fits(value: object, kinds: tuple[type, ...]) -> bool:
     """Whether it is one of these; True is an int in Python, but not in a file of settings."""
     return isinstance(value, kinds) and (not isinstance(value, bool) or kinds == (bool,))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import click
 
 #: Puts options on a command.
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+#: What click makes a command of.
+Command: TypeAlias = Callable[..., object]
+Decorator: TypeAlias = Callable[[Command], Command]
 
 
 def as_bytes(text: str) -> float:
@@ -71,7 +73,7 @@ folder: Decorator = click.argument(
 )
 
 
-def reading(function: Callable[..., Any]) -> Callable[..., Any]:
+def reading(function: Command) -> Command:
     """``--epsilon`` or ``--ess``."""
     for flag, metavar, words in (
         ("--ess", "N", "the smallest tolerance with this effective sample size"),

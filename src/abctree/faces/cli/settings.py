@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from abctree.faces.cli.options import Command, Decorator
 from abctree.method import METHODS
 from abctree.running.settings import (
     SETTINGS,
@@ -58,7 +59,7 @@ def settings_of(method: str) -> tuple[str, ...]:
     return names_of(function_of(method))
 
 
-def of_methods(function: Callable[..., Any]) -> Callable[..., Any]:
+def of_methods(function: Command) -> Command:
     """Put an option for each setting on a command."""
     for name in reversed(SETTINGS):
         if name not in _APART:
@@ -66,7 +67,7 @@ def of_methods(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _option(name: str) -> Callable[[Any], Any]:
+def _option(name: str) -> Decorator:
     """The option of a setting, which says who has it."""
     row, flag = SETTINGS[name], spelled(name)
     owners = ", ".join(method_of(method) for method in row.defaults)

@@ -84,7 +84,7 @@ def _attribute(module: str, attribute: str) -> Any:
     return found
 
 
-def _as_problem(name: str, found: Any) -> Problem:
+def _as_problem(name: str, found: object) -> Problem:
     from abctree.problem import Problem
 
     if callable(found) and not isinstance(found, Problem):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -109,7 +109,7 @@ def partitions(
     rounds: Sequence[int] | None = None,
     fold: int = 0,
     dims: tuple[str, str] | None = None,
-    axes: Any = None,
+    axes: object = None,
     coordinates: Literal["theta", "cube"] = "theta",
     *,
     show: Show = "proposal",

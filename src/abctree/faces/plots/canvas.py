@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abctree.errors import MissingDependencyError, ParameterError
-from abctree.types import BoolArray
+from abctree.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +42,9 @@ def one_axes(ax: Axes | None, width: float, height: float) -> Axes:
     return new_figure(width, height).add_subplot() if ax is None else ax
 
 
-def grid_of_axes(axes: Any, shape: tuple[int, int], size: tuple[float, float]) -> Any:
+def grid_of_axes(
+    axes: object, shape: tuple[int, int], size: tuple[float, float]
+) -> NDArray[np.object_]:
     """The axes given as an array of this shape, or those of a new figure of this size in inches.
 
     Raises
@@ -101,6 +104,6 @@ def check_parallel(name: str, n: int, wanted: int, of: str) -> None:
         raise ParameterError(f"`{name}` must have {wanted} {of}, but got {n}. They go in pairs.")
 
 
-def is_whole(value: Any) -> BoolArray:
+def is_whole(value: FloatArray) -> BoolArray:
     """Where numbers are whole."""
     return np.asarray(value == np.round(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
@@ -29,7 +29,7 @@ _DOTS = 3000
 
 
 @checks_keywords
-def mode(result: Result | Mode, level: float = 0.9, axes: Any = None) -> Figure:
+def mode(result: Result | Mode, level: float = 0.9, axes: object = None) -> Figure:
     """The mode and its error ellipse over the draws that the run accepted.
 
     The pair plot of the posterior at the tolerance of the answer, with all accepted draws as grey
@@ -116,7 +116,9 @@ def _draw_pair(ax: Axes, found: Mode, columns: list[int], level: float) -> None:
         ax.plot(x, y, color=TRUTH, linewidth=0.9, linestyle="--", label=label, zorder=4)
 
 
-def _widen(get: Callable[[], Any], set_to: Callable[[float, float], Any], value: float) -> None:
+def _widen(
+    get: Callable[[], tuple[float, float]], set_to: Callable[[float, float], object], value: float
+) -> None:
     """Let an axis show the mode, if it does not."""
     low, high = get()
     if np.isfinite(value) and not low <= value <= high:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def pair(
     truth: Mapping[str, float] | Sequence[float] | FloatArray | None = None,
     names: Sequence[str] | None = None,
     bins: int | None = None,
-    axes: Any = None,
+    axes: object = None,
 ) -> Figure:
     """Weighted marginals of each parameter, and of each pair of them.
 
@@ -145,7 +145,7 @@ def _columns(posterior: Posterior, names: Sequence[str] | None) -> list[int]:
     return [posterior.names.index(name) for name in chosen]
 
 
-def _truth(posterior: Posterior, truth: Any) -> FloatArray:
+def _truth(posterior: Posterior, truth: object) -> FloatArray:
     p = len(posterior.names)
     if truth is None:
         return np.full(p, np.nan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from abctree.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 #: Levels are compared with this much room for rounding.
@@ -31,7 +32,7 @@ _ROUNDING = 1e-12
 
 
 @checks_keywords
-def progress(result: Result, axes: Any = None) -> Figure:
+def progress(result: Result, axes: object = None) -> Figure:
     """Tolerance and acceptance rate of every round over the simulations made, on log axes.
 
     The pilot has no tolerance and is left out.  A round that accepted nothing has no place on a
@@ -77,7 +78,7 @@ def progress(result: Result, axes: Any = None) -> Figure:
     return figure_of(upper)
 
 
-def _plain_ticks(axis: Any) -> None:
+def _plain_ticks(axis: Axis) -> None:
     """Ticks at 1, 2 and 5 of each decade, as plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
