@@ -22,6 +22,7 @@ from abctree.testing import (
     check_schedule,
     check_simulator,
     check_stopping_rule,
+    check_store,
 )
 from abctree.tree.policies import UtilityProposal
 
@@ -436,6 +437,76 @@ def asked_twice():
 def test_check_stopping_rule_rejects_a_broken_part_and_names_the_rule(part, says):
     with pytest.raises(AssertionError, match=says):
         check_stopping_rule(SimpleNamespace(reason=part))
+
+
+# Stores -----------------------------------------------------------------------------------------
+
+
+class Shelf:
+    """Records in a list that outlives it: the sound twin of what follows."""
+
+    def __init__(self, held):
+        self.held = held
+
+    def records(self):
+        return list(self.held)
+
+    def append(self, kind, data, *, flush):
+        self.held.append((kind, data))
+
+    def close(self):
+        pass
+
+
+class LosesWhatIsNotFlushed(Shelf):
+    def append(self, kind, data, *, flush):
+        if flush:
+            super().append(kind, data, flush=flush)
+
+
+class StripsLines(Shelf):
+    def append(self, kind, data, *, flush):
+        super().append(kind, data.strip(), flush=flush)
+
+
+class BeginsAnew(Shelf):
+    def __init__(self, held):
+        held.clear()
+        super().__init__(held)
+
+
+class SortsRecords(Shelf):
+    def records(self):
+        return sorted(self.held)
+
+
+class KeepsOneOfAKind(Shelf):
+    def append(self, kind, data, *, flush):
+        self.held[:] = [*(r for r in self.held if r[0] != kind), (kind, data)]
+
+
+class TextOnly(Shelf):
+    def append(self, kind, data, *, flush):
+        data.decode()
+
+
+def test_check_store_accepts_the_sound_twin():
+    held = []
+    check_store(lambda: Shelf(held))
+
+
+@broken([
+    (LosesWhatIsNotFlushed, "of 4 records 1 are, among 2"),
+    (StripsLines, "to the byte"),
+    (BeginsAnew, "of 4 records 0 are, among 0"),
+    (SortsRecords, "in order"),
+    (KeepsOneOfAKind, "must be there again"),
+    (TextOnly, "`append` must accept every record"),
+])  # fmt: skip
+def test_check_store_rejects_a_broken_part_and_names_the_rule(part, says):
+    held = []
+    with pytest.raises(AssertionError, match=says):
+        check_store(lambda: part(held))
 
 
 # Executors --------------------------------------------------------------------------------------

@@ -577,3 +577,10 @@ def test_full_disk_is_an_error_that_loses_nothing(copy, monkeypatch):
     ledger.close()
     again = Ledger.read(copy)
     assert (again.n_simulations, again.n_noted) == (N_BLOCKS * SIZE + 3, 5)
+
+
+def test_the_journal_conforms_to_the_protocol_of_stores(tmp_path):
+    is_there = iter([False, True, True])
+    abctree.testing.check_store(
+        lambda: (Journal.open if next(is_there) else Journal.new)(tmp_path / "run")
+    )

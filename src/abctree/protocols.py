@@ -198,6 +198,7 @@ class VolumePartitioner(Partitioner, Protocol):
         """The same, told the prior of the run."""
 
 
+@runtime_checkable
 class Schedule(Protocol):
     """g, the tolerance progression (Algorithm 2, line 10)."""
 

@@ -15,7 +15,7 @@ SeedArray: TypeAlias = NDArray[np.uint64]
 
 #: Values of any kind by name: settings, a manifest, a report.  The second may be written to.
 Named: TypeAlias = Mapping[str, Any]
-Record: TypeAlias = dict[str, Any]
+NamedDict: TypeAlias = dict[str, Any]
 
 #: What `numpy.random.default_rng` accepts (SPEC 7).
 RNGLike: TypeAlias = (

@@ -12,7 +12,7 @@ from abctree.answers.diagnostics import verdicts
 from abctree.answers.evidence import Evidence
 from abctree.answers.posterior import Posterior
 from abctree.errors import AbctreeWarning
-from abctree.types import FloatArray, Record
+from abctree.types import FloatArray, NamedDict
 
 if TYPE_CHECKING:
     from abctree.answers.mode import ModeSummary
@@ -63,7 +63,7 @@ class Summary:
         quantiles = [draws.mcse("quantile", prob) for prob in QUANTILES.values()]
         return np.column_stack([draws.mcse(), draws.mcse("std"), *quantiles])
 
-    def to_dict(self) -> Record:
+    def to_dict(self) -> NamedDict:
         """The same numbers as plain Python objects, for JSON."""
         draws, z = self.posterior, self.evidence
         rows = zip(draws.names, self.estimates.tolist(), self.errors.tolist(), strict=True)
@@ -85,7 +85,7 @@ class Summary:
         }
 
 
-def _named(row: list[float]) -> Record:
+def _named(row: list[float]) -> NamedDict:
     """The columns of the table by name."""
     mean, sd, *quantiles = row
     return {"mean": mean, "sd": sd, "quantiles": dict(zip(QUANTILES, quantiles, strict=True))}

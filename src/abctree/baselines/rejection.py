@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class Rows:
 
     def take(self, rows: BoolArray | IntArray) -> Rows:
         """Some of the rows, copied."""
-        return Rows(*(getattr(self, f.name)[rows] for f in fields(self)))
+        return Rows(*(column[rows] for column in vars(self).values()))
 
     def with_columns(self, n: int) -> Rows:
         """The rows with n numbers of summary: all that there are, or 0 for none."""
@@ -50,7 +50,7 @@ class Rows:
         """Rows one after the other."""
         if len(parts) == 1:
             return parts[0]
-        return Rows(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Rows)))
+        return Rows(*map(np.concatenate, zip(*(vars(p).values() for p in parts), strict=True)))
 
 
 class PriorDraws:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from abctree.types import FloatArray, IntArray, Record
+from abctree.types import FloatArray, IntArray, NamedDict
 
 
 class Table:
@@ -40,7 +40,7 @@ class Table:
     ) -> None:
         capacity = max(1, capacity)
         self._n = 0
-        self._buffers: Record = {
+        self._buffers: NamedDict = {
             "cube": np.empty((capacity, d)),
             "theta": np.empty((capacity, n_parameters)),
             "summary": np.empty((capacity, summary_size)),

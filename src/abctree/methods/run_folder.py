@@ -28,7 +28,7 @@ from abctree.running.spec import RunSpec, StopLike, check_problem_given
 from abctree.running.stopping import is_hurried
 from abctree.running.versions import changes
 from abctree.running.watch import check_progress
-from abctree.types import Named, Record
+from abctree.types import Named, NamedDict
 
 __all__ = ["StoreLike", "load", "play", "resume"]
 
@@ -296,6 +296,6 @@ class _EndOfRecords:
         return "unfinished" if self.n_recorded <= n < progress.budget else None
 
 
-def _continued(then: Named, now: Named) -> Record:
+def _continued(then: Named, now: Named) -> NamedDict:
     """The manifest of a run that goes on: what it was begun with, its new end and its code."""
     return {**then, **{key: now[key] for key in ("settings", "stop", "on_failure", "code")}}

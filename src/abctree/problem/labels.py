@@ -227,7 +227,8 @@ def _are_equal(then: Any, now: Any) -> bool:
 
 def _is_default(labels: Any) -> bool:
     """Whether it is what pandas gives to data without an index."""
-    return getattr(labels, "start", None) == 0 and getattr(labels, "step", None) == 1
+    stepped = hasattr(labels, "start") and hasattr(labels, "step")
+    return stepped and labels.start == 0 and labels.step == 1
 
 
 def _said(wanted: list[Hashable], found: list[Hashable], source: str, *, is_same: bool) -> str:

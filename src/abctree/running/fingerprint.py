@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from abctree.types import Record
+from abctree.types import NamedDict
 
 #: How deep closures, containers and fields are followed.
 _DEPTH = 8
@@ -109,7 +109,7 @@ def _is_data(thing: object) -> bool:
     return _is_plain(thing) or isinstance(thing, _CONTAINER)
 
 
-def _values(held: Record, path: tuple[int, ...]) -> Iterator[object]:
+def _values(held: NamedDict, path: tuple[int, ...]) -> Iterator[object]:
     """Named values; of objects that are neither declared nor called the name only."""
     for name, value in sorted(held.items()):
         yield name
@@ -142,7 +142,7 @@ def _is_followed(function: FunctionType, name: str, value: object) -> bool:
     return is_near or (name in own and (callable(value) or is_dataclass(value)))
 
 
-def _named_in(function: FunctionType) -> Record:
+def _named_in(function: FunctionType) -> NamedDict:
     """What a function finds by name: in its module, its defaults and its closure."""
     module = {} if is_ours(function) else function.__globals__
     names = (n for n in _names(function.__code__) if n in module and not n.startswith("__"))

@@ -28,7 +28,7 @@ from abctree.running.settings import SETTINGS, Part
 from abctree.running.spec import RunSpec, Seeds, complete
 from abctree.running.stopping import as_stopping_rules
 from abctree.running.versions import Version, Versions, continued, unknown
-from abctree.types import Named, Record
+from abctree.types import Named, NamedDict
 
 #: Settings that are objects; of a user's own, the name is written.
 _PARTS = {name: row.kind for name, row in SETTINGS.items() if isinstance(row.kind, Part)}
@@ -39,9 +39,9 @@ _PROBES = 32
 # Writing -------------------------------------------------------------------------------------
 
 
-def manifest_of(spec: RunSpec, problem: Problem) -> Record:
+def manifest_of(spec: RunSpec, problem: Problem) -> NamedDict:
     """The spec and the problem as JSON."""
-    own: Record = {}
+    own: NamedDict = {}
     return {
         "method": spec.method,
         "versions": versions(),
@@ -73,7 +73,7 @@ def _version() -> str:
     return str(importlib.import_module("abctree").__version__)
 
 
-def _written_setting(value: object, keyword: str, own: Record) -> object:
+def _written_setting(value: object, keyword: str, own: NamedDict) -> object:
     """A part, or a number or text that stands among the parts."""
     try:
         return _written_value(value, keyword, own)
@@ -81,7 +81,7 @@ def _written_setting(value: object, keyword: str, own: Record) -> object:
         return _written(value, keyword, own)
 
 
-def _written(part: Any, keyword: str, own: Record) -> Record:
+def _written(part: Any, keyword: str, own: NamedDict) -> NamedDict:
     """A part with its fields if it is ours and they can be written, or its name.
 
     Those of which the name is written are put into `own`.
@@ -91,7 +91,7 @@ def _written(part: Any, keyword: str, own: Record) -> Record:
             return {
                 "part": type(part).__name__,
                 "fields": {
-                    f.name: _written_value(getattr(part, f.name), f.name, own)
+                    f.name: _written_value(vars(part)[f.name], f.name, own)
                     for f in fields(part)
                     if f.init
                 },
@@ -102,7 +102,7 @@ def _written(part: Any, keyword: str, own: Record) -> Record:
     return {"own": named(part), "keyword": keyword}
 
 
-def _written_value(value: object, keyword: str, own: Record) -> object:
+def _written_value(value: object, keyword: str, own: NamedDict) -> object:
     if value is None or isinstance(value, bool | int | float | str):
         return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.generic):
@@ -130,7 +130,7 @@ def _is_known(part: object) -> bool:
     return _known().get(type(part).__name__) is type(part)
 
 
-def _written_problem(problem: Problem) -> Record:
+def _written_problem(problem: Problem) -> NamedDict:
     form = problem.model.form
     return {
         "names": list(problem.names),
@@ -144,10 +144,9 @@ def _written_problem(problem: Problem) -> Record:
 
 def _code_of(problem: Problem, own: Named) -> Versions:
     """The user's code as it is now; `own` has the parts by keyword."""
-    model: Any = problem.model
     code = {
-        "simulator": getattr(model, "simulator", model),
-        "summary": model.summary,
+        "simulator": problem.model.simulator,
+        "summary": problem.model.summary,
         "distance": None if _written_distance(problem.distance) else problem.distance,
         "constraint": problem.constraint,
         **own,
@@ -165,7 +164,7 @@ def _written_distance(distance: object) -> str | None:
     """A distance of ours with its fields, as text; None if it is a user's code."""
     if isinstance(distance, FunctionDistance) or not (is_ours(distance) and is_dataclass(distance)):
         return None
-    held = {f.name: getattr(distance, f.name) for f in fields(distance) if f.init}
+    held = {f.name: vars(distance)[f.name] for f in fields(distance) if f.init}
     return f"{type(distance).__name__}({', '.join(f'{k}={_text(v)}' for k, v in held.items())})"
 
 
@@ -249,7 +248,7 @@ def _spec_of(manifest: Named, problem: Problem, given: Named, at: int | None) ->
     )
 
 
-def _settings_of(method: str, d: int, held: Named) -> Record:
+def _settings_of(method: str, d: int, held: Named) -> NamedDict:
     """The settings of a run; one that has come since has its default."""
     budget = held["n_simulations"]  # a manifest without it is none
     settings = complete(method, d, {**held, "n_simulations": budget})
@@ -263,7 +262,7 @@ def _versions_of(written: Named) -> Versions:
     return {what: tuple(Version(*version) for version in held) for what, held in written.items()}
 
 
-def _stop_of(written: list[Record], given: Any) -> tuple[StoppingRule, ...]:
+def _stop_of(written: list[NamedDict], given: Any) -> tuple[StoppingRule, ...]:
     if given is not None:
         return as_stopping_rules(given)
     return tuple(_made(rule, {}) for rule in written)
@@ -302,7 +301,7 @@ def _own_part(written: Named, own: Named) -> Any:
     return own[keyword]
 
 
-def _own_parts(written: Named, given: Named) -> Record:
+def _own_parts(written: Named, given: Named) -> NamedDict:
     """The parts that are given; they must be those of the run, or the user's own."""
     places = dict(_places(written))
     own = {}

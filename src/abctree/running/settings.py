@@ -17,7 +17,7 @@ from abctree.errors import ParameterError
 from abctree.method import METHODS
 
 if TYPE_CHECKING:  # it imports NumPy
-    from abctree.types import Named, Record
+    from abctree.types import Named, NamedDict
 
 # What a value may be ---------------------------------------------------------------------------
 
@@ -355,7 +355,7 @@ def names_of(method: str) -> tuple[str, ...]:
     return tuple(name for name, row in SETTINGS.items() if method in row.defaults)
 
 
-def resolve(method: str, d: int, given: Named) -> Record:
+def resolve(method: str, d: int, given: Named) -> NamedDict:
     """Return the settings of a method: defaults, where `given` has none or None.
 
     Raises
@@ -363,7 +363,7 @@ def resolve(method: str, d: int, given: Named) -> Record:
     ParameterError
         If a value breaks its rule.
     """
-    s: Record = {}
+    s: NamedDict = {}
     for row in _OF_METHODS:
         if method in row.defaults:
             value = given.get(row.name)

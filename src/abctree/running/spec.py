@@ -28,7 +28,7 @@ from abctree.tree.beliefs import Counts
 from abctree.tree.partitioners import Cart, Dyadic
 from abctree.tree.policies import T3C, Thompson, TopTwo
 from abctree.tree.schedules import Geometric
-from abctree.types import Named, Record, RNGLike
+from abctree.types import Named, NamedDict, RNGLike
 
 StopLike = StoppingRule | Iterable[StoppingRule] | Mapping[str, float] | None
 ScheduleLike = str | float | Sequence[float] | Schedule
@@ -163,7 +163,7 @@ def check_problem_given(problem: object) -> None:
         raise ParameterError(f"`problem` must be an abctree.Problem, but got {problem!r}.")
 
 
-def complete(method: str, d: int, given: Named) -> Record:
+def complete(method: str, d: int, given: Named) -> NamedDict:
     """Return the settings of a run: resolved, and with what follows from several of them.
 
     Raises
@@ -186,7 +186,7 @@ def complete(method: str, d: int, given: Named) -> Record:
     return {**s, **_of_tree(method, d, s, said)}
 
 
-def _of_rejection(s: Named, *, answers: bool) -> Record:
+def _of_rejection(s: Named, *, answers: bool) -> NamedDict:
     n = s["n_simulations"]
     return {
         "answers": answers,  # whether those that are kept are the answer
@@ -199,7 +199,7 @@ def _of_rejection(s: Named, *, answers: bool) -> Record:
     }
 
 
-def _of_smc(s: Named) -> Record:
+def _of_smc(s: Named) -> NamedDict:
     return {
         "n_pilot": min(s["n_simulations"], s["n_pilot"]),
         "quota": s["n_particles"],
@@ -208,7 +208,7 @@ def _of_smc(s: Named) -> Record:
     }
 
 
-def _of_tree(method: str, d: int, s: Named, said: Named) -> Record:
+def _of_tree(method: str, d: int, s: Named, said: Named) -> NamedDict:
     n = checked_count("n_simulations", s["n_simulations"], least=2)
     # A short budget is all pilot but for one simulation; every fold needs a row to learn from.
     n_pilot = min(n - 1, s["n_pilot"])

@@ -11,7 +11,7 @@ from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
 from abctree.numbers import checked_number
 from abctree.protocols import HasEveryBlock, StoppingRule
-from abctree.types import Record
+from abctree.types import NamedDict
 
 
 def is_hurried(rule: StoppingRule) -> bool:
@@ -97,7 +97,7 @@ class TargetESS:
 
 __all__ = ["AcceptanceRate", "Epsilon", "Rounds", "Seconds", "TargetESS", "as_stopping_rules"]
 
-_BY_NAME: Record = {
+_BY_NAME: NamedDict = {
     "seconds": Seconds,
     "rounds": Rounds,
     "epsilon": Epsilon,

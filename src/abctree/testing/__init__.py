@@ -14,6 +14,7 @@ from abctree.testing.proposal import check_proposal
 from abctree.testing.schedule import check_schedule
 from abctree.testing.simulator import check_constraint, check_simulator
 from abctree.testing.stopping import check_stopping_rule
+from abctree.testing.store import check_store
 from abctree.testing.utility import check_utility
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "check_schedule",
     "check_simulator",
     "check_stopping_rule",
+    "check_store",
     "check_utility",
 ]

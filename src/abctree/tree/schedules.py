@@ -295,7 +295,7 @@ def as_schedule(spec: str | float | Sequence[float] | Schedule) -> Schedule:
         return Geometric(float(spec))
     if isinstance(spec, Sequence | np.ndarray):
         return Explicit(tuple(float(e) for e in spec))
-    if not all(callable(getattr(spec, method, None)) for method in ("first", "next")):
+    if not isinstance(spec, Schedule):
         raise ParameterError(
             f"`schedule` must have the methods `first` and `next`, but got {spec!r}."
         )

@@ -12,7 +12,7 @@ from scipy import special
 from abctree.answers.result import Result
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods
-from abctree.types import FloatArray, Record
+from abctree.types import FloatArray, NamedDict
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Mode:
     notes: tuple[str, ...]  #: what to know, in plain words
     run: Result | None = field(default=None, repr=False)  #: whose mode it is; not kept in a pickle
 
-    def __getstate__(self) -> Record:
+    def __getstate__(self) -> NamedDict:
         return {**self.__dict__, "run": None}
 
     @property
@@ -135,7 +135,7 @@ class ModeSummary:
         title = ["", "other candidates, with their density relative to the mode"]
         return [*title, *rivals] if rivals else []
 
-    def to_dict(self) -> Record:
+    def to_dict(self) -> NamedDict:
         """The same numbers as plain Python objects, for JSON; nan as None."""
         mode = self.mode
         return {

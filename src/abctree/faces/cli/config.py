@@ -22,7 +22,7 @@ from abctree.keywords import meant
 from abctree.running.settings import NO_SETTINGS
 
 if TYPE_CHECKING:  # it imports NumPy
-    from abctree.types import Record
+    from abctree.types import NamedDict
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Config:
 
     problem: str | None = None
     method: str = DEFAULT
-    settings: Record = field(default_factory=dict)
+    settings: NamedDict = field(default_factory=dict)
 
 
 def read_config(path: Path, method: str | None = None) -> Config:
@@ -73,7 +73,7 @@ def _method(path: Path, named: object) -> str:
     return str(method)
 
 
-def _check_settings(path: Path, settings: Record, method: str) -> None:
+def _check_settings(path: Path, settings: NamedDict, method: str) -> None:
     for name in settings:
         if name in NO_SETTINGS:
             raise click.UsageError(
@@ -89,7 +89,7 @@ def _check_settings(path: Path, settings: Record, method: str) -> None:
         _check_type(path, key, value)
 
 
-def _check_names(path: Path, given: Record, known: tuple[str, ...], what: str) -> None:
+def _check_names(path: Path, given: NamedDict, known: tuple[str, ...], what: str) -> None:
     for name in given:
         if name not in known:
             ours = meant(name, known)

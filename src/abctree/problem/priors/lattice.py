@@ -40,7 +40,7 @@ def discrete(label: str, law: Law) -> Block:
 
 def _listed(law: Law) -> Atoms | None:
     """The table of ``rv_discrete(values=(x, p))``, whose atoms need not be integers."""
-    source = getattr(law.source, "dist", None)
+    source = law.dist
     if source is None or not (hasattr(source, "xk") and hasattr(source, "pk")):
         return None
     value = np.asarray(source.xk, dtype=np.float64)

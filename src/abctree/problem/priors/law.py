@@ -39,9 +39,14 @@ class Law:
             )
         return Law, (self.source,)
 
+    @property
+    def dist(self) -> Any:
+        """What a frozen distribution of scipy was made of; None for another kind."""
+        return self.source.dist if hasattr(self.source, "dist") else None
+
     def ppf(self, u: object) -> FloatArray:
         """Quantiles."""
-        quantile = getattr(self.source, "ppf", None) or self.source.icdf
+        quantile = self.source.ppf if hasattr(self.source, "ppf") else self.source.icdf
         with np.errstate(all="ignore"):
             return np.asarray(quantile(u), dtype=np.float64)
 
@@ -90,7 +95,7 @@ class Law:
     @cached_property
     def sums_its_cdf(self) -> bool:
         """Whether scipy would sum the cdf atom by atom, in memory that grows with the quantile."""
-        kind = type(getattr(self.source, "dist", None))
+        kind = type(self.dist)
         return getattr(kind, "_cdf", None) is getattr(stats.rv_discrete, "_cdf", object())
 
 
@@ -98,8 +103,7 @@ def spelled(source: Any) -> str:
     """How a user would write a value of a prior; frozen scipy objects have no readable repr."""
     if hasattr(source, "icdf"):
         return str(source)
-    name = getattr(getattr(source, "dist", None), "name", None)
-    if name is None or not hasattr(source, "kwds"):
+    if not (hasattr(source, "kwds") and hasattr(source, "dist") and hasattr(source.dist, "name")):
         return repr(source)
     words = [repr(a) for a in source.args] + [f"{k}={v!r}" for k, v in source.kwds.items()]
-    return f"{name}({', '.join(words)})"
+    return f"{source.dist.name}({', '.join(words)})"

@@ -139,7 +139,7 @@ def _check_scalar(label: str, law: Law) -> None:
 def _known(label: str, law: Law) -> Block | None:
     """The faster twins of three families, without the overhead of scipy.stats."""
     source = law.source
-    kind = type(getattr(source, "dist", None))
+    kind = type(law.dist)
     if kind is type(stats.uniform) or isinstance(source, _class("Uniform")):
         return _uniform(label, *law.support)
     if kind is type(stats.norm):

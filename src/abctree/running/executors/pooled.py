@@ -405,7 +405,7 @@ def _is_same(a: object, b: object) -> bool:
         return True
     if type(a) is not type(b) or not is_dataclass(a):
         return False
-    return all(getattr(a, f.name) is getattr(b, f.name) for f in fields(a))
+    return all(vars(a)[f.name] is vars(b)[f.name] for f in fields(a))
 
 
 def check_count(name: str, n: int) -> None:

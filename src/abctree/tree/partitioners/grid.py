@@ -127,7 +127,7 @@ def _hung(top: SplitTree, below: SplitTree) -> SplitTree:
     number[:, 0] = leaves
     columns = []
     for name in ("feature", "threshold", "left", "right", "box"):
-        old, new = getattr(top, name), getattr(below, name)
+        old, new = vars(top)[name], vars(below)[name]
         values = np.tile(new, (top.n_boxes, 1))
         if name in {"left", "right"}:
             values = np.where(new >= 0, number[:, new], -1)

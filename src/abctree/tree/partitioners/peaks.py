@@ -116,7 +116,7 @@ def _suspects(boxes: Boxes, cube: FloatArray, accepted: BoolArray) -> _Cells:
         parts.append(_Cells(surprise[use], corner, corner + side, cube[first[use]]))
     return _Cells(
         *(
-            np.concatenate([getattr(part, name) for part in parts])
+            np.concatenate([vars(part)[name] for part in parts])
             for name in ("surprise", "lower", "upper", "point")
         )
     )
