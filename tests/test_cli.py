@@ -18,7 +18,7 @@ from click.testing import CliRunner
 import abctree
 from abctree import Progress, export, plots
 from abctree.faces import cli
-from abctree.faces.cli import answer, options, shared, watch
+from abctree.faces.cli import answer, options, progress_line, shared
 
 STORED = {"run.json", "run.journal", "run.lock"}
 FILES = {"summary.txt", "summary.csv", "summary.json", "posterior.csv", "posterior.png", *STORED}
@@ -286,8 +286,8 @@ def test_run_prints_json_that_says_what_was_asked(plain):
 
 
 def test_run_rewrites_one_line_on_a_terminal(plain, monkeypatch):
-    monkeypatch.setattr(shared, "watcher", watch.Line)
-    monkeypatch.setattr(watch, "_REFRESH", 0.0)
+    monkeypatch.setattr(shared, "progress_on_stderr", progress_line.Line)
+    monkeypatch.setattr(progress_line, "_REFRESH", 0.0)
     done = call("run", "cli_model:ready", "-n", 1000, "--rng", 1)
     assert "1000 simulations in" in done.stdout, "watching must not stop the run"
     shown = done.stderr.split("\r")
@@ -313,7 +313,7 @@ def test_state_estimates_the_time_left(seconds, limit, left):
         n_failures=7,
         seconds=seconds,
     )
-    said = watch.state(progress, limit)
+    said = progress_line.state(progress, limit)
     assert said.endswith(f"  {left} left")
     assert "round 3  epsilon 0.25  accepted 3.10%  ESS 412  1000 of 10000" in said
     assert f"{1000.0 / seconds:.3g} a second  7 failed" in said
@@ -774,7 +774,7 @@ def test_resume_and_run_are_the_same_with_workers(plain):
 
 def test_run_on_a_terminal_leaves_a_folder_that_the_library_resumes(plain, monkeypatch):
     cli_model = model(plain)
-    monkeypatch.setattr(shared, "watcher", watch.Line)
+    monkeypatch.setattr(shared, "progress_on_stderr", progress_line.Line)
     seconds = ("--seconds", 1000)
     done = call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a", *seconds)
     assert done.exit_code == 0, done.output

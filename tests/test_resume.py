@@ -1029,7 +1029,7 @@ def test_store_of_the_users_own_is_a_store():
 
 
 def test_fingerprint_changes_with_code_and_constants_but_not_with_use():
-    from abctree.running.fingerprint import fingerprint, named
+    from abctree.running.fingerprint import fingerprint, qualified_name
 
     def scaled(by, calls=None):
         count = 0
@@ -1052,7 +1052,7 @@ def test_fingerprint_changes_with_code_and_constants_but_not_with_use():
     assert fingerprint(np.abs) != fingerprint(np.exp)
     assert fingerprint(abctree.Cart(max_leaves=3)) != fingerprint(abctree.Cart(max_leaves=4))
     assert fingerprint(Halves()) == fingerprint(Halves()) != fingerprint(Thirds())
-    assert named(partial(f, by=1)) == named(f)
+    assert qualified_name(partial(f, by=1)) == qualified_name(f)
     made = {}
     exec("def g(x):\n    return x in {'a', 'b', 'c'}", made)  # no source text
     other = {}

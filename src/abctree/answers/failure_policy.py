@@ -46,7 +46,7 @@ class FailurePolicy:
     at_least: int = ruled(200, "at least 1")
 
 
-def as_policy(spec: FailurePolicy | str) -> FailurePolicy:
+def as_failure_policy(spec: FailurePolicy | str) -> FailurePolicy:
     """The policy from its short name, or as it is.
 
     Raises
@@ -114,7 +114,7 @@ class FailedSimulationError(SimulatorError):
     def __str__(self) -> str:
         failed = self.case.failure
         text = (
-            f"Simulation {failed.index} failed at {named(self.names, failed.theta)} "
+            f"Simulation {failed.index} failed at {written_theta(self.names, failed.theta)} "
             f"(seed of the run {self.case.root}): {failed.reason}\n"
             "`error.case.reproduce(problem)` makes it again; with "
             '`on_failure="reject"` it counts as a rejection.'
@@ -122,7 +122,7 @@ class FailedSimulationError(SimulatorError):
         return f"{text}\n{failed.traceback}" if failed.traceback else text
 
 
-def named(names: tuple[str, ...], theta: tuple[float, ...]) -> str:
+def written_theta(names: tuple[str, ...], theta: tuple[float, ...]) -> str:
     """Parameters as a=1.5, b=2, with all digits."""
     return ", ".join(f"{n}={v!r}" for n, v in zip(names, theta, strict=True))
 

@@ -24,7 +24,7 @@ _SEGMENT = 8192
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class KeptRows:
     """Simulated prior draws."""
 
     index: IntArray  #: (n,) numbers of the simulations
@@ -36,21 +36,21 @@ class Rows:
     def __len__(self) -> int:
         return len(self.index)
 
-    def take(self, rows: BoolArray | IntArray) -> Rows:
+    def take(self, rows: BoolArray | IntArray) -> KeptRows:
         """Some of the rows, copied."""
-        return Rows(*(column[rows] for column in vars(self).values()))
+        return KeptRows(*(column[rows] for column in vars(self).values()))
 
-    def with_columns(self, n: int) -> Rows:
+    def with_columns(self, n: int) -> KeptRows:
         """The rows with n numbers of summary: all that there are, or 0 for none."""
         flat = self.summary.reshape(len(self), -1)[:, :n]
-        return Rows(self.index, self.cube, self.theta, self.distance, flat)
+        return KeptRows(self.index, self.cube, self.theta, self.distance, flat)
 
     @staticmethod
-    def join(parts: list[Rows]) -> Rows:
+    def join(parts: list[KeptRows]) -> KeptRows:
         """Rows one after the other."""
         if len(parts) == 1:
             return parts[0]
-        return Rows(*map(np.concatenate, zip(*(vars(p).values() for p in parts), strict=True)))
+        return KeptRows(*map(np.concatenate, zip(*(vars(p).values() for p in parts), strict=True)))
 
 
 class PriorDraws:
@@ -120,7 +120,7 @@ class Closest:
 
     def __init__(self, keep: int | None) -> None:
         self._keep = keep
-        self._parts: list[Rows] = []
+        self._parts: list[KeptRows] = []
         self._held = 0
         self._worst = np.inf  #: the largest distance kept, once there are enough
         self._nearest_dropped = np.inf
@@ -136,7 +136,7 @@ class Closest:
         """No row at this distance or further is taken any more; inf until enough are held."""
         return self._worst
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: KeptRows) -> None:
         """Offer rows that come after all others so far."""
         if self._keep is not None:
             near = rows.distance < self._worst
@@ -162,7 +162,7 @@ class Closest:
         summary[far] = np.nan
         return replace(done, distance=distance, summary=summary)
 
-    def finish(self) -> tuple[Rows | None, FloatArray, float]:
+    def finish(self) -> tuple[KeptRows | None, FloatArray, float]:
         """The rows, how many each stands for (n,), and the ε up to which they are complete.
 
         None without a row.
@@ -171,7 +171,7 @@ class Closest:
             self._select(self._keep)
         if not self._parts:
             return None, np.empty(0), self._nearest_dropped
-        rows = Rows.join(self._parts)
+        rows = KeptRows.join(self._parts)
         stands_for = np.ones(len(rows))
         border = self._nearest_dropped
         tied = rows.distance == border
@@ -182,7 +182,7 @@ class Closest:
         return rows, stands_for, border
 
     def _select(self, keep: int) -> None:
-        rows = Rows.join(self._parts)
+        rows = KeptRows.join(self._parts)
         # Stable: of equal distances the earlier row comes first.
         order = np.argsort(rows.distance, kind="stable")
         self._drop(rows.distance[order[keep:]])
@@ -249,6 +249,6 @@ def rejection(
             begun = end
         index, cube, theta, n_drawn, wait = pending.popleft()
         done = wait()
-        rows = Rows(index, cube, theta, done.distance, done.summary)
+        rows = KeptRows(index, cube, theta, done.distance, done.summary)
         closest.add(rows.with_columns(n_columns))
         yield int(index[-1]) + 1 - first, n_drawn

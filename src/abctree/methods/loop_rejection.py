@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from abctree.answers.result import Result
-from abctree.baselines.rejection import Closest, PriorDraws, Rows, rejection
+from abctree.baselines.rejection import Closest, KeptRows, PriorDraws, rejection
 from abctree.data import Mixture, Table
 from abctree.running.runner import Runner
 
@@ -17,10 +17,10 @@ def play_stream(run: Runner) -> Result:
     table = Table(run.problem.d, len(run.problem.names), capacity=run.plan.n_pilot)
     pilot = run.pilot(table)
     summary = pilot.simulations.summary
-    rows = Rows(np.arange(len(table)), table.cube, table.theta, table.distance, summary)
+    rows = KeptRows(np.arange(len(table)), table.cube, table.theta, table.distance, summary)
     closest.add(rows.with_columns(run.spec.summary_size))
     n_drawn = pilot.n_drawn[0]  # points, refused ones included
-    why, more = (run.ended(), 0.0) if run.stop() else _stream(run, closest)
+    why, more = (run.stop_reason(), 0.0) if run.stop() else _stream(run, closest)
     return _result(run, closest, why, n_drawn + more)
 
 
@@ -37,12 +37,12 @@ def _stream(run: Runner, closest: Closest) -> tuple[str, float]:
     try:
         for _, n_drawn in chunks:
             rate = closest.n_held / run.n_simulations
-            reason = run.told(1, closest.worst, rate, float(closest.n_held))
+            reason = run.report_round(1, closest.worst, rate, float(closest.n_held))
             if run.n_simulations < plan.n_simulations and (reason is not None or run.stop()):
-                return reason or run.ended(), n_drawn
+                return reason or run.stop_reason(), n_drawn
     except KeyboardInterrupt:
         return "interrupted", n_drawn
-    return run.ended(), n_drawn
+    return run.stop_reason(), n_drawn
 
 
 def _result(run: Runner, closest: Closest, why: str, n_drawn: float) -> Result:

@@ -19,15 +19,15 @@ def play_populations(run: Runner) -> Result:
     """Populations until there is a reason to stop."""
     s = run.spec.settings
     n_prior = run.pilot().n_drawn[0]
-    run.begin((Mixture(n_prior),))
+    run.record_pilot((Mixture(n_prior),))
     chart = coordinates(run.problem.prior, s["space"])
     rules = SmcRules(s["kernel"], s["schedule"], chart, s["min_ess"])
     game = SmcGame(run.problem, run.table, run.plan, rules, run.simulate, run.rng, run.stop)
     why = None
     for played in populations(game, n_prior):
-        if why := run.after(played, _acceptance_rate(run.table, played)):
+        if why := run.after_round(played, _acceptance_rate(run.table, played)):
             break
-    why = why or run.ended()
+    why = why or run.stop_reason()
     population = _answering(run, s["min_ess"])
     if s["weights"] == "mixture":
         update_mixture(run.table, run.rounds[-1].mixtures[0])

@@ -16,16 +16,16 @@ def play_rounds(run: Runner) -> Result:
     """The pilot, and rounds until the budget is spent or a rule says stop."""
     pilot = run.pilot()
     mixtures = tuple(Mixture(float(n), ()) for n in pilot.n_drawn)
-    run.begin(mixtures)
+    run.record_pilot(mixtures)
     if run.stop():  # no partition that nobody plays
         update_denominators(run.table, mixtures, 0)
-        return run.result(run.ended())
+        return run.result(run.stop_reason())
     rules = rules_of(run.spec, run.problem)
     game = Game(run.problem, run.table, run.plan, rules, run.simulate, run.rng, run.stop)
     for played in outer_loop(game, mixtures):
-        if why := run.after(played):
+        if why := run.after_round(played):
             return run.result(why)
-    return run.result(run.ended())
+    return run.result(run.stop_reason())
 
 
 def rules_of(spec: RunSpec, problem: Problem) -> Rules:

@@ -23,11 +23,11 @@ from abctree.protocols import Executor, StoppingRule
 from abctree.running.executors import ExecutorLike, as_executor, running
 from abctree.running.ledger import Ledger, StoreLike
 from abctree.running.manifest import check_version, manifest_of, spec_of, unknown_code
+from abctree.running.progress_callback import check_progress
 from abctree.running.runner import Runner
 from abctree.running.spec import RunSpec, StopLike, check_problem_given
 from abctree.running.stopping import is_hurried
 from abctree.running.versions import changes
-from abctree.running.watch import check_progress
 from abctree.types import Named, NamedDict
 
 __all__ = ["StoreLike", "load", "play", "resume"]
@@ -194,7 +194,7 @@ def play(
     with running(as_executor(executor)) as ready:  # refused before there is a folder
         if path is not None:
             return _kept_anew(problem, spec, ready, progress, path)
-        run = _runner(problem, spec, ready, Ledger(), watch=progress)
+        run = _runner(problem, spec, ready, Ledger(), progress=progress)
         with run.interrupts:
             return LOOPS[spec.method](run)
 
@@ -258,14 +258,14 @@ def _runner(
     executor: Executor | None,
     ledger: Ledger,
     rules: tuple[StoppingRule, ...] | None = None,
-    watch: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> Runner:
     """A run that is to be played; its ledger keeps the summaries that are read again."""
     if ledger.store is not None and spec.summary_size == 0:
         ledger.n_summaries = spec.plan.n_pilot if problem.needs_pilot else 0
     capacity = spec.plan.n_simulations if METHODS[spec.method].keeps_all else 1
     table = Table(problem.d, len(problem.names), spec.summary_size, capacity=capacity)
-    return Runner(problem, spec, executor, table, ledger, rules, watch)
+    return Runner(problem, spec, executor, table, ledger, rules, progress)
 
 
 @dataclass(frozen=True)

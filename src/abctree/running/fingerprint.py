@@ -53,7 +53,7 @@ def fingerprint(thing: object) -> str:
     return digest.hexdigest()[:16]
 
 
-def named(thing: object) -> str:
+def qualified_name(thing: object) -> str:
     """Return ``module.name`` of a function or of the class of an object."""
     while isinstance(thing, functools.partial):
         thing = thing.func
@@ -68,7 +68,7 @@ def named(thing: object) -> str:
 
 def is_ours(thing: object) -> bool:
     """Whether the class or function is part of abctree, whose version is kept."""
-    return named(thing).startswith("abctree.")
+    return qualified_name(thing).startswith("abctree.")
 
 
 def _pieces(thing: object, path: tuple[int, ...]) -> Iterator[object]:  # noqa: C901 - a list of kinds

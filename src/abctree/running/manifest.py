@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from abctree.answers.failure_policy import FailurePolicy, as_policy
+from abctree.answers.failure_policy import FailurePolicy, as_failure_policy
 from abctree.errors import AbctreeError, ParameterError, StoreError, warn
 from abctree.method import METHODS
 from abctree.problem import Problem
 from abctree.problem.distances import FunctionDistance
 from abctree.protocols import StoppingRule
-from abctree.running.fingerprint import fingerprint, is_ours, named
+from abctree.running.fingerprint import fingerprint, is_ours, qualified_name
 from abctree.running.settings import SETTINGS, Part
 from abctree.running.spec import RunSpec, Seeds, complete
 from abctree.running.stopping import as_stopping_rules
@@ -99,7 +99,7 @@ def _written(part: Any, keyword: str, own: NamedDict) -> NamedDict:
         except TypeError:
             pass
     own[keyword] = part
-    return {"own": named(part), "keyword": keyword}
+    return {"own": qualified_name(part), "keyword": keyword}
 
 
 def _written_value(value: object, keyword: str, own: NamedDict) -> object:
@@ -122,7 +122,7 @@ def _known() -> dict[str, type]:
     return {
         value.__name__: value
         for value in found
-        if isinstance(value, type) and is_dataclass(value) and named(value).startswith("abctree.")
+        if isinstance(value, type) and is_dataclass(value) and is_ours(value)
     }
 
 
@@ -157,7 +157,7 @@ def _code_of(problem: Problem, own: Named) -> Versions:
 
 def _name(thing: object) -> str:
     """What a user knows a function by."""
-    return named(thing.function if isinstance(thing, FunctionDistance) else thing)
+    return qualified_name(thing.function if isinstance(thing, FunctionDistance) else thing)
 
 
 def _written_distance(distance: object) -> str | None:
@@ -174,7 +174,8 @@ def _text(value: object) -> str:
         return repr(value)
     if isinstance(value, int | float | np.number):
         return f"{float(value):.17g}"
-    kind = f"array of shape {np.shape(value)}" if isinstance(value, np.ndarray) else named(value)
+    is_array = isinstance(value, np.ndarray)
+    kind = f"array of shape {np.shape(value)}" if is_array else qualified_name(value)
     return f"<{kind}, fingerprint {fingerprint(value)}>"
 
 
@@ -243,7 +244,9 @@ def _spec_of(manifest: Named, problem: Problem, given: Named, at: int | None) ->
         seeds=seeds,
         summary_size=int(manifest["summary_size"]),
         stop=_stop_of(manifest["stop"], given.get("stop")),
-        on_failure=as_policy(given.get("on_failure") or FailurePolicy(**manifest["on_failure"])),
+        on_failure=as_failure_policy(
+            given.get("on_failure") or FailurePolicy(**manifest["on_failure"])
+        ),
         code=code,
     )
 

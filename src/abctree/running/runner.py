@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from abctree.answers.failure_policy import Case, FailedSimulationError, Streak, named
+from abctree.answers.failure_policy import Case, FailedSimulationError, Streak, written_theta
 from abctree.answers.failures import Failures
 from abctree.answers.result import Result
 from abctree.answers.run_notes import HOPELESS
@@ -36,11 +36,11 @@ from abctree.protocols import Ahead, Chunk, Executor, StoppingRule
 from abctree.running.interrupts import Interrupts
 from abctree.running.journal import START_ANEW
 from abctree.running.ledger import Ledger
+from abctree.running.progress_callback import ProgressCallback
 from abctree.running.settings import names_of
 from abctree.running.spec import RunSpec
 from abctree.running.stopping import is_hurried
 from abctree.running.versions import changes
-from abctree.running.watch import Watch
 from abctree.tree.pilot import Pilot, run_pilot
 from abctree.types import FloatArray, IntArray
 
@@ -68,7 +68,7 @@ class Runner:
         Answers that were kept before, and those to come.
     rules : sequence of StoppingRule, optional
         Instead of those of the spec.
-    watch : callable, optional
+    progress : callable, optional
         Told of the progress after each round, and now and then in the pilot.
     """
 
@@ -80,7 +80,7 @@ class Runner:
         table: Table,
         ledger: Ledger,
         rules: Sequence[StoppingRule] | None = None,
-        watch: Callable[[Progress], None] | None = None,
+        progress: Callable[[Progress], None] | None = None,
     ) -> None:
         self.problem = problem
         self.spec = spec
@@ -99,7 +99,7 @@ class Runner:
         self._streak = Streak(spec.on_failure)
         self._rules = spec.stop if rules is None else tuple(rules)
         self._hurried = [rule for rule in self._rules if is_hurried(rule)]
-        self._watch = Watch(watch)
+        self._progress = ProgressCallback(progress)
         self._round = 0, float("inf"), 0.0, 0.0
         self._why: str | None = None
         self._told = 0.0
@@ -200,7 +200,7 @@ class Runner:
             self._why = "interrupted"
         return pilot
 
-    def begin(self, mixtures: tuple[Mixture, ...]) -> None:
+    def record_pilot(self, mixtures: tuple[Mixture, ...]) -> None:
         """Round 0, once the pilot's rows are in the table.
 
         Raises
@@ -264,7 +264,7 @@ class Runner:
         if found is not None:
             raise SimulatorError(
                 f"{found.reason.removeprefix(reason)} This was simulation {found.index}, at "
-                f"{named(self.problem.names, found.theta)}."
+                f"{written_theta(self.problem.names, found.theta)}."
             )
 
     def _explain(self, error: SimulatorError | None) -> None:
@@ -277,7 +277,7 @@ class Runner:
             return
         raise SimulatorError(
             f"All {n} pilot simulations failed; number {first.index}, at "
-            f"{named(self.problem.names, first.theta)}: {first.reason.rstrip('.')}. "
+            f"{written_theta(self.problem.names, first.theta)}: {first.reason.rstrip('.')}. "
             f"Run `problem.check()` to see what the simulator returns{self._larger_pilot}."
             + self._kept
             + (f"\n{first.traceback}" if first.traceback else "")
@@ -307,20 +307,22 @@ class Runner:
         self._why = self._why or self._hopeless() or self._reason(self._hurried)
         return self._why is not None
 
-    def told(self, s: int, epsilon: float, acceptance_rate: float, ess: float) -> str | None:
+    def report_round(
+        self, s: int, epsilon: float, acceptance_rate: float, ess: float
+    ) -> str | None:
         """Tell of round s; why to stop after it, or None."""
         self._round = s, epsilon, acceptance_rate, ess
-        self._watch(self._now())
+        self._progress(self._now())
         return self._reason(self._rules)
 
-    def after(self, played: Round, rate: float | None = None) -> str | None:
+    def after_round(self, played: Round, rate: float | None = None) -> str | None:
         """Take a round that was played; why to stop after it, or None."""
         self.rounds.append(played)
         rate = played.acceptance_rate if rate is None else rate
-        reason = self.told(played.index, played.epsilon, rate, played.ess)
+        reason = self.report_round(played.index, played.epsilon, rate, played.ess)
         return "interrupted" if played.interrupted else reason
 
-    def ended(self) -> str:
+    def stop_reason(self) -> str:
         """Why a loop that has ended by itself did so."""
         plan = self.plan
         if self._why is not None:
@@ -353,7 +355,7 @@ class Runner:
         """As `stop`; that nearly all of it fails is no reason to end the pilot."""
         if self._seconds - self._told >= _PATIENCE:
             self._told = self._seconds
-            self._watch(self._now())
+            self._progress(self._now())
         self._why = self._reason(self._hurried)
         return self._why is not None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from abctree.answers.failure_policy import FailurePolicy, as_policy
+from abctree.answers.failure_policy import FailurePolicy, as_failure_policy
 from abctree.data import Plan
 from abctree.errors import ParameterError
 from abctree.numbers import checked_count, checked_rng
@@ -123,7 +123,7 @@ class RunSpec:
             Seeds.of(given.get("rng")),
             size if keep or (keep is None and size <= _KEEP_UP_TO) else 0,
             as_stopping_rules(given.get("stop")),
-            as_policy(given.get("on_failure", "reject")),
+            as_failure_policy(given.get("on_failure", "reject")),
         )
 
     @property

@@ -28,7 +28,7 @@ Simulate = Callable[[FloatArray, IntArray], Callable[[], Simulations]]
 
 
 @dataclass(frozen=True)
-class Block:
+class Pulls:
     """Points to simulate, and where they came from."""
 
     cube: FloatArray  #: (n, d)
@@ -83,7 +83,7 @@ def inner_loop(
     """
     n_accepted, begun = 0, len(table)  # line 1
     end = begun + budget
-    pending: deque[tuple[Block, Callable[[], Simulations]]] = deque()
+    pending: deque[tuple[Pulls, Callable[[], Simulations]]] = deque()
     while True:
         while n_accepted < quota and begun < end and len(pending) <= lookahead:  # line 2
             if stop():
@@ -109,7 +109,7 @@ def pull_arms(
     first: int,
     n: int,
     rng: np.random.Generator,
-) -> Block:
+) -> Pulls:
     """Lines 4 to 7 and 10 for the simulations number first..first+n-1, each in its fold."""
     fold = (first + np.arange(n)) % len(folds)
     arm = np.empty(n, dtype=np.int64)
@@ -135,11 +135,11 @@ def pull_arms(
         arm[rows] = game.partition.boxes.locate(cube[rows])
         proposal[rows] = density_of(cube[rows], sources)  # line 10, u = 1 / proposal
         offered.append((f, on_boxes.value, [drawn.n_drawn for drawn in points]))
-    return Block(cube, theta, arm, proposal, fold, tuple(offered))
+    return Pulls(cube, theta, arm, proposal, fold, tuple(offered))
 
 
 def record(
-    table: Table, problem: Problem, pulled: Block, result: Simulations, round_index: int
+    table: Table, problem: Problem, pulled: Pulls, result: Simulations, round_index: int
 ) -> None:
     """The rows of a block, as line 15 returns them."""
     table.append(
@@ -156,7 +156,7 @@ def record(
     )
 
 
-def update_beliefs(folds: Sequence[Fold], pulled: Block, distance: FloatArray) -> None:
+def update_beliefs(folds: Sequence[Fold], pulled: Pulls, distance: FloatArray) -> None:
     """Line 11: each fold learns from the rows of the others (with F = 1, from its own)."""
     for f, density, n_drawn in pulled.offered:
         folds[f].add(density, n_drawn)

@@ -13,7 +13,7 @@ from abctree.problem import Problem, finite_rows
 from abctree.problem.measurement import NegativeDistanceError
 from abctree.proposals.points import draw_points
 from abctree.proposals.proposal import OnBoxes
-from abctree.tree.inner_loop import Block, Simulate, record
+from abctree.tree.inner_loop import Pulls, Simulate, record
 from abctree.types import FloatArray, IntArray
 
 #: Simulations that are made and looked at before all others, and the least in a block.
@@ -128,7 +128,7 @@ class _Draws:
     fold: IntArray  #: (n,)
     n_drawn: tuple[int, ...]  #: points drawn in each fold, refused ones included
 
-    def first(self, m: int) -> tuple[Block, tuple[float, ...]]:
+    def first(self, m: int) -> tuple[Pulls, tuple[float, ...]]:
         """The first m draws, and in proportion the points drawn for them in each fold."""
         n_folds = len(self.n_drawn)
         made = np.bincount(self.fold[:m], minlength=n_folds)
@@ -136,7 +136,7 @@ class _Draws:
         n_drawn = tuple((np.array(self.n_drawn) * share).tolist())
         arm = np.zeros(m, dtype=np.int64)
         proposal = np.full(m, sum(n_drawn) / m)  # 1 without a constraint
-        block = Block(self.cube[:m], self.theta[:m], arm, proposal, self.fold[:m], offered=())
+        block = Pulls(self.cube[:m], self.theta[:m], arm, proposal, self.fold[:m], offered=())
         return block, n_drawn
 
 

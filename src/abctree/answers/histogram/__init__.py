@@ -1,5 +1,6 @@
 """The posterior as a step function on boxes: what it is, its draws, its marginals, its regions."""
 
+from abctree.answers.histogram.dense_region import DenseRegion
 from abctree.answers.histogram.density import PriorDensity
 from abctree.answers.histogram.folds import StepFold
 from abctree.answers.histogram.posterior import StepPosterior
@@ -10,11 +11,10 @@ from abctree.answers.histogram.ranges import (
     middle,
     out_of_support,
 )
-from abctree.answers.histogram.region import Region
 
 __all__ = [
+    "DenseRegion",
     "PriorDensity",
-    "Region",
     "StepFold",
     "StepPosterior",
     "cube_range",

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from abctree.answers.histogram.dense_region import DenseRegion, densest
 from abctree.answers.histogram.draws import draw_within
 from abctree.answers.histogram.folds import StepFold, check_masses, prior_fold, prior_mass_of
 from abctree.answers.histogram.marginal import (
@@ -20,7 +21,6 @@ from abctree.answers.histogram.marginal import (
 )
 from abctree.answers.histogram.quadrature import nodes
 from abctree.answers.histogram.ranges import cube_range, mean_over, middle, out_of_support
-from abctree.answers.histogram.region import Region, densest
 from abctree.data import Boxes
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods
@@ -349,7 +349,7 @@ class StepPosterior:
 
     # Regions --------------------------------------------------------------------------------
 
-    def hdr(self, mass: float = 0.9) -> Region:
+    def hdr(self, mass: float = 0.9) -> DenseRegion:
         """The boxes of highest density in θ whose masses reach `mass`.
 
         Boxes are ranked by `pdf` at their centres (`cube_pdf` where volumes are unknown).  With

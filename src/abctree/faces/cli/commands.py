@@ -33,9 +33,9 @@ from abctree.faces.cli.shared import (
     explained,
     loaded,
     noted,
+    progress_and_rules,
     silent,
     to_stderr,
-    watched,
 )
 from abctree.faces.cli.targets import READY, problem_of
 from abctree.keywords import meant
@@ -260,7 +260,7 @@ def _play(problem: Problem, note: Note, kept: Any, executor: Any, *, quiet: bool
     """Call the method with what was asked for that it takes as it is."""
     from abctree import methods
 
-    watch, rules = watched(note.asked, quiet=quiet)
+    progress, rules = progress_and_rules(note.asked, quiet=quiet)
     apart = ("epsilon", "ess", "seconds", "stop")
     arguments = {key: value for key, value in note.asked.items() if key not in apart}
     try:
@@ -269,12 +269,12 @@ def _play(problem: Problem, note: Note, kept: Any, executor: Any, *, quiet: bool
             rng=note.seed,
             executor=executor,
             stop=rules,
-            progress=watch,
+            progress=progress,
             store=kept,
             **arguments,
         )
     finally:
-        clear_line(watch)
+        clear_line(progress)
         if kept is not None:
             kept.close()
 
@@ -358,7 +358,7 @@ def resume(
     say = silent if quiet else to_stderr
     say(f"{note.problem}: going on with {directory}")
     with explained(directory):
-        watch, rules = watched(note.asked, quiet=quiet)
+        progress, rules = progress_and_rules(note.asked, quiet=quiet)
         # Rules of a folder that was not made here are those that it holds.
         ours = "n_simulations" in note.asked or "seconds" in note.asked
         try:
@@ -368,10 +368,10 @@ def resume(
                 n_simulations=n_simulations,
                 executor=executor,
                 stop=rules if ours else None,
-                progress=watch,
+                progress=progress,
             )
         finally:
-            clear_line(watch)
+            clear_line(progress)
         answer = answer_of(note, result)
         if "n_simulations" in note.asked:
             note.asked["n_simulations"] = answer.run.plan.n_simulations

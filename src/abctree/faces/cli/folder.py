@@ -205,12 +205,12 @@ def open_store(directory: Path, *, new: bool) -> Journal:
     The line is a rule only to be asked after every block, and could not be made again by
     `abctree.resume`.
     """
-    from abctree.faces.cli.watch import Line
-    from abctree.running.fingerprint import named
+    from abctree.faces.cli.progress_line import Line
+    from abctree.running.fingerprint import qualified_name
     from abctree.running.journal import Journal
     from abctree.running.ledger import MANIFEST
 
-    line = named(Line)
+    line = qualified_name(Line)
 
     class Unwatched(Journal):
         def append(self, kind: str, data: bytes, *, flush: bool) -> None:

@@ -15,9 +15,9 @@ from abctree.errors import AbctreeError, AbctreeWarning
 from abctree.faces.cli.answer import NO_ESS, Answer
 from abctree.faces.cli.blame import blamed, is_theirs, one_line
 from abctree.faces.cli.folder import Note
+from abctree.faces.cli.progress_line import Line, progress_on_stderr
 from abctree.faces.cli.settings import DEFAULT, function_of
 from abctree.faces.cli.targets import problem_of
-from abctree.faces.cli.watch import Line, watcher
 from abctree.method import METHODS
 
 
@@ -78,7 +78,7 @@ def executor_of(workers: int | str | None, memory: float | None) -> Any:
         return Processes(n_workers, memory=memory)
 
 
-def watched(
+def progress_and_rules(
     asked: dict[str, Any], *, quiet: bool
 ) -> tuple[Callable[[Any], None] | None, list[Any]]:
     """Who is told of the progress, and the stopping rules."""
@@ -88,16 +88,16 @@ def watched(
     if "seconds" in asked:
         limits["seconds"] = asked["seconds"]
     rules: list[Any] = list(as_stopping_rules(limits))
-    watch = None if quiet else watcher(limits.get("seconds"))
-    if isinstance(watch, Line):
-        rules.insert(0, watch)  # a rule that never stops sees every block, not only every round
-    return watch, rules
+    progress = None if quiet else progress_on_stderr(limits.get("seconds"))
+    if isinstance(progress, Line):
+        rules.insert(0, progress)  # a rule that never stops sees every block, not only every round
+    return progress, rules
 
 
-def clear_line(watch: Any) -> None:
+def clear_line(progress: Any) -> None:
     """Leave an empty line, if there is one."""
-    if isinstance(watch, Line):
-        watch.clear()
+    if isinstance(progress, Line):
+        progress.clear()
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""`Region`: which boxes make up a region of highest density."""
+"""`DenseRegion`: which boxes make up a region of highest density."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from abctree.types import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class Region:
+class DenseRegion:
     """A union of boxes in θ space."""
 
     lower: FloatArray  #: (m, p)
@@ -30,7 +30,7 @@ def densest(
     density: FloatArray,
     brings: FloatArray,
     mass: float,
-) -> Region:
+) -> DenseRegion:
     """The boxes of highest density whose masses reach `mass`; none without a mass of its own.
 
     Parameters
@@ -50,4 +50,4 @@ def densest(
     n = int(np.searchsorted(reached, mass - 1e-12, side="left")) + 1
     chosen = ranked[:n]
     corners = [prior.from_cube(np.clip(c[chosen], LOWEST, HIGHEST)) for c in (lower, upper)]
-    return Region(np.minimum(*corners), np.maximum(*corners), brings[chosen])
+    return DenseRegion(np.minimum(*corners), np.maximum(*corners), brings[chosen])

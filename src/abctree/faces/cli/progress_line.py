@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _REFRESH = 0.1
 
 
-def watcher(seconds: float | None) -> Log | Line:
+def progress_on_stderr(seconds: float | None) -> Log | Line:
     """A line that is rewritten on a terminal, lines otherwise."""
     return Line(seconds) if sys.stderr.isatty() else Log(seconds)
 

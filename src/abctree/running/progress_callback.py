@@ -1,4 +1,4 @@
-"""`Watch`: the user's progress callback, which must not cost a run its simulations."""
+"""`ProgressCallback`: the user's progress callback, which must not cost a run its simulations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from abctree.errors import ParameterError, warn
 from abctree.problem.simulators import described
 
 
-class Watch:
+class ProgressCallback:
     """Tells of the progress; what the callback raises is a warning, the first time.
 
     Ctrl-C in it is one, as anywhere in a run.
