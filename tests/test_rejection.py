@@ -166,11 +166,11 @@ def test_rejection_simulates_only_where_the_prior_has_density():
 
 
 def test_draws_without_a_look_at_the_density_would_be_noticed(monkeypatch):
-    def plain(problem, n, rng):
+    def plain(problem, proposal, n, rng):
         cube = rng.random((n, problem.d))
         return Points(cube, problem.prior.from_cube(cube), np.zeros(n, dtype=np.int64), n)
 
-    monkeypatch.setattr(stream, "draw_prior", plain)
+    monkeypatch.setattr(stream, "draw_points", plain)
     recorder = Recorder()
     abctree.rejection(on_half_of_its_box(recorder), n_simulations=1000, rng=1)
     assert np.concatenate(recorder.seen).min() < 0.0
@@ -206,7 +206,7 @@ def rows_of(distance, first=0):
     n = len(distance)
     index = np.arange(first, first + n)
     near, none = np.asarray(distance, float), np.empty((n, 0))
-    return rejection.Rows(index, index[:, None] / 1e3, index[:, None] / 1e3, near, none)
+    return rejection.KeptRows(index, index[:, None] / 1e3, index[:, None] / 1e3, near, none)
 
 
 def test_ties_at_the_border_keep_the_first_and_stand_for_all():
@@ -249,8 +249,8 @@ def test_rejection_keeps_all_by_default_and_less_of_very_many(monkeypatch):
     assert result.n_made is None
     assert result.failures.count == np.isinf(result.table.distance).sum() > 500
     assert result.evidence(np.inf).estimate == pytest.approx(1.0 - result.failures.count / 1000)
-    monkeypatch.setattr("abctree.methods.run_rejection._KEEP_ALL", 500)
-    monkeypatch.setattr("abctree.methods.run_rejection._KEEP", 120)
+    monkeypatch.setattr("abctree.running.settings._KEEP_ALL", 500)
+    monkeypatch.setattr("abctree.running.settings._KEEP", 120)
     many = abctree.rejection(p, n_simulations=1000, rng=0)
     assert len(many.table) == 120
     assert len(posterior(many)) < 120  # the default effective sample size, not all that is kept
