@@ -168,7 +168,7 @@ def test_rejection_simulates_only_where_the_prior_has_density():
 def test_draws_without_a_look_at_the_density_would_be_noticed(monkeypatch):
     def plain(problem, proposal, n, rng):
         cube = rng.random((n, problem.d))
-        return Points(cube, problem.prior.from_cube(cube), np.zeros(n, dtype=np.int64), n)
+        return Points(cube, problem.prior.from_cube(cube), np.arange(1, n + 1))
 
     monkeypatch.setattr(stream, "draw_points", plain)
     recorder = Recorder()

@@ -174,8 +174,9 @@ def _text(value: object) -> str:
         return repr(value)
     if isinstance(value, int | float | np.number):
         return f"{float(value):.17g}"
-    is_array = isinstance(value, np.ndarray)
-    kind = f"array of shape {np.shape(value)}" if is_array else qualified_name(value)
+    kind = qualified_name(value)
+    if isinstance(value, np.ndarray):
+        kind = f"array of shape {value.shape}"
     return f"<{kind}, fingerprint {fingerprint(value)}>"
 
 
