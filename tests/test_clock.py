@@ -13,9 +13,8 @@ import pytest
 
 import abctree
 from abctree.problem import measurement
-from abctree.running import runner
+from abctree.running import ledger, runner
 from abctree.running.executors import serial
-from abctree.running.ledger import Ledger
 
 METHODS = [
     abctree.abc_tree, abctree.map_tree, partial(abctree.smc, block=20), abctree.rejection,
@@ -77,8 +76,8 @@ def test_clock_of_a_resumed_run_begins_with_its_first_new_simulation(method, mon
         clock.now += START if len(missing) < len(rows) else 0.0
         return missing
 
-    begin = Ledger.begin
-    monkeypatch.setattr(Ledger, "begin", slow)
+    begin = ledger.Ledger.begin
+    monkeypatch.setattr(ledger.Ledger, "begin", slow)
     more = abctree.resume(
         tmp_path, p, stop={"seconds": LIMIT}, executor=SlowToStart(clock, 100 * START)
     )

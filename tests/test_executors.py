@@ -33,8 +33,7 @@ import abctree
 from abctree import AbctreeError, ParameterError, SimulatorError
 from abctree.data import Failure, Rows, Simulations
 from abctree.problem import Discrepancy
-from abctree.running.executors import as_executor, parcel, running
-from abctree.running.executors.pooled import Pace
+from abctree.running.executors import as_executor, parcel, pooled, running
 from abctree.running.executors.workers import WorkerDiedError, Workers
 from tests.conftest import until, z_score
 
@@ -295,7 +294,7 @@ def test_at_most_ten_frames_lie_between_a_method_and_the_simulator(method):
 
 
 def test_pace_begins_small_and_grows_to_tasks_of_the_wanted_length():
-    pace = Pace()
+    pace = pooled.Pace()
     assert pace.rows(5, 2) <= 3
     assert pace.rows(10_000, 2) <= 16
     for seconds in (1e-5, 1e-3):
@@ -306,7 +305,7 @@ def test_pace_begins_small_and_grows_to_tasks_of_the_wanted_length():
 
 
 def test_pace_leaves_something_to_do_for_every_worker():
-    pace = Pace()
+    pace = pooled.Pace()
     pace.note(1000, 1e-3)
     for n in (1, 7, 64, 1000):
         for workers in (1, 2, 4):
@@ -315,7 +314,7 @@ def test_pace_leaves_something_to_do_for_every_worker():
 
 
 def test_pace_makes_tasks_of_one_row_when_a_simulation_is_long():
-    pace = Pace()
+    pace = pooled.Pace()
     pace.note(1000, 1e-3)
     pace.note(1, 10.0)
     assert pace.rows(1000, 2) == 1

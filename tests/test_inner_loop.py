@@ -8,10 +8,8 @@ import pytest
 import abctree
 from abctree.data import Mixture, Simulations, Table
 from abctree.proposals import OnBoxes, draw_points, pick
-from abctree.tree.beliefs import BetaBeliefs
-from abctree.tree.fold import Fold
+from abctree.tree import beliefs, fold, policies
 from abctree.tree.inner_loop import inner_loop
-from abctree.tree.policies import UtilityProposal
 
 from .conftest import z_score
 
@@ -42,7 +40,7 @@ def new_game(problem, n_folds=1):
         abctree.Grid(8).partition(np.empty((0, 1)), np.empty(0), 1, None, None)
     )
     return [
-        Fold(partition, BetaBeliefs(np.ones(8), np.ones(8), 1.0), Mixture(0.0, ()))
+        fold.Fold(partition, beliefs.BetaBeliefs(np.ones(8), np.ones(8), 1.0), Mixture(0.0, ()))
         for _ in range(n_folds)
     ]
 
@@ -54,7 +52,7 @@ def play(problem, folds, rng, *, utility=None, quota=10**9, budget=500, block=1,
         table,
         folds,
         1.0,
-        policy=UtilityProposal(utility or abctree.PosteriorMatch(), defensive),
+        policy=policies.UtilityProposal(utility or abctree.PosteriorMatch(), defensive),
         simulate=simulate_rates(np.random.default_rng(7)),
         quota=quota,
         budget=budget,
@@ -140,7 +138,8 @@ def test_mixture_weights_are_unbiased_for_the_evidence(n_folds):
         sim = simulate_rates(np.random.default_rng(1000 + seed))
         table = Table(1, 1)
         inner_loop(
-            problem, table, folds, 1.0, policy=UtilityProposal(abctree.EffectiveSampleSize()),
+            problem, table, folds, 1.0,
+            policy=policies.UtilityProposal(abctree.EffectiveSampleSize()),
             simulate=sim, quota=10**9, budget=400, block=20, round_index=1,
             rng=np.random.default_rng(seed),
         )  # fmt: skip

@@ -12,9 +12,8 @@ import abctree
 from abctree import Dyadic, LimitedShrinkage, MultiLevel, Peaks, TopTwo, problems
 from abctree.data import Boxes
 from abctree.methods.loop_tree import rules_of
-from abctree.running.ledger import Ledger
+from abctree.running import ledger, spec
 from abctree.running.manifest import manifest_of, spec_of
-from abctree.running.spec import RunSpec
 from abctree.testing import check_partitioner
 
 P0 = problems.gaussian_mixture(2)
@@ -81,7 +80,7 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path):
 
 def test_the_method_of_a_run_is_in_its_manifest(tmp_path):
     abctree.map_tree(P0, n_simulations=300, rng=4, store=tmp_path / "a")
-    manifest = json.loads(json.dumps(Ledger.read(tmp_path / "a").manifest))
+    manifest = json.loads(json.dumps(ledger.Ledger.read(tmp_path / "a").manifest))
     assert manifest["method"] == "map_tree"
     again = spec_of(manifest, P0, {}, None)
     assert again.method == "map_tree"
@@ -91,7 +90,7 @@ def test_the_method_of_a_run_is_in_its_manifest(tmp_path):
 
 
 def test_a_manifest_of_an_unknown_method_is_refused():
-    manifest = manifest_of(RunSpec.of("abc_tree", {"problem": P0, "n_simulations": 500}), P0)
+    manifest = manifest_of(spec.RunSpec.of("abc_tree", {"problem": P0, "n_simulations": 500}), P0)
     manifest["method"] = "of tomorrow"
     with pytest.raises(abctree.StoreError, match="cannot go on with"):
         spec_of(manifest, P0, {}, None)
@@ -135,7 +134,7 @@ def test_parts_are_chosen_by_name_or_object(partitioner, policy):
 
 
 def test_published_preset_is_the_papers_and_gives_way_to_what_is_said():
-    s = RunSpec.of(
+    s = spec.RunSpec.of(
         "map_tree", {"problem": P0, "n_simulations": 1_000, "quota": 7, "preset": "published"}
     )
     assert s.settings["policy"] == TopTwo(0.5, n_draws=1)

@@ -18,7 +18,6 @@ from abctree import problems
 from abctree.answers.mode import find_mode, fit, from_run, places, regression
 from abctree.answers.mode.fit import Rows, climb, fit_peak
 from abctree.answers.mode.peaks import best_box, kernel_mode
-from abctree.answers.mode.regression import Surface, expansion_of, monomials, powers_of, quadratic
 from abctree.data import Arms, Boxes
 from abctree.problems import truth
 from abctree.tree.partitioners.growth import Growth
@@ -184,7 +183,7 @@ def test_regression_is_at_its_maximum(power, rng, monkeypatch):
     monkeypatch.setattr(regression, "POWER", power)
     z = rng.normal(size=(400, 2))
     accepted = rng.random(400) < 0.3
-    design = monomials(z, powers_of(2, 2))
+    design = regression.monomials(z, regression.powers_of(2, 2))
     ridge = np.array([1e-9] + [1e-3] * 5)
 
     def loss(beta):
@@ -192,7 +191,7 @@ def test_regression_is_at_its_maximum(power, rng, monkeypatch):
         miss = np.log(-np.expm1(np.minimum(hit, -1e-300)))
         return -(np.where(accepted, hit, miss).sum() - 0.5 * ridge @ beta**2)
 
-    found = quadratic(z, accepted, np.eye(2))
+    found = regression.quadratic(z, accepted, np.eye(2))
     beta = found.surface.beta
     best = optimize.minimize(loss, np.array([-1.0] + [0.0] * 5), method="BFGS")
     assert beta == pytest.approx(best.x, abs=1e-3)
@@ -212,7 +211,7 @@ def test_quadratic_is_the_log_of_the_rate_where_it_is_small_and_never_more_than_
 
 def test_regression_ends_when_accepted_and_rejected_are_separated():
     z = np.linspace(-1.0, 1.0, 40)[:, None]
-    found = quadratic(z, np.abs(z[:, 0]) < 0.5, np.eye(1))
+    found = regression.quadratic(z, np.abs(z[:, 0]) < 0.5, np.eye(1))
     assert np.isfinite(found.surface.beta).all()
     assert (np.linalg.eigvalsh(found.covariance) > 0.0).all()
     assert found.surface.beta[2] < 0.0
@@ -221,18 +220,18 @@ def test_regression_ends_when_accepted_and_rejected_are_separated():
 def test_regression_ends_when_nearly_all_are_accepted(rng):
     z = rng.normal(size=(3_000, 2))
     accepted = np.arange(3_000) > 3
-    found = quadratic(z, accepted, np.eye(2))
+    found = regression.quadratic(z, accepted, np.eye(2))
     rate = np.exp(regression.log_rate(found.surface.value(z)))
     assert rate.mean() == pytest.approx(0.9987, abs=1e-3)
     assert np.isfinite(found.covariance).all()
 
 
 def test_polynomial_has_its_coefficients_as_derivatives(rng):
-    powers = powers_of(2, 3)
+    powers = regression.powers_of(2, 3)
     assert powers.tolist() == [
         [0, 0], [1, 0], [0, 1], [2, 0], [1, 1], [0, 2], [3, 0], [2, 1], [1, 2], [0, 3]
     ]  # fmt: skip
-    q = Surface(np.eye(2), 3, np.arange(1.0, 11.0), np.zeros(2))
+    q = regression.Surface(np.eye(2), 3, np.arange(1.0, 11.0), np.zeros(2))
 
     def value(a, b):  # by hand
         return (
@@ -251,7 +250,7 @@ def test_polynomial_has_its_coefficients_as_derivatives(rng):
 
 
 def test_surface_knows_its_derivatives_by_its_parameters(rng):
-    surface = Surface(
+    surface = regression.Surface(
         np.array([[1.0, 0.0], [-0.4, 1.2]]), 3, rng.normal(size=10), np.array([0.2, -0.3])
     )
     y = rng.normal(size=(7, 2))
@@ -262,11 +261,11 @@ def test_surface_knows_its_derivatives_by_its_parameters(rng):
 
 
 def test_expansion_of_a_polynomial_is_itself(rng):
-    z, powers = rng.normal(size=(400, 3)), powers_of(3, regression.degree_for(3))
+    z, powers = rng.normal(size=(400, 3)), regression.powers_of(3, regression.degree_for(3))
     beta = rng.normal(size=len(powers))
-    found = expansion_of(z, monomials(z, powers) @ beta, np.eye(3))
+    found = regression.expansion_of(z, regression.monomials(z, powers) @ beta, np.eye(3))
     assert found.beta == pytest.approx(beta, abs=1e-5)
-    flat = expansion_of(z, np.full(400, -2.5), np.eye(3))
+    flat = regression.expansion_of(z, np.full(400, -2.5), np.eye(3))
     assert flat.value(z).tolist() == [-2.5] * 400
 
 
@@ -276,7 +275,7 @@ def test_expansion_has_the_slope_at_its_centre_and_not_that_of_a_quadratic_fit(r
     def log_prior(z):
         return stats.cauchy.logpdf(1.0 + 1.1 * z)
 
-    slope = expansion_of(z, log_prior(z[:, 0]), np.eye(1)).beta[1]
+    slope = regression.expansion_of(z, log_prior(z[:, 0]), np.eye(1)).beta[1]
     assert slope == pytest.approx(-1.1, abs=0.02)
     near = np.exp(-0.5 * z[:, 0] ** 2)  # the twin
     plain = np.polyfit(z[:, 0], log_prior(z[:, 0]), 2, w=near)

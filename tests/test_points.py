@@ -13,11 +13,9 @@ from abctree import T3C, Thompson, TopTwo
 from abctree.data import Arms, Mixture, Simulations, Table
 from abctree.problem import region
 from abctree.proposals import OnBoxes, Points, draw_allowed, draw_in_arms, draw_points, points
+from abctree.tree import beliefs, policies
 from abctree.tree import inner_loop as inner
-from abctree.tree import policies
-from abctree.tree.beliefs import BetaBeliefs
 from abctree.tree.fold import Fold
-from abctree.tree.policies import box_density
 
 from .conftest import z_score
 
@@ -50,10 +48,10 @@ def grid(problem, bins=4):
 def test_a_box_without_allowed_points_has_hardly_any_mass_or_density():
     partition = grid(square())
     assert partition.prior_mass[EMPTY].sum() < 1e-3
-    assert box_density(partition)[EMPTY].max() < 2e-3
+    assert policies.box_density(partition)[EMPTY].max() < 2e-3
     # The others keep what they have.
     assert partition.prior_mass[WHOLE] == pytest.approx(np.full(6, 1 / 8), rel=0.05)
-    assert box_density(partition)[WHOLE] == pytest.approx(np.ones(6), rel=0.05)
+    assert policies.box_density(partition)[WHOLE] == pytest.approx(np.ones(6), rel=0.05)
     assert (partition.feasible > 0.0).all()
     assert partition.prior_mass.sum() == pytest.approx(1.0)
 
@@ -73,7 +71,7 @@ def test_a_sliver_of_a_box_is_measured_and_would_be_missed_by_the_first_look(mon
 def test_boxes_are_not_taken_to_be_empty_where_hardly_anything_is_allowed():
     partition = grid(square(lambda t: np.abs(t["a"] - t["b"]) < 1e-4))
     assert partition.prior_mass.min() > 0.01
-    assert box_density(partition).min() > 0.1
+    assert policies.box_density(partition).min() > 0.1
 
 
 # What is drawn ------------------------------------------------------------------------------------
@@ -161,7 +159,7 @@ class Steady:
 def evidence_of(policy, seed):
     """Of a > 3/4 by the weights; nothing is learnt that matters."""
     problem, table = square(), Table(2, 2)
-    fold = Fold(grid(problem), BetaBeliefs(np.ones(16), np.ones(16), 1.0), Mixture(0.0, ()))
+    fold = Fold(grid(problem), beliefs.BetaBeliefs(np.ones(16), np.ones(16), 1.0), Mixture(0.0, ()))
 
     def simulate(theta, index):
         distance = np.where(theta[:, 0] > 0.75, 0.5, 2.0)

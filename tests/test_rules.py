@@ -10,10 +10,10 @@ from abctree import Counts, GlobalRate, MultiLevel, Quantile
 from abctree.data import Mixture, Simulations, Table, effective_sample_size, mixture_weights
 from abctree.kernels import compiled
 from abctree.proposals import OnBoxes, draw_in_arms, draw_points
+from abctree.tree import policies
 from abctree.tree.beliefs import BetaBeliefs
 from abctree.tree.fold import Fold
 from abctree.tree.inner_loop import inner_loop
-from abctree.tree.policies import UtilityProposal
 from tests import kernel_definitions as definition
 
 
@@ -50,7 +50,8 @@ def test_a_distance_of_exactly_epsilon_is_no_acceptance_of_the_quota():
         return lambda: Simulations(np.full(len(theta), 1.0), np.zeros((len(theta), 0)))
 
     accepted = inner_loop(
-        p, table, [fold], 1.0, policy=UtilityProposal(abctree.PosteriorMatch()), simulate=simulate,
+        p, table, [fold], 1.0,
+        policy=policies.UtilityProposal(abctree.PosteriorMatch()), simulate=simulate,
         quota=5, budget=40, block=4, round_index=1, rng=np.random.default_rng(0),
     )  # fmt: skip
     assert accepted == 0
@@ -255,7 +256,7 @@ def test_defensive_share_is_drawn_from_the_prior_and_bounds_every_weight():
     boxes = abctree.Grid(2).partition(np.empty((0, 1)), np.empty(0), 1.0, None, None)
     partition = abctree.data.Partition(boxes, np.array([0.9, 0.1]), np.zeros(2), np.ones(2))
     arms = abctree.data.Arms(np.array([0.0, 1.0]), np.array([1.0, 1.0]))
-    rule = UtilityProposal(abctree.PosteriorMatch(), 0.2)
+    rule = policies.UtilityProposal(abctree.PosteriorMatch(), 0.2)
     _, q = rule.pull(arms, partition, 1, np.random.default_rng(0))
     np.testing.assert_allclose(q, 0.8 * np.array([0.0, 1.0]) + 0.2 * partition.prior_mass)
 
