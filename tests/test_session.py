@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import gc
+import threading
+import time
 import warnings
-import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import abctree
+from abctree.faces import cli
+from tests.conftest import until
+from tests.test_resume import edit_last_chunk
 
 PRIOR = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
 COLUMNS = ("cube", "theta", "distance", "proposal", "arm", "round", "fold", "denominator")
@@ -297,7 +303,7 @@ def test_a_session_goes_on_from_its_file_bit_for_bit(tmp_path, distance):
     p = problem(distance=distance)
     run = abctree.abc_tree(p, n_simulations=400, rng=9, lookahead=1, utility="omega1")
     session = abctree.Session(p, n_simulations=400, rng=9, lookahead=1, utility="omega1")
-    path = tmp_path / "session.npz"
+    path = tmp_path / "session"
     with np.errstate(all="raise"):
         for _ in range(1000):
             session.save(path)
@@ -312,18 +318,17 @@ def test_a_session_goes_on_from_its_file_bit_for_bit(tmp_path, distance):
                 half = slice(None) if ask is old else slice(0, (len(ask) + 1) // 2)
                 session.tell(ask.numbers[half], data=simulated(ask)[half])
     same(run, session.result())
-    assert [f.name for f in tmp_path.iterdir()] == ["session.npz"]
+    assert {f.name for f in path.iterdir()} == {"run.journal", "run.lock"}
 
 
-def test_the_state_is_arrays_and_json_and_makes_the_session_again():
+def test_the_state_makes_the_session_again():
     session = abctree.Session(problem(), n_simulations=300, rng=9)
     for _ in range(3):
         ask = session.ask(40)
         session.tell(ask.numbers, data=simulated(ask))
     asked = session.ask(10)
     state = session.state
-    assert all(array.dtype.kind in "iubfU" for array in state.values())
-    assert json.loads(str(state["manifest"]))["session"] == 1
+    assert isinstance(state, bytes)
     again = abctree.Session.from_state(state, problem())
     assert again.n_told == session.n_told
     np.testing.assert_array_equal(again.outstanding().numbers, asked.numbers)
@@ -341,15 +346,13 @@ def test_a_session_is_not_continued_with_another_problem(tmp_path):
     session = abctree.Session(problem(), n_simulations=300, rng=9)
     ask = session.ask()
     session.tell(ask.numbers, data=simulated(ask))
-    session.save(tmp_path / "s.npz")
+    session.save(tmp_path / "s")
     other = problem(prior={"a": (-5.0, 5.0), "b": (-5.0, 6.0)})
     with pytest.raises(abctree.ParameterError, match="prior"):
-        abctree.Session.load(tmp_path / "s.npz", other)
-    state = session.state
-    theta = state["theta"].copy()
-    theta[2, 1] = np.nextafter(theta[2, 1], 9)
+        abctree.Session.load(tmp_path / "s", other)
+    edit_last_chunk(tmp_path / "s", lambda kept: replace(kept, check=kept.check + 1))
     with pytest.raises(abctree.StoreError, match="other parameters"):
-        abctree.Session.from_state({**state, "theta": theta}, problem())
+        abctree.Session.load(tmp_path / "s", problem())
 
 
 class OwnSchedule:
@@ -365,23 +368,18 @@ class OwnSchedule:
 
 def test_parts_of_the_users_are_given_again(tmp_path):
     session = abctree.Session(problem(), n_simulations=300, rng=9, schedule=OwnSchedule())
-    session.save(tmp_path / "s.npz")
+    session.save(tmp_path / "s")
     with pytest.raises(abctree.ParameterError, match="`schedule` must be given again"):
-        abctree.Session.load(tmp_path / "s.npz", problem())
+        abctree.Session.load(tmp_path / "s", problem())
     same(
         drive(session),
-        drive(abctree.Session.load(tmp_path / "s.npz", problem(), schedule=OwnSchedule())),
+        drive(abctree.Session.load(tmp_path / "s", problem(), schedule=OwnSchedule())),
     )
 
 
-@pytest.mark.parametrize("header", [b"{'descr': '''", b"{'descr': '<f8', o", b"\xff"])
-def test_a_header_that_cannot_be_parsed_is_a_damaged_file(tmp_path, header):
-    path = tmp_path / "s.npz"
-    with zipfile.ZipFile(path, "w") as file:
-        size = len(header).to_bytes(2, "little")
-        file.writestr("a.npy", b"\x93NUMPY\x01\x00" + size + header)
-    with pytest.raises(abctree.StoreError, match="is damaged"):
-        abctree.Session.load(path, problem())
+def place(data, sound):
+    """A byte of a file, whose length depends on the seconds that are written in it."""
+    return int(data.draw(st.floats(0.0, 1.0, exclude_max=True)) * len(sound))
 
 
 @pytest.mark.slow
@@ -389,50 +387,135 @@ def test_a_header_that_cannot_be_parsed_is_a_damaged_file(tmp_path, header):
 @given(data=st.data())
 def test_a_damaged_file_is_an_error_of_ours_and_stays_as_it_is(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("damaged")
-    path = folder / "s.npz"
+    path = folder / "s" / "run.journal"
     session = abctree.Session(problem(), n_simulations=120, rng=9)
     ask = session.ask()
     session.tell(ask.numbers, data=simulated(ask))
-    session.save(path)
+    session.save(folder / "s")
     sound = path.read_bytes()
     kind = data.draw(st.sampled_from(["truncate", "flip", "foreign"]))
     if kind == "truncate":
-        damaged = sound[: data.draw(st.integers(0, len(sound) - 1))]
+        damaged = sound[: place(data, sound)]
     elif kind == "flip":
-        at = data.draw(st.integers(0, len(sound) - 1))
+        at = place(data, sound)
         flipped = sound[at] ^ (1 << data.draw(st.integers(0, 7)))
         damaged = sound[:at] + bytes([flipped]) + sound[at + 1 :]
     else:
         damaged = data.draw(st.binary(max_size=200))
     path.write_bytes(damaged)
     try:
-        again = abctree.Session.load(path, problem())
+        again = abctree.Session.load(folder / "s", problem())
     except abctree.AbctreeError:
         pass
-    else:  # a flip may hit a byte that says nothing
-        assert again.n_told == session.n_told
+    else:  # what is unfinished at the end never happened
+        assert again.n_told in (0, session.n_told)
     assert path.read_bytes() == damaged
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("state", "says"),
     [
-        ({"kind": np.array([9] * 5, dtype=np.uint8)}, "cannot be read"),
-        ({"number": np.array([0, 1, 2, 3, 4000])}, "cannot be read"),
-        ({"number": np.array([0, 1, 2, 3, -4])}, "cannot be read"),
-        ({"theta": np.zeros((5, 3))}, "cannot be read"),
-        ({"manifest": np.array("[]")}, "cannot be read"),
-        ({"manifest": np.array('{"session": 2}')}, "newer abctree"),
+        (b"", "not a run"),
+        (b"{}", "not a run"),
+        (b"abctree run\n\x02\x00\x00\x00", "newer abctree"),
+        (b"abctree run\n\x01\x00\x00\x00", "holds no run"),
     ],
 )
-def test_a_state_that_is_none_is_an_error_of_ours(change, says):
-    session = abctree.Session(problem(), n_simulations=120, rng=9)
-    ask = session.ask()
-    session.tell(ask.numbers, data=simulated(ask))
+def test_a_state_that_is_none_is_an_error_of_ours(state, says):
     with pytest.raises(abctree.StoreError, match=says):
-        abctree.Session.from_state({**session.state, **change}, problem())
-    with pytest.raises(abctree.StoreError, match="no session"):
-        abctree.Session.load("nowhere.npz", problem())
+        abctree.Session.from_state(state, problem())
+    with pytest.raises(abctree.StoreError, match="holds no run"):
+        abctree.Session.load("nowhere", problem())
+
+
+# All methods, and their folders -----------------------------------------------------------------
+
+METHODS = pytest.mark.parametrize(
+    ("method", "kwargs"),
+    [
+        ("abc_tree", {}),
+        ("map_tree", {"block": 30}),
+        ("smc", {"n_particles": 40}),
+        ("rejection", {"keep": 60, "chunk": 70, "lookahead": 2}),
+    ],
+)
+
+
+@METHODS
+def test_session_of_each_method_is_the_run_of_the_method(method, kwargs, tmp_path):
+    run = getattr(abctree, method)(problem(), n_simulations=500, rng=3, **kwargs)
+    session = abctree.Session(
+        problem(abctree.elsewhere), method=method, n_simulations=500, rng=3, **kwargs
+    )
+    while session.n_told < 250:
+        ask = session.ask(60)
+        session.tell(ask.numbers, data=simulated(ask))
+    session.save(tmp_path / "half")
+    same(run, drive(session, 60))
+    assert session.result().method == method
+    # The folder is that of any run: it is loaded, resumed by whoever simulates, and told more.
+    p = problem()
+    with pytest.warns(abctree.AbctreeWarning, match="simulator has changed"):
+        loaded = abctree.load(tmp_path / "half", p)
+    n = loaded.n_simulations
+    assert loaded.stopped_because.startswith(f"unfinished: {n} of 500")
+    if method != "rejection":
+        np.testing.assert_array_equal(loaded.table.theta, run.table.theta[:n])
+    with pytest.warns(abctree.AbctreeWarning, match="simulator has changed"):
+        again = abctree.Session.load(tmp_path / "half", p)
+    same(run, drive_on(again))
+    with pytest.warns(abctree.AbctreeWarning, match="simulator has changed"):
+        resumed = abctree.resume(tmp_path / "half", p)
+    same(run, resumed)
+    session.save(tmp_path / "whole")
+    same(run, abctree.load(tmp_path / "whole", problem(abctree.elsewhere)))
+
+
+def test_session_goes_on_with_the_folder_of_a_run_that_was_stopped(tmp_path):
+    run = abctree.abc_tree(problem(), n_simulations=600, rng=3)
+    abctree.abc_tree(problem(), n_simulations=600, rng=3, stop={"rounds": 2}, store=tmp_path / "x")
+    session = abctree.Session.load(tmp_path / "x", problem(), stop=())
+    assert 100 < session.n_told < 600
+    same(run, drive(session))
+
+
+def test_session_is_read_by_the_command_line(tmp_path, monkeypatch):
+    (tmp_path / "told_m.py").write_text(
+        "import abctree\nproblem = abctree.Problem({'a': (-5.0, 5.0)}, abctree.elsewhere, [1.0])\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    p = abctree.Problem({"a": (-5.0, 5.0)}, abctree.elsewhere, [1.0])
+    session = abctree.Session(p, n_simulations=300, rng=1)
+    while not session.done:
+        ask = session.ask()
+        session.tell(ask.numbers, data=ask.theta + 0.1)
+    session.save("told")
+    shown = CliRunner().invoke(cli.main, ["summary", "told", "--problem", "told_m:problem"])
+    assert shown.exit_code == 0, shown.output
+    assert "300 simulations" in shown.output
+
+
+def test_asks_take_time_in_proportion_to_their_number():
+    """The twin of a session that begins its run anew takes four times as long for twice as many."""
+    took = []
+    for n in (600, 1200, 2400):
+        session = abctree.Session(problem(), n_simulations=n, rng=1, block=1)
+        began = time.process_time()
+        while not session.done:
+            ask = session.ask(1)
+            session.tell(ask.numbers, distances=np.abs(ask.theta[:, 0]))
+        took.append(time.process_time() - began)
+    assert took[2] < 3.2 * took[1]
+    assert took[2] < 2400 * 0.002  # 20 seconds for ten thousand
+
+
+def test_a_session_that_is_forgotten_ends_its_thread():
+    before = threading.active_count()
+    sessions = [abctree.Session(problem(), n_simulations=300, rng=i) for i in range(5)]
+    assert threading.active_count() == before + 5
+    sessions.clear()
+    gc.collect()
+    until(lambda: threading.active_count() == before)
 
 
 # Mistakes ---------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from hypothesis.extra import numpy as hnp
 
 import abctree
 from abctree.data import Failure, Rows, Simulations
-from abctree.running import journal, packing
+from abctree.running import journal, lock, packing
 from abctree.running.ledger import CHUNK, FILE, MANIFEST, Journal, Ledger
 
 N_BLOCKS, SIZE = 6, 40
@@ -547,8 +547,6 @@ def test_lock_ends_with_its_process_though_a_worker_lives_on(copy):
 
 @posix
 def test_folder_that_cannot_be_locked_is_warned_of(copy, monkeypatch):
-    from abctree.running import lock
-
     def no_locks(*_):
         raise OSError(37, "No locks available")
 

@@ -6,7 +6,10 @@ Running out of budget is not an error: it is `Result.stopped_because`.
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 #: Where the code of abctree is.
@@ -37,8 +40,25 @@ class AbctreeWarning(UserWarning):
     """A result that can be used, but not without knowing this."""
 
 
+#: By thread, where messages go instead.
+_kept: dict[int, list[str]] = {}
+
+
+@contextmanager
+def warnings_kept(messages: list[str]) -> Iterator[None]:
+    """Put what this thread warns of into a list: no line of the user's has called it."""
+    _kept[threading.get_ident()] = messages
+    try:
+        yield
+    finally:
+        del _kept[threading.get_ident()]
+
+
 def warn(message: str) -> None:
     """Raise an `AbctreeWarning` at the line of the user's code that called abctree."""
+    if (messages := _kept.get(threading.get_ident())) is not None:
+        messages.append(message)
+        return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
         frame, level = frame.f_back, level + 1

@@ -264,7 +264,7 @@ class Executor(Protocol):
 
 
 @runtime_checkable
-class Ahead(Protocol):
+class Ahead(Iterator[Chunk], Protocol):
     """An iterator of `Executor.chunks` whose simulations go on when nobody waits for them.
 
     It gives an empty part when nothing has come for a second: the run then looks at others.

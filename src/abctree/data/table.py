@@ -70,6 +70,13 @@ class Table:
             grown[: self._n] = buffer[: self._n]
             self._buffers[name] = grown
 
+    def without_summaries(self) -> Table:
+        """The same rows, with summaries (n, 0)."""
+        other = Table(self.cube.shape[1], self.theta.shape[1], capacity=1)
+        other._n = self._n
+        other._buffers = {**self._buffers, "summary": np.empty((len(self.distance), 0))}
+        return other
+
     def set_denominator(self, denominator: FloatArray) -> None:
         """Replace the column `denominator`, the only one that changes after its row is made."""
         self._buffers["denominator"][: self._n] = denominator

@@ -1,17 +1,15 @@
 """`Session`: ask and tell, for simulations that are made elsewhere.
 
-A run is a function of its settings, its seeds and the answers to its simulations.  So a session
-keeps the answers, and nothing else: to find out what to ask next it plays the run again from the
-beginning, with the answers that it has, up to the block that waits for one that it has not.
+A run is a function of its settings, its seeds and the answers to its simulations.  A session is
+the run with a ledger that is filled by hand: what it keeps is what a run folder has.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,41 +17,35 @@ from numpy.typing import ArrayLike, NDArray
 
 from abctree import streams
 from abctree.answers.result import Result
-from abctree.errors import (
-    AbctreeError,
-    ParameterError,
-    SimulatorError,
-    StoreError,
-    warn,
-)
-from abctree.faces.session_book import (
-    DISTANCE,
-    OPEN,
+from abctree.data import Rows
+from abctree.errors import ParameterError, SimulatorError, StoreError
+from abctree.faces.session_run import Waiting
+from abctree.faces.told import (
+    GIVEN_UP,
+    UNKNOWN,
     Answers,
     Ask,
-    Book,
-    Desk,
-    WaitingError,
-    another_run,
+    Mark,
     told_data,
     told_distances,
     told_summaries,
 )
-from abctree.faces.session_file import read_arrays, write_arrays
 from abctree.keywords import check_keywords, checks_keywords_of_methods
-from abctree.methods.run_folder import play
+from abctree.method import METHODS
+from abctree.methods.run_folder import load, play, resume
 from abctree.numbers import checked_count
 from abctree.problem import Problem
-from abctree.running.manifest import check_version, manifest_of, spec_of
+from abctree.protocols import Chunk
+from abctree.running.journal import Journal, Memory
+from abctree.running.ledger import CHUNK, Ledger
+from abctree.running.packing import spans, unpack
 from abctree.running.settings import names_of
 from abctree.running.spec import RunSpec
 from abctree.running.stopping import is_hurried
-from abctree.running.versions import changes
 from abctree.types import Data, FloatArray, IntArray, RNGLike
 
-#: Version of what `Session.save` writes.
-_SCHEMA = 1
-_SETTINGS = [name for name in names_of("abc_tree") if name != "executor"]
+#: Kind of the record of what was handed out.
+_ASKED = "asked"
 
 
 def elsewhere(theta: FloatArray, rng: np.random.Generator) -> NoReturn:  # noqa: ARG001
@@ -63,16 +55,14 @@ def elsewhere(theta: FloatArray, rng: np.random.Generator) -> NoReturn:  # noqa:
 
 @checks_keywords_of_methods
 class Session:
-    """A run of ABC-Tree whose simulations are made by you: ask for parameters, tell the answers.
+    """A run whose simulations are made by you: ask for parameters, tell the answers.
 
     Answers may come in any order and in parts, and some may never come: `give_up` counts them as
-    failed.  The result is that of `abc_tree` with the same seed, settings and distances, bit for
+    failed.  The result is that of the method with the same seed, settings and distances, bit for
     bit.  It is the answers alone that decide, not when or in which order they were told.
 
     The run moves on by blocks: the next parameters are known when a block has all of its answers.
-    With ``lookahead=1`` or more the blocks after it are handed out before.  Each time, the run is
-    played again from the beginning, which takes about 10 µs for every simulation made so far: next
-    to nothing with the default blocks, but not with ``block=1`` in a run of many thousands.
+    With ``lookahead=1`` or more the blocks after it are handed out before.
 
     Parameters
     ----------
@@ -81,10 +71,12 @@ class Session:
         `abctree.elsewhere`.
     n_simulations : int
         T, the exact number of simulations, the pilot included.
+    method : {"abc_tree", "map_tree", "smc", "rejection"}
+        Whose run it is.
     rng : None, int, SeedSequence, BitGenerator or Generator
         Source of all randomness.
     **settings
-        As for `abc_tree`, but for `executor`, `store` and `progress`; of the stopping rules not
+        As for the method, but for `executor`, `store` and `progress`; of the stopping rules not
         ``"seconds"``, and of the failure policies not "raise".
 
     Raises
@@ -107,33 +99,56 @@ class Session:
     """
 
     def __init__(
-        self, problem: Problem, *, n_simulations: int, rng: RNGLike = None, **settings: Any
+        self,
+        problem: Problem,
+        *,
+        n_simulations: int,
+        method: str = "abc_tree",
+        rng: RNGLike = None,
+        **settings: Any,
     ) -> None:
-        check_keywords("Session", settings, _SETTINGS)
-        given = {**settings, "problem": problem, "n_simulations": n_simulations, "rng": rng}
-        spec = RunSpec.of("abc_tree", given)
-        _check_spec(spec)
-        self._begin(problem, spec, Book(problem, spec.plan.n_simulations))
+        if method not in METHODS:
+            raise ParameterError(f"`method` must be one of {sorted(METHODS)}, but got {method!r}.")
+        known = [name for name in names_of(method) if name not in ("executor", "method")]
+        check_keywords("Session", settings, [*known, "method"])
+        given = {"problem": problem, "n_simulations": n_simulations, "rng": rng, **settings}
+        spec = RunSpec.of(method, given)
+        _check(spec)
+        store = Memory()
+        self._begin(
+            problem, store, lambda waiting: play(problem, spec, waiting, None, store), {}, ()
+        )
 
-    def _begin(self, problem: Problem, spec: RunSpec, book: Book) -> None:
+    def _begin(
+        self,
+        problem: Problem,
+        store: Memory,
+        run: Callable[[Waiting], Result],
+        parts: dict[str, Any],
+        asked: Iterable[int],
+    ) -> None:
         self._problem = problem
-        self._spec = spec
-        self._book = book
-        self._desk = Desk(book)
-        self._result: Result | None = None
-        self._play()
+        self._store = store
+        self._parts = parts
+        self._asked = set(asked)
+        self._marks: dict[int, Mark] = dict(_marks_of(store))
+        self._run = Waiting(run)
+        weakref.finalize(self, self._run.forget)
+        self._run.tell()
+        manifest = Ledger(Memory(self._store.records())).manifest or {}
+        self._root = int(manifest["seeds"]["root"])
 
     # Asking ---------------------------------------------------------------------------------
 
     @property
     def done(self) -> bool:
         """Whether the run is over: its budget spent, or stopped for a reason."""
-        return self._result is not None
+        return self._run.result is not None
 
     @property
     def n_told(self) -> int:
         """Simulations that are answered or given up."""
-        return int(np.count_nonzero(self._book.kind))
+        return len(self._marks)
 
     def ask(self, n: int | None = None) -> Ask:
         """Simulations to be made that have not been handed out yet, the first ones first.
@@ -155,24 +170,28 @@ class Session:
         """
         if n is not None:
             n = checked_count("n", n, least=0)
-        book = self._book
-        free = np.flatnonzero((book.kind == OPEN) & book.known & ~book.asked)
-        numbers = free[:n] if not self.done else free[:0]
-        book.asked[numbers] = True
+        numbers: list[int] = []
+        fresh = self._run.fresh
+        while fresh and not self.done and (n is None or len(numbers) < n):
+            number = fresh.popleft()
+            if number not in self._asked and number not in self._marks:
+                numbers.append(number)
+        self._asked.update(numbers)
         return self._ask(numbers)
 
     def outstanding(self) -> Ask:
         """Simulations that were handed out and are not answered: to be told, made again, or given
         up.  The same number always has the same parameters and seed.
         """  # noqa: D205
-        book = self._book
-        waiting = book.asked & (book.kind == OPEN)
-        return self._ask(np.flatnonzero(waiting & (not self.done)))
+        waiting = self._asked & self._run.wanted.keys() - self._marks.keys()
+        return self._ask([] if self.done else sorted(waiting))
 
-    def _ask(self, numbers: IntArray) -> Ask:
-        root = self._spec.seeds.root
-        seeds = streams.seeds(root, numbers)
-        return Ask(numbers, self._book.theta[numbers], seeds, self._problem.names, root)
+    def _ask(self, numbers: list[int]) -> Ask:
+        index = np.array(numbers, dtype=np.int64)
+        theta = [self._run.wanted[number].theta for number in numbers]
+        columns = np.array(theta).reshape(len(numbers), len(self._problem.names))
+        seeds = streams.seeds(self._root, index)
+        return Ask(index, columns, seeds, self._problem.names, self._root)
 
     # Telling --------------------------------------------------------------------------------
 
@@ -228,9 +247,7 @@ class Session:
             answers = told_summaries(self._problem, index, summaries)
         else:
             answers = told_data(self._problem, index, data)
-        n_new = self._book.write(index, answers)
-        self._play()
-        return n_new
+        return self._take(index, answers)
 
     def give_up(self, numbers: ArrayLike, reason: str = "given up") -> int:
         """Count simulations as failed: they are rejections, and remain in the evidence.
@@ -248,10 +265,8 @@ class Session:
             How many were open.
         """
         index = self._numbers(numbers)
-        index = index[self._book.kind[index] == OPEN]
-        n_new = self._book.write(index, Answers.failed(len(index), reason, self._problem.shape))
-        self._play()
-        return n_new
+        index = index[[number not in self._marks for number in index.tolist()]]
+        return self._take(index, Answers.failed(len(index), reason, self._problem.shape))
 
     def _numbers(self, numbers: ArrayLike) -> IntArray:
         array = np.atleast_1d(np.asarray(numbers))
@@ -262,33 +277,48 @@ class Session:
                 f"`numbers` must be whole numbers (n,), but got {array.dtype} of shape "
                 f"{array.shape}."
             )
-        known = (array >= 0) & (array < len(self._book.kind))
-        known[known] = self._book.known[array[known].astype(np.int64)]
-        if not known.all():
-            raise ParameterError(
-                f"`numbers` must have been asked, but {int(array[~known][0])} has not been."
-            )
+        for number in array.tolist():
+            if number not in self._run.wanted and number not in self._marks:
+                raise ParameterError(f"`numbers` must have been asked, but {number} has not been.")
         if len(np.unique(array)) < len(array):
             raise ParameterError("`numbers` must be different from each other.")
         return array.astype(np.int64)
 
-    # Playing --------------------------------------------------------------------------------
+    def _take(self, index: IntArray, answers: Answers) -> int:
+        """Take answers; the number of new ones, those in the place of a failure included."""
+        marks = [answers.mark(i) for i in range(len(index))]
+        pairs = zip(index.tolist(), marks, strict=True)
+        chosen = np.flatnonzero([self._is_new(number, mark) for number, mark in pairs])
+        chosen = chosen[np.argsort(index[chosen], kind="stable")]
+        self._marks.update((int(index[i]), marks[i]) for i in chosen.tolist())
+        self._run.tell(*self._chunks(index[chosen], answers.take(chosen)))
+        return len(chosen)
 
-    def _play(self) -> None:
-        """Play the run as far as the answers reach."""
-        if self._result is not None or not self._desk.may_go_on:
-            return
-        try:
-            self._result = self._played(WaitingError)
-        except WaitingError:
-            return
+    def _is_new(self, number: int, mark: Mark) -> bool:
+        """Answers must not contradict each other, but one may come after a failure."""
+        old = self._marks.get(number)
+        if old is None:
+            return True
+        if old in (mark, UNKNOWN):
+            return False
+        if old == GIVEN_UP:
+            return number in self._run.wanted  # else the run has gone on with the failure
+        raise ParameterError(
+            f"`tell` must not change an answer, but that of simulation {number} is another than "
+            "the one told before."
+        )
 
-    def _played(self, missing: type[BaseException]) -> Result:
-        self._desk.missing = missing
-        spec = self._spec
-        if (self._book.kind == DISTANCE).any():  # then there are no summaries to keep
-            spec = replace(spec, summary_size=0)
-        return play(self._problem, spec, self._desk, None, None)
+    def _chunks(self, index: IntArray, answers: Answers) -> Iterator[Chunk]:
+        """Answers as the problem would have given them, for each block alone."""
+        wanted = [self._run.wanted[number] for number in index.tolist()]
+        blocks = np.array([each.block for each in wanted], dtype=np.int64)
+        for block in np.unique(blocks):
+            places = np.flatnonzero(blocks == block)
+            rows = Rows(np.array([wanted[i].theta for i in places]), index[places])
+            work = wanted[places[0]].work
+            yield rows, answers.take(places).simulations(work.measurement, rows)
+
+    # Results and keeping ----------------------------------------------------------------------
 
     def result(self) -> Result:
         """The result: of the whole run, or of the blocks that are answered by now.
@@ -296,78 +326,46 @@ class Session:
         Raises
         ------
         ParameterError
-            Before the pilot is told.
+            Before the first simulations of the pilot are told.
         """
-        if self._result is not None:
-            return self._result
-        n_pilot = self._spec.plan.n_pilot
-        missing = int(np.count_nonzero(self._book.kind[:n_pilot] == OPEN))
-        if missing:
+        if self._run.result is not None:
+            return self._run.result
+        store = Memory(self._store.records())
+        if Ledger(store).n_simulations == 0:
             raise ParameterError(
-                f"`tell` must have been given the pilot, but {missing} of its {n_pilot} "
-                "simulations are not answered. There is nothing to see yet."
+                "`tell` must have been given the first simulations of the pilot, but "
+                f"{len(self._run.wanted)} are asked for and not all of them are answered. There is "
+                "nothing to see yet."
             )
-        result = self._played(KeyboardInterrupt)  # as if interrupted where the answers end
-        budget = self._spec.plan.n_simulations
-        reason = f"unfinished: {result.n_simulations} of {budget} simulations told"
-        return replace(result, stopped_because=reason)
-
-    # Keeping --------------------------------------------------------------------------------
+        return load(store, self._problem, **self._parts)
 
     @property
-    def state(self) -> dict[str, NDArray[Any]]:
-        """All that the session is, as arrays and one text of JSON: what `save` writes."""
-        manifest = {
-            "session": _SCHEMA,
-            "run": manifest_of(self._spec, self._problem),
-            "reasons": {str(i): reason for i, reason in self._book.reasons.items()},
-        }
-        return {"manifest": np.array(json.dumps(manifest)), **self._book.arrays()}
+    def state(self) -> bytes:
+        """All that the session is: what `save` writes."""
+        return bytes(self._kept())
+
+    def _kept(self) -> Memory:
+        asked = self._asked & self._run.wanted.keys()
+        numbers = np.array(sorted(asked), dtype=np.int64)
+        record = json.dumps(spans(numbers) if asked else []).encode()
+        return Memory([*self._store.records(), (_ASKED, record)])
 
     @classmethod
-    def from_state(
-        cls, state: Mapping[str, NDArray[Any]], problem: Problem, **parts: Any
-    ) -> Session:
+    def from_state(cls, state: bytes, problem: Problem, **parts: Any) -> Session:
         """A session as it was; see `load`."""
-        try:
-            manifest = json.loads(str(state["manifest"]))
-            if manifest["session"] != _SCHEMA:
-                raise StoreError(
-                    f"The session was saved by a newer abctree (schema {manifest['session']}). "
-                    "Update abctree."
-                )
-            reasons = {int(i): str(reason) for i, reason in manifest["reasons"].items()}
-            run = manifest["run"]
-            n_told = int(np.count_nonzero(state["kind"]))
-            spec = spec_of(run, problem, parts, n_told)
-            for sentence in changes(spec.code, sys.maxsize):
-                warn(sentence)
-            check_version(run)
-            book = Book(problem, spec.plan.n_simulations)
-            book.restore(state, reasons)
-        except AbctreeError:
-            raise
-        except (KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
-            raise StoreError(
-                f"The state of the session cannot be read ({type(error).__name__}: {error})."
-            ) from error
-        session = cls.__new__(cls)
-        session._begin(problem, spec, book)
-        if not book.begun[book.known].all():
-            raise another_run()
-        return session
+        return cls._of(Memory.of(state), problem, parts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the session to a file, in the place of what it held before.
+        """Write the session to a run folder, in the place of what it held before.
 
-        It is a .npz of arrays and JSON, without any code.  After a crash the file is either the
-        old or the new one.
+        `abctree.load`, `abctree.resume` and the command line read it as that of any run.  After a
+        crash the folder holds either the old or the new session.
         """
-        write_arrays(path, self.state)
+        self._kept().save(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], problem: Problem, **parts: Any) -> Session:
-        """A session from its file.
+        """A session from its folder, or from that of any run.
 
         Simulations that were handed out remain so: see `outstanding`.
 
@@ -376,27 +374,41 @@ class Session:
         path : path
             What was given to `save`.
         problem : Problem
-            The problem of the session: code is not kept in the file.
+            The problem of the session: code is not kept in the folder.
         **parts
-            Partitioner, utility, schedule, beliefs, policy or stop of your own, under the name that
-            the session was given it.  Those of abctree need not be given.
+            Partitioner, utility, schedule, beliefs, policy, kernel or stop of your own, under the
+            name that the session was given it.  Those of abctree need not be given.
 
         Raises
         ------
         ParameterError
             If the problem or a part is not that of the session.
         StoreError
-            If the file is not that of a session, or is damaged.
+            If the folder holds no run, is damaged, foreign or newer.
 
         Warns
         -----
         AbctreeWarning
             If code has changed since the session began.
         """
-        return cls.from_state(read_arrays(path), problem, **parts)
+        return cls._of(Memory(Journal.read(path).records()), problem, parts)
+
+    @classmethod
+    def _of(cls, found: Memory, problem: Problem, parts: dict[str, Any]) -> Session:
+        store = Memory(record for record in found.records() if record[0] != _ASKED)
+        Ledger.read(store)  # raises if it is none
+        session = cls.__new__(cls)
+        session._begin(
+            problem,
+            store,
+            lambda waiting: resume(store, problem, executor=waiting, **parts),
+            {name: part for name, part in parts.items() if name != "stop"},
+            _asked_of(found),
+        )
+        return session
 
 
-def _check_spec(spec: RunSpec) -> None:
+def _check(spec: RunSpec) -> None:
     if spec.on_failure.on_failure == "raise":
         raise ParameterError(
             '`on_failure` must be "reject" in a session, but got "raise". Raise where you make the '
@@ -407,3 +419,23 @@ def _check_spec(spec: RunSpec) -> None:
             raise ParameterError(
                 f"`stop` must not look at the clock, which is yours in a session, but got {rule!r}."
             )
+
+
+def _asked_of(store: Memory) -> set[int]:
+    """Numbers that were handed out when the session was saved."""
+    records = [data for kind, data in store.records() if kind == _ASKED]
+    try:
+        found = json.loads(records[-1]) if records else []
+        return {number for first, last in found for number in range(first, last)}
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"The state of the session cannot be read ({error}).") from error
+
+
+def _marks_of(store: Memory) -> Iterator[tuple[int, Mark]]:
+    """How each simulation of a run was answered."""
+    for kind, data in store.records():
+        if kind == CHUNK:
+            kept = unpack(data)
+            answers = Answers.of_simulations(kept.index, kept.done)
+            marks = (answers.mark(i) for i in range(len(kept.index)))
+            yield from zip(kept.index.tolist(), marks, strict=True)

@@ -94,7 +94,7 @@ class Runner:
         self._other_streams: set[OtherStream] = set()
         self._executor = executor
         self._ledger = ledger
-        self._under_way: list[Iterator[Chunk]] = []
+        self._ahead: list[Ahead] = []  # blocks that come back while another is waited for
         self.interrupts = Interrupts()
         self._streak = Streak(spec.on_failure)
         self._rules = spec.stop if rules is None else tuple(rules)
@@ -123,7 +123,8 @@ class Runner:
             chunks = self._executor.chunks(
                 Discrepancy(self.problem.measurement, self.root), missing
             )
-        self._under_way.append(chunks)
+        if isinstance(chunks, Ahead):
+            self._ahead.append(chunks)
         return partial(self._answer, rows, chunks)
 
     def _answer(self, rows: Rows, chunks: Iterator[Chunk]) -> Simulations:
@@ -139,17 +140,17 @@ class Runner:
         except KeyboardInterrupt:
             self._gather(_sound)
             raise
-        self._under_way.remove(chunks)
+        if chunks in self._ahead:
+            self._ahead.remove(chunks)
         done = self._ledger.take(rows)
         self._look_at(done, rows.theta, rows.index)
         return done
 
     def _gather(self, sound: Callable[[Chunk], Chunk]) -> None:
         """Put into the ledger what has come back of all blocks."""
-        for chunks in self._under_way:
-            if isinstance(chunks, Ahead):
-                for chunk in chunks.finished():
-                    self._ledger.put(*sound(chunk))
+        for chunks in self._ahead:
+            for chunk in chunks.finished():
+                self._ledger.put(*sound(chunk))
 
     def _incomplete(self) -> BaseException:
         """What to raise for simulations that nobody makes."""
@@ -337,7 +338,7 @@ class Runner:
         """The run as it is now."""
         return Result(
             problem=self.problem,
-            table=self.table,
+            table=self._with_all_summaries(),
             rounds=tuple(self.rounds),
             plan=self.plan,
             failures=self.failures,
@@ -350,6 +351,12 @@ class Runner:
             code_changes=changes(self.spec.code, self.n_simulations),
             **more,
         )
+
+    def _with_all_summaries(self) -> Table:
+        """The table; without summaries if there is none of some distances, which were told."""
+        summary, distance = self.table.summary, self.table.distance
+        has_none = np.isnan(summary[:, :1]).any(axis=1) & np.isfinite(distance)
+        return self.table.without_summaries() if has_none.any() else self.table
 
     def _stop_pilot(self) -> bool:
         """As `stop`; that nearly all of it fails is no reason to end the pilot."""

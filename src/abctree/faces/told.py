@@ -1,0 +1,258 @@
+"""What `Session.ask` hands out, and what `Session.tell` is given."""
+
+from __future__ import annotations
+
+import reprlib
+import zlib
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from abctree import streams
+from abctree.data import Failure, Rows, Simulations
+from abctree.errors import ParameterError
+from abctree.problem import Measurement, Problem, finite_rows
+from abctree.problem.arrays import WrongTypeError, floats
+from abctree.problem.labels import WrongLabelsError, is_labelled
+from abctree.problem.simulators import CAUGHT, WrongShapeError, described
+from abctree.types import BoolArray, FloatArray, IntArray, SeedArray
+
+#: Not a simulator's failures, but slips of who tells them.
+_SLIPS = (WrongShapeError, WrongTypeError, WrongLabelsError)
+#: How a simulation was answered.
+_DISTANCE, _SUMMARY, _FAILED, _UNKNOWN = range(1, 5)
+#: The same with what was told, or a checksum of it.
+Mark = tuple[int, float]
+GIVEN_UP: Mark = (_FAILED, 0.0)
+UNKNOWN: Mark = (_UNKNOWN, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Ask:
+    """Simulations to be made."""
+
+    numbers: IntArray  #: (n,) what to call them in `Session.tell`
+    theta: FloatArray  #: (n, p) their parameters
+    seeds: SeedArray  #: (n,) a 64-bit seed for each
+    names: tuple[str, ...]  #: of the columns of theta
+    root: int  #: seed of the run's streams
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def rng(self, i: int) -> np.random.Generator:
+        """The generator that `abc_tree` would give to the simulation in row i."""
+        return streams.generator(self.root, int(self.numbers[i]))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Answers to some simulations."""
+
+    kind: NDArray[np.uint8]  #: (n,)
+    distance: FloatArray  #: (n,)
+    summary: FloatArray  #: (n, ...)
+    reasons: list[str]  #: n, of the failed ones
+
+    @classmethod
+    def of(
+        cls,
+        kind: int,
+        distance: FloatArray,
+        summary: FloatArray,
+        usable: BoolArray,
+        reasons: list[str],
+    ) -> Self:
+        """Of one kind; those that cannot be used are failed, for the reason of their row."""
+        kinds = np.where(usable, kind, _FAILED).astype(np.uint8)
+        return cls(kinds, distance, summary, reasons)
+
+    @classmethod
+    def failed(cls, n: int, reason: str, shape: tuple[int, ...]) -> Self:
+        """N simulations that failed for the same reason."""
+        kind = np.full(n, _FAILED, dtype=np.uint8)
+        return cls(kind, np.full(n, np.inf), np.full((n, *shape), np.nan), [reason] * n)
+
+    @classmethod
+    def of_simulations(cls, index: IntArray, done: Simulations) -> Self:
+        """What had been told of simulations (n,), as far as it was kept."""
+        kind = np.full(len(index), _UNKNOWN if done.summary.size == 0 else _DISTANCE)
+        if done.summary.size:
+            kind[np.isfinite(done.summary.reshape(len(index), -1)).all(axis=1)] = _SUMMARY
+        kind[np.isin(index, [failure.index for failure in done.failures])] = _FAILED
+        return cls(kind.astype(np.uint8), done.distance, done.summary, [""] * len(index))
+
+    def take(self, which: IntArray) -> Self:
+        """Some of them."""
+        reasons = [self.reasons[i] for i in which.tolist()]
+        return type(self)(self.kind[which], self.distance[which], self.summary[which], reasons)
+
+    def mark(self, i: int) -> Mark:
+        """What one of them is told from others by."""
+        kind = int(self.kind[i])
+        if kind == _DISTANCE:
+            return kind, float(self.distance[i])
+        if kind == _SUMMARY:
+            return kind, float(zlib.crc32((self.summary[i] + 0.0).tobytes()))
+        return kind, 0.0
+
+    def simulations(self, measurement: Measurement, rows: Rows) -> Simulations:
+        """The same as the problem would have given them."""
+        numbers, theta = rows.index.tolist(), rows.theta
+        failed = tuple(
+            Failure(numbers[i], tuple(theta[i].tolist()), self.reasons[i])
+            for i in np.flatnonzero(self.kind == _FAILED).tolist()
+        )
+        distance, summary = self.distance.copy(), self.summary.copy()
+        distance[self.kind != _DISTANCE] = np.inf
+        summary[self.kind != _SUMMARY] = np.nan
+        done = np.flatnonzero(self.kind == _SUMMARY)
+        if len(done):
+            part = Simulations(np.full(len(done), np.inf), summary[done])
+            part = measurement.measured(part, theta[done], rows.index[done])
+            distance[done] = part.distance
+            failed += part.failures
+        return Simulations(distance, summary, tuple(sorted(failed, key=lambda f: f.index)))
+
+
+# Reading what is told ---------------------------------------------------------------------------
+
+
+def told_distances(problem: Problem, index: IntArray, distances: ArrayLike) -> Answers:
+    """Answers from distances (n,).
+
+    Raises
+    ------
+    ParameterError
+        If they are no distances, or the problem's take their scale from the pilot.
+    """
+    if problem.needs_pilot:
+        raise ParameterError(
+            "`distances` must not be told when the distance takes its scale from the pilot. "
+            "Tell summaries or data."
+        )
+    value = _numbers(distances, "distances", (len(index),))
+    if (value < 0.0).any():
+        raise ParameterError(f"`distances` must be at least 0, but got {np.nanmin(value)}.")
+    summary = np.full((len(index), *problem.shape), np.nan)
+    reasons = ["distance told is nan or inf"] * len(index)
+    return Answers.of(_DISTANCE, value, summary, np.isfinite(value), reasons)
+
+
+def told_summaries(problem: Problem, index: IntArray, summaries: ArrayLike) -> Answers:
+    """Answers from summaries (n, ...).
+
+    Raises
+    ------
+    ParameterError
+        If they are no numbers, or of another shape.
+    """
+    form = problem.model.form
+    if form is None:
+        value = _numbers(summaries, "summaries", (len(index), *problem.shape))
+    else:
+        try:
+            told = form.numbers(summaries, "`summaries`", 1)
+        except (TypeError, ValueError) as error:
+            raise ParameterError(f"`summaries` must be like the observation: {error}") from None
+        value = form.kept(_numbers(told, "summaries", (len(index), *form.shape)), 1)
+    return _summarised(value, ["summary told is nan or inf"] * len(index))
+
+
+def told_data(problem: Problem, index: IntArray, data: Any) -> Answers:
+    """Answers from what a simulator would return, one item for each.
+
+    Raises
+    ------
+    ParameterError
+        If there are more or fewer items, or one is not None and has a wrong shape or type.
+    """
+    if problem.measurement.vectorized and is_labelled(data):
+        try:
+            rows = problem.model.read(data, (len(index), *problem.shape))
+        except CAUGHT as error:
+            raise ParameterError(f"`data` must be like the observation: {error}") from None
+        return _summarised(rows, ["data told are nan or inf"] * len(index))
+    return _summarised(*_summaries(problem, index, _items(index, data)))
+
+
+def _items(index: IntArray, data: Any) -> Any:
+    """The data as an array or a list, as long as `index`."""
+    try:
+        n = len(data)
+        items = data if isinstance(data, np.ndarray) else [data[i] for i in range(n)]
+    except (TypeError, KeyError, IndexError):
+        n, items = None, None
+    if n != len(index):
+        got = type(data).__name__ if n is None else f"{n}"
+        raise ParameterError(
+            f"`data` must be a sequence of one item for each of the {len(index)} numbers, but got "
+            f"{got}."
+        )
+    return items
+
+
+def _summarised(summary: FloatArray, reasons: list[str]) -> Answers:
+    distance = np.full(len(summary), np.inf)
+    return Answers.of(_SUMMARY, distance, summary, finite_rows(summary), reasons)
+
+
+def _numbers(value: Any, name: str, shape: tuple[int, ...]) -> FloatArray:
+    try:
+        array = floats(value, f"`{name}`")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ParameterError(f"`{name}` must be real numbers of shape {shape}: {error}.") from None
+    if array.shape != shape:
+        raise ParameterError(f"`{name}` must have shape {shape}, but got {array.shape}.")
+    return array
+
+
+def _summaries(problem: Problem, index: IntArray, data: Any) -> tuple[FloatArray, list[str]]:
+    """Summaries (n, ...) of what simulators returned, nan where it cannot be used, and why."""
+    summary = problem.model.summary
+    shape = problem.shape
+    rows = np.full((len(data), *shape), np.nan)
+    source = "data told are" if summary is None else "summary of the data told is"
+    reasons = [f"{source} nan or inf"] * len(data)
+    if problem.measurement.vectorized:
+        try:
+            return problem.model.read(_batch(data), rows.shape), reasons
+        except CAUGHT:  # find the rows that cannot be used, keep the others
+            shape = (1, *shape)
+    for i in range(len(data)):
+        if data[i] is None:
+            reasons[i] = "NothingError: None was told"
+            continue
+        try:
+            piece = _batch(data[i : i + 1]) if problem.measurement.vectorized else data[i]
+            rows[i] = problem.model.read(piece, shape).reshape(problem.shape)
+        except _SLIPS as error:
+            raise _wrong_data(problem, int(index[i]), data[i], error) from None
+        except CAUGHT as error:
+            reasons[i] = described(error)
+    return rows, reasons
+
+
+def _batch(data: Any) -> Any:
+    """Rows as an array, unless they have labels."""
+    return data if any(map(is_labelled, data)) else np.asarray(data)
+
+
+def _wrong_data(problem: Problem, number: int, item: Any, error: Exception) -> ParameterError:
+    what = "items" if problem.model.summary is None else "items with a summary"
+    if isinstance(error, WrongLabelsError):
+        return ParameterError(
+            f"`data` of simulation {number} must be like the observation: {error}"
+        )
+    if isinstance(error, WrongTypeError):
+        got = reprlib.repr(item)
+    elif problem.model.summary is None:
+        got = f"one of shape {np.shape(item)}"
+    else:
+        got = f"one for which the {str(error).partition(', but ')[0]}"
+    return ParameterError(
+        f"`data` must have {what} of shape {problem.shape}, real numbers, but got {got} for "
+        f"simulation {number}. Tell None for a simulation that failed."
+    )
