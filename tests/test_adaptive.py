@@ -11,6 +11,7 @@ import pytest
 from scipy import integrate, stats
 
 import abctree
+from abctree.answers.selection import select
 from abctree.data import Boxes, Mixture, Plan, Steps
 from abctree.kernels import student
 from abctree.kernels.surrogate import fit_models
@@ -27,6 +28,7 @@ from abctree.proposals import (
     fit_thinned,
     log_odds,
 )
+from abctree.proposals.surrogate import _SOFTNESS
 from abctree.tree.schedules import PooledESS
 
 SIDE = 4.0
@@ -204,15 +206,15 @@ def test_rate_is_that_of_the_model(rng):
     rate = np.full(len(boxes), 0.05)
     surrogate = fit_surrogate(boxes, cube, z, np.ones(20_000, bool), rate, 100_000, rng)
     at = np.array([[0.5, 0.5], [0.65, 0.5], [0.7, 0.7], [0.1, 0.9]])
-    away = (4.0 * (at - 0.5) / 0.3) ** 2
-    exact = stats.ncx2(2, away.sum(axis=1) + 1e-12).cdf(0.3**-2)
-    found = surrogate.rate(at)
-    assert (found > exact - 0.05).all()
-    assert (found < exact + 0.2).all()  # the edge of the ball is soft
-    assert found[3] < 0.01
+    # What comes out there, and how much of it counts: 1 in the ball, and less beyond its edge.
+    size = np.linalg.norm(4.0 * (at - 0.5) + 0.3 * rng.standard_normal((40_000, 1, 2)), axis=2)
+    counts = np.maximum(0.0, 1.0 - (np.maximum(size - 1.0, 0.0) / _SOFTNESS) ** 2) ** 2
+    exact = counts.mean(axis=0)
+    assert surrogate.rate(at) == pytest.approx(exact, abs=4 * 0.5 / np.sqrt(750))
+    assert exact[3] < 0.01 < (size < 1.0).mean(axis=0)[2]
     # The twin: without the residuals every point inside the ball would be accepted.
     hard = dataclasses.replace(surrogate, residual=np.zeros_like(surrogate.residual))
-    assert hard.rate(at[1:2])[0] > exact[1] + 0.1
+    assert hard.rate(at[2:3])[0] > exact[2] + 0.1
 
 
 def test_failures_lower_the_rate_and_leave_the_regression_alone(rng):
@@ -440,6 +442,20 @@ def test_any_tolerance_can_be_modelled(size):
     assert result.epsilon < 1e-300
     assert np.isfinite(result.table.denominator).all()
     assert result.evidence(0.5 * size).estimate == pytest.approx(0.25, rel=0.3)
+
+
+def test_what_is_heavy_far_away_does_not_raise_the_tolerance_of_the_answer(rng):
+    # A thousand even draws below 1, and one at 3 that outweighs them until there are many more.
+    distance = np.append(np.sort(rng.random(1000)), 3.0)
+    weight = np.append(np.ones(1000), 500.0)
+    points = rng.random((1001, 1))
+    read = lambda near: select(points, distance, weight, ["a"], ess=100.0, near=near).epsilon  # noqa: E731
+    assert read(2.0) == pytest.approx(distance[99], abs=2e-3)
+    assert read(np.inf) == read(4.0)
+    far = np.append(distance, np.linspace(3.1, 6.0, 5000))
+    more, theta = np.append(weight, np.ones(5000)), rng.random((6001, 1))
+    assert select(theta, far, more, ["a"], ess=100.0).epsilon > 3.0
+    assert select(theta, far, more, ["a"], ess=100.0, near=2.0).epsilon < 0.2
 
 
 def test_ties_are_accepted_whole():

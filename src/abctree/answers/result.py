@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from abctree.answers.mode import Mode, ModeSummary  # which import this module
 
 Weights = Literal["mixture", "round", "draw", "population"]
+#: Where rounds aim at the tolerance of the answer, draws are looked at up to so many of the last.
+_NEAR = 2.0
 
 
 @checks_keywords_of_methods
@@ -238,6 +240,7 @@ class Result:
             epsilon=epsilon,
             ess=ess,
             limit=self._first_epsilon,
+            near=self._near,
             cube=table.cube,
             summary=table.summary if kept else None,
             observed=observed.ravel() if kept else None,
@@ -261,6 +264,15 @@ class Result:
     def _first_epsilon(self) -> float:
         """An answer's tolerance is never above that of the first round."""
         return self.rounds[1].epsilon if len(self.rounds) > 1 else np.inf
+
+    @property
+    def _near(self) -> float:
+        """How far draws must keep an effective sample size that they have at a smaller tolerance.
+
+        Rounds that aim at the tolerance of the answer leave little for much larger ones: what is
+        heavy there is no sign that a draw is missed here.
+        """
+        return np.inf if self.plan.growth is None else _NEAR * self.epsilon
 
     @cached_property
     def _bounds(self) -> FloatArray | None:

@@ -39,6 +39,7 @@ def select(
     epsilon: float | None = None,
     ess: float | None = None,
     limit: float = np.inf,
+    near: float = np.inf,
     cube: FloatArray | None = None,
     summary: FloatArray | None = None,
     observed: FloatArray | None = None,
@@ -68,6 +69,8 @@ def select(
         equal, as those of counts, and half of it is reached at the ε below.
     limit : float
         ε stays at or below it when `ess` is the aim.
+    near : float
+        Where the target is reached below it, it need not be kept beyond.
     cube, summary : (T, ...) array, optional
         Rows that go with `theta`.
     observed, bounds, continuous, region : optional
@@ -97,7 +100,7 @@ def select(
     n_simulations = len(distance) if n_simulations is None else n_simulations
     if epsilon is None:
         target = default_ess(n_simulations) if ess is None else ess
-        epsilon = _epsilon_for(distance, weight, target, limit, exact=ess is not None)
+        epsilon = _epsilon_for(distance, weight, target, limit, near, exact=ess is not None)
     check_epsilon(epsilon)
     rows = np.flatnonzero((distance < epsilon) & (weight > 0.0))
     if not len(rows):
@@ -123,7 +126,13 @@ def select(
 
 
 def _epsilon_for(
-    distance: FloatArray, weight: FloatArray, target: float, limit: float, *, exact: bool
+    distance: FloatArray,
+    weight: FloatArray,
+    target: float,
+    limit: float,
+    near: float,
+    *,
+    exact: bool,
 ) -> float:
     """The smallest ε that keeps the target, or else that of the largest effective sample size."""
     check_rule("ess", target, "above 0", "Try 1000.")
@@ -136,6 +145,8 @@ def _epsilon_for(
     last_of_tie = np.flatnonzero(np.append(d[1:] > d[:-1], [True]))
     reached = running_ess(weight[order])[last_of_tie]
     enough = np.flatnonzero(reached >= target * (1.0 - ROUNDING))
+    if (is_near := d[last_of_tie[enough]] < near).any():
+        enough = enough[is_near]
     best = _start_of_last_run(enough) if len(enough) else int(np.argmax(reached))
     if len(enough) and best > 0 and not exact and reached[best] > _JUMP * target:
         below = reached[best - 1]  # of the distance before, at a smaller ε

@@ -10,8 +10,6 @@ from abctree.types import FloatArray
 _STEPS = 25
 #: Least relative gain for which the standard shares are left, and what the first proposal keeps.
 _GAIN, _KEPT = 0.07, 0.1
-#: Least share of a proposal: what draws less costs more than it brings.
-_LEAST = 0.05
 
 
 def best_shares(
@@ -43,6 +41,4 @@ def best_shares(
 
     if not moment(share) <= (1.0 - _GAIN) * moment(standard):
         return standard
-    share = _KEPT * np.eye(len(standard))[0] + (1.0 - _KEPT) * share
-    share = np.where(share < _LEAST, 0.0, share)
-    return np.asarray(share / share.sum())
+    return np.asarray(_KEPT * np.eye(len(standard))[0] + (1.0 - _KEPT) * share)

@@ -21,7 +21,7 @@ _ROWS, _STRENGTH = 200.0, 60.0
 #: Quadratic features need so many rows for each, and are at most so many; else linear ones.
 _ROWS_PER_FEATURE, _MOST_FEATURES = 6, 120
 #: Draws that the box's own rate is worth, and the scale of the edge of the ball, in ε.
-_PSEUDO, _SOFTNESS = 2.0, 0.15
+_PSEUDO, _SOFTNESS = 2.0, 0.35
 #: Residuals in a list: numbers in all, bounds, and a multiple of √T.
 _NUMBERS, _FEWEST, _MOST, _PER_ROOT = 1500, 64, 1024, 2.5
 
