@@ -399,6 +399,7 @@ def test_banana_simulator_has_its_moments():
     assert np.abs(np.corrcoef(x.T) - np.eye(5)).max() * math.sqrt(n) < 4.5
 
 
+@pytest.mark.slow
 def test_banana_truth_equals_brute_force():
     n, epsilon, known = 2_500_000, 1.0, truth.BananaTruth()
     theta = np.random.default_rng(0).uniform(-3, 3, (n, 5))

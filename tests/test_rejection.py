@@ -259,6 +259,7 @@ def test_rejection_keeps_all_by_default_and_less_of_very_many(monkeypatch):
     assert "share of failures" not in str(many.summary())  # its table does not hold them
 
 
+@pytest.mark.slow
 def test_rejection_needs_no_memory_for_what_it_drops():
     def peak(**kwargs):
         tracemalloc.start()

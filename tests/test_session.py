@@ -78,7 +78,7 @@ def drive(session, n=None, answer=None):
     "kwargs",
     [
         {},
-        {"preset": "published", "block": 5},
+        pytest.param({"preset": "published", "block": 5}, marks=pytest.mark.slow),
         {"partitioner": "dyadic", "lookahead": 2, "block": 30},
         {"proposal": "adaptive", "lookahead": 1},
         {"stop": {"rounds": 2}, "n_folds": 2, "schedule": [4.0, 3.0, 2.0]},
