@@ -175,12 +175,12 @@ def coverage(problem: str, n: int, seed: int) -> dict[str, Any]:
     mode = abctree.map_tree(make(), n_simulations=n, rng=seed).mode()
     truth = exact(mode.epsilon)
     wrong = bool(np.linalg.norm(mode.theta - truth) > 1.5)
-    known = np.isfinite(mode.std).all()
+    known = np.isfinite(mode.standard_error).all()
     return {
         "inside": mode.contains(truth, 0.9) if known else None,
         "wrong mode": wrong,
         "error": float(((mode.theta - truth) ** 2).sum()),
-        "promised": float((mode.std**2).sum()) if known else None,
+        "promised": float((mode.standard_error**2).sum()) if known else None,
     }
 
 

@@ -1060,7 +1060,7 @@ def test_map_tree_prints_and_exports_its_mode(plain):
         rows = list(csv.DictReader(file))
     assert len(rows) == len(mode.candidates)
     assert [float(rows[0][name]) for name in mode.names] == mode.theta.tolist()
-    assert [float(rows[0][f"se_{name}"]) for name in mode.names] == mode.std.tolist()
+    assert [float(rows[0][f"se_{name}"]) for name in mode.names] == mode.standard_error.tolist()
     assert float(rows[0]["density"]) == 1.0
     assert call("export", "a", "--format", "npz", "--to", "run.npz").exit_code == 0
     with np.load(plain / "run.npz", allow_pickle=False) as found:
@@ -1100,7 +1100,7 @@ def test_mode_picture_has_its_ellipse_where_an_error_is_known():
         np.testing.assert_allclose(square, expected, rtol=1e-3)
         inside = mode.theta + 0.99 * away, mode.theta + 1.01 * away
         assert [mode.contains(points[7], level) for points in inside] == [True, False]
-    assert f"± {mode.std[0]:.2g}" in figure.axes[0].get_title()
+    assert f"± {mode.standard_error[0]:.2g}" in figure.axes[0].get_title()
     unknown = dataclasses.replace(mode, covariance=None)
     assert [line.get_label() for line in plots.mode(unknown).axes[2].lines] == ["mode"]
     far = dataclasses.replace(mode, theta=np.array([90.0, 0.0]))

@@ -169,7 +169,7 @@ def test_csv_of_a_run_that_seeks_the_mode_has_its_rows_and_of_the_mode_its_candi
     export.to_csv(sought.mode(), tmp_path / "mode.csv")
     header, rows = read(tmp_path / "mode.csv")
     assert header == ["mu", "density", "acceptance", "n_accepted", "se_mu"]
-    assert rows[0, [0, 4]].tolist() == [*sought.mode().theta, *sought.mode().std]
+    assert rows[0, [0, 4]].tolist() == [*sought.mode().theta, *sought.mode().standard_error]
     export.to_csv(sought.summary(), tmp_path / "summary.csv")
     assert (tmp_path / "mode.csv").read_bytes() == (tmp_path / "summary.csv").read_bytes()
 

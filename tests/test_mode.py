@@ -39,8 +39,8 @@ def accept(theta, rate, rng):
 
 def test_mode_of_a_normal_posterior_is_found_within_its_error(rng):
     mode = find_mode(*uniform_rows(20_000, 2, rng), names=["a", "b"])
-    assert (np.abs(mode.theta) < 4.0 * mode.std).all()
-    assert (mode.std < 0.1).all()
+    assert (np.abs(mode.theta) < 4.0 * mode.standard_error).all()
+    assert (mode.standard_error < 0.1).all()
     assert mode.contains([0.0, 0.0], 0.999)
     assert not mode.contains([1.0, 1.0], 0.999)
     assert mode.candidates[0].shape == "peak"
@@ -64,10 +64,10 @@ def exact_mode(epsilon):
 def test_mode_is_the_posteriors_and_not_the_likelihoods(rng):
     theta, distance = normal_prior(rng)
     mode = find_mode(theta, distance, log_prior=stats.norm.logpdf(theta[:, 0]))
-    assert abs(mode.theta[0] - exact_mode(mode.epsilon)) < 3.5 * mode.std[0]
+    assert abs(mode.theta[0] - exact_mode(mode.epsilon)) < 3.5 * mode.standard_error[0]
     assert exact_mode(mode.epsilon) == pytest.approx(1.0, abs=0.1)
     likelihood = find_mode(theta, distance)  # the twin, which knows no prior
-    assert likelihood.theta[0] - exact_mode(mode.epsilon) > 5.0 * mode.std[0]
+    assert likelihood.theta[0] - exact_mode(mode.epsilon) > 5.0 * mode.standard_error[0]
 
 
 def test_mode_of_a_run_is_the_posteriors():
@@ -76,8 +76,8 @@ def test_mode_of_a_run_is_the_posteriors():
         observed=np.array([2.0]), vectorized=True,
     )  # fmt: skip
     mode = abctree.map_tree(problem, n_simulations=8_000, rng=3).mode()
-    assert abs(mode.theta[0] - exact_mode(mode.epsilon)) < 3.5 * mode.std[0]
-    assert mode.std[0] < 0.15
+    assert abs(mode.theta[0] - exact_mode(mode.epsilon)) < 3.5 * mode.standard_error[0]
+    assert mode.standard_error[0] < 0.15
 
 
 def test_mode_does_not_depend_on_units(rng):
@@ -86,7 +86,7 @@ def test_mode_does_not_depend_on_units(rng):
     one = find_mode(theta, distance, log_prior=prior)
     other = find_mode(1e9 * theta - 7.0, 1e-3 * distance, log_prior=prior - 50.0)
     assert (other.theta + 7.0) / 1e9 == pytest.approx(one.theta, rel=1e-4)
-    assert other.std / 1e9 == pytest.approx(one.std, rel=1e-4)
+    assert other.standard_error / 1e9 == pytest.approx(one.standard_error, rel=1e-4)
     assert other.epsilon == pytest.approx(1e-3 * one.epsilon)
 
 
@@ -155,7 +155,7 @@ def errors_with_a_prior(power, monkeypatch, observed=1.5, n_tables=24):
         distance = np.abs(theta[:, 0] + rng.normal(size=len(theta)) - observed)
         log_prior = prior.logpdf(theta[:, 0])
         mode = find_mode(theta, distance, log_prior=log_prior, epsilon=epsilon)
-        found.append((mode.theta[0] - exact, mode.std[0]))
+        found.append((mode.theta[0] - exact, mode.standard_error[0]))
     return np.array(found)
 
 
@@ -299,7 +299,7 @@ def errors_of_a_scale(n_tables, n=4_000):
             return -np.log(np.diff(stats.chi2.cdf(ends, 9))[0])
 
         exact = optimize.minimize_scalar(loss, bounds=(0.5, 2.0), method="bounded").x
-        found.append((mode.theta[0] - exact, mode.std[0]))
+        found.append((mode.theta[0] - exact, mode.standard_error[0]))
     return np.array(found)
 
 
@@ -351,7 +351,7 @@ def lucky_cluster(rng):
 def test_a_lucky_cluster_of_rows_is_no_peak(rng, monkeypatch):
     theta, distance = lucky_cluster(rng)
     mode = find_mode(theta, distance)
-    assert abs(mode.theta[0]) < 3.5 * mode.std[0]
+    assert abs(mode.theta[0]) < 3.5 * mode.standard_error[0]
     assert mode.spread[0, 0] > 0.1
     monkeypatch.setattr(places, "climb_in_scale", climb)  # the twin: whatever a thin start shows
     thin = find_mode(theta, distance, epsilon=0.35)
@@ -385,7 +385,7 @@ def test_runs_that_were_lucky_in_a_thin_box_do_not_report_it(seed, monkeypatch):
     policy = abctree.TopTwo(defensive=0.05)
     result = abctree.map_tree(problem, n_simulations=3_000, rng=seed, policy=policy)
     mode = result.mode()
-    assert abs(mode.theta[0] - 1.5) < 3.5 * mode.std[0]
+    assert abs(mode.theta[0] - 1.5) < 3.5 * mode.standard_error[0]
     monkeypatch.setattr(places, "climb_in_scale", climb)
     twin = dataclasses.replace(result).mode()  # found anew
     assert abs(twin.theta[0] - 1.5) > 0.4
@@ -465,12 +465,12 @@ def test_a_parameter_that_the_data_do_not_inform_is_named_and_its_spread_the_pri
     for seed in range(3):
         result = abctree.rejection(problem, n_simulations=6_000, rng=seed)
         mode = result.mode()
-        assert np.isnan(mode.std[1:]).all()
+        assert np.isnan(mode.standard_error[1:]).all()
         assert (
             np.sqrt(np.diag(mode.spread)) <= np.array([12.0, *[1.0] * n_flat]) / 12**0.5 + 0.01
         ).all()
         named += "flat along" in " ".join(mode.notes)
-        assert abs(mode.theta[0] - 6.0) < 4.0 * np.nan_to_num(mode.std[0], nan=0.2)
+        assert abs(mode.theta[0] - 6.0) < 4.0 * np.nan_to_num(mode.standard_error[0], nan=0.2)
     assert named >= 2
 
 
@@ -487,8 +487,8 @@ def test_a_mode_on_the_border_is_said_to_be_there(rng):
     distance = np.hypot(x[:, 0] + 1.0, x[:, 1])
     mode = find_mode(theta, distance, names=["a", "b"], bounds=np.array([[0.0, 5.0], [-5.0, 5.0]]))
     assert mode.theta[0] == pytest.approx(0.0, abs=1e-9)
-    assert abs(mode.theta[1]) < 4.0 * mode.std[1]
-    assert np.isnan(mode.std[0])
+    assert abs(mode.theta[1]) < 4.0 * mode.standard_error[1]
+    assert np.isnan(mode.standard_error[0])
     assert "end of the prior's support in a" in " ".join(mode.notes)
     assert mode.contains([3.0, 0.0], 0.999)  # a is not compared
 
@@ -565,8 +565,8 @@ def test_integers_beside_a_continuous_parameter(rng):
     bounds = np.array([[np.nan, np.nan], [-4.0, 4.0]])
     mode = find_mode(theta, distance, names=["n", "a"], bounds=bounds)
     assert mode.theta[0] == 2.0
-    assert abs(mode.theta[1] - 1.0) < 4.0 * mode.std[1]
-    assert mode.std[0] == 0.0
+    assert abs(mode.theta[1] - 1.0) < 4.0 * mode.standard_error[1]
+    assert mode.standard_error[0] == 0.0
     assert "the best values are n=2" in " ".join(mode.notes)
 
 

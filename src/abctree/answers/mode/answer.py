@@ -58,7 +58,7 @@ class Mode:
         return self.candidates[0].spread if self.candidates else None
 
     @property
-    def std(self) -> FloatArray:
+    def standard_error(self) -> FloatArray:
         """(p,) Standard errors of `theta`; nan where there is none."""
         if self.covariance is None:
             return np.full(len(self.theta), np.nan)
@@ -118,7 +118,8 @@ class ModeSummary:
         sd = np.full(len(mode.theta), np.nan)
         if mode.spread is not None:
             sd = np.sqrt(np.diag(mode.spread))
-        columns = [mode.theta, mode.std, sd, mode.estimates["kernel"], mode.estimates["box"]]
+        others = mode.estimates["kernel"], mode.estimates["box"]
+        columns = [mode.theta, mode.standard_error, sd, *others]
         heads = ("mode", "std. error", "posterior sd", "kernel", "box")
         width = max(9, *(len(name) for name in mode.names))
         rows = [
@@ -140,7 +141,7 @@ class ModeSummary:
         mode = self.mode
         return {
             "theta": dict(zip(mode.names, _plain(mode.theta), strict=True)),
-            "standard_error": dict(zip(mode.names, _plain(mode.std), strict=True)),
+            "standard_error": dict(zip(mode.names, _plain(mode.standard_error), strict=True)),
             "covariance": None if mode.covariance is None else _plain(mode.covariance),
             "estimates": {k: _plain(v) for k, v in mode.estimates.items()},
             "box": None if mode.box is None else [_plain(end) for end in mode.box],

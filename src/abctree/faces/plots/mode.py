@@ -89,7 +89,7 @@ def mode(result: Result | Mode, level: float = 0.9, axes: object = None) -> Figu
 
 def _draw_error(ax: Axes, found: Mode, j: int, level: float) -> None:
     """The mode with its error as a title, and an interval."""
-    value, error = float(found.theta[j]), float(found.std[j])
+    value, error = float(found.theta[j]), float(found.standard_error[j])
     ax.axvline(value, color=TRUTH, linewidth=1.2)
     title = f"{found.names[j]} = {number(value, error)}"
     if error > 0.0:
