@@ -174,9 +174,3 @@ def test_defaults_in_words_are_those_that_are_resolved():
             share = eval(re.sub(r"T/", f"{n}//", default.text))
             least, most = max(1, share), n - 1 if name == "n_pilot" else n * share
             assert s[name] == min(least, max(1, most)), (name, n)
-
-
-def test_of_runs_are_in_every_method_but_the_preset():
-    assert {
-        n for n in settings.OF_RUNS if len(settings.SETTINGS[n].defaults) < len(settings.METHODS)
-    } == {"preset"}

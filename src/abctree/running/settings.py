@@ -344,8 +344,6 @@ _OF_RUNS = (
 
 #: By name.
 SETTINGS: dict[str, Setting] = {row.name: row for row in (*_OF_METHODS, *_OF_RUNS)}
-#: Those that every method has for the run as a whole.
-OF_RUNS = tuple(row.name for row in _OF_RUNS)
 #: Arguments of every method that are no settings.
 NO_SETTINGS = ("problem", "store", "progress")
 
