@@ -1,4 +1,4 @@
-"""Monte Carlo standard errors of what weighted draws say: the delta method."""
+"""Monte Carlo standard errors of what weighted draws say."""
 
 from __future__ import annotations
 

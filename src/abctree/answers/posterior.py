@@ -180,12 +180,12 @@ class Posterior:
     ) -> FloatArray:
         """(p,) Monte Carlo standard errors: how far an estimate is off for want of draws.
 
-        By the delta method: √Σ w² (θ − mean)² for a mean, the same with the influence of a draw on
-        the standard deviation, and for a quantile the error of the weighted distribution function
-        there, carried over to the parameter.  It is larger than ``std() / √ess``, by a third as a
-        rule, for weights are largest in the tails.  It knows nothing of what ε > 0 does to the
-        posterior, nor of a region that no proposal has visited.  Of an `adjusted` posterior it is
-        the error of the moved draws, their slopes taken as known.
+        By the jackknife, from what a mean or a standard deviation would be without one of the
+        draws; for a quantile from the error of the weighted distribution function where it may
+        lie, carried over to the parameter by the draws on both sides.  It is larger than ``std() /
+        √ess``, by a third as a rule, for weights are largest in the tails.  It knows nothing of
+        what ε > 0 does to the posterior, nor of a region that no proposal has visited.  Of an
+        `adjusted` posterior it is the error of the moved draws, their slopes taken as known.
 
         Parameters
         ----------
