@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -17,19 +16,23 @@ from typing import Any
 import numpy as np
 from numpy.polynomial.legendre import leggauss
 from scipy import stats
-from scipy.special import ndtr, ndtri
-from scipy.stats import qmc
+from scipy.special import ndtr
 
 from abctree.errors import ParameterError
 from abctree.numbers import checked_rng
+from abctree.problems.balls import (
+    ball_volume,
+    checked_radius,
+    collected,
+    draws_in_ball,
+    even_ball,
+    inside_box,
+    inside_cube,
+)
 from abctree.types import BoolArray, FloatArray, RNGLike
 
-#: log2 of the number of points of the quasi-random averages over a ball.
-_LOG2_POINTS = 15
 #: Nodes of the Gauss-Legendre rules.
 _NODES = 64
-#: Fewest and most proposals in one batch of a rejection sampler.
-_BATCH = (1024, 2**17)
 
 _WIDE, _NARROW = 0.3, 0.7  # weights of the mixture's components
 
@@ -52,12 +55,12 @@ class GaussTruth:
         That of a uniform point of the ball plus a standard normal: the prior's ends, ten standard
         deviations away, are not felt while ε is below about 4.
         """
-        return math.sqrt(1.0 + _radius(epsilon) ** 2 / (self.d + 2))
+        return math.sqrt(1.0 + checked_radius(epsilon) ** 2 / (self.d + 2))
 
     def evidence(self, epsilon: float) -> float:
         """P(|y| < ε): the volume of the ball × the share of its θ inside the box / 20^d."""
-        inside = _inside_box(self.d, epsilon, center=0.0, offset=0.0, sd=1.0, low=-10.0, high=10.0)
-        return _ball_volume(self.d, epsilon) * inside / 20.0**self.d
+        inside = inside_box(self.d, epsilon, center=0.0, offset=0.0, sd=1.0, low=-10.0, high=10.0)
+        return ball_volume(self.d, epsilon) * inside / 20.0**self.d
 
     def draws(self, n: int, epsilon: float, rng: RNGLike = None) -> FloatArray:
         """Exact independent draws of the ε-posterior (n, d); ε = 0 is the true posterior."""
@@ -65,10 +68,10 @@ class GaussTruth:
 
         def batch(size: int) -> FloatArray:
             noise = generator.standard_normal((size, self.d))
-            theta = _ball(size, self.d, epsilon, generator) - noise
-            return np.asarray(theta[_inside(theta, 10.0)])
+            theta = draws_in_ball(size, self.d, epsilon, generator) - noise
+            return np.asarray(theta[inside_cube(theta, 10.0)])
 
-        return _collected(n, self.d, batch)
+        return collected(n, self.d, batch)
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class GaussianMixtureTruth:
         With F the noncentral χ² distribution function,
         .3 F(ε²; d, |x_obs − θ|²) + .7 F(4 ε²; d, 4 |x_obs − θ − 3|²).
         """
-        radius = _radius(epsilon)
+        radius = checked_radius(epsilon)
         wide = ((2.0 - theta) ** 2).sum(axis=1)
         narrow = 4.0 * ((-1.0 - theta) ** 2).sum(axis=1)
         return np.asarray(
@@ -102,11 +105,11 @@ class GaussianMixtureTruth:
         wide = np.exp(-0.5 * ((theta - 2.0) ** 2).sum(axis=1))
         narrow = 2.0**self.d * np.exp(-2.0 * ((theta + 1.0) ** 2).sum(axis=1))
         joint = (_WIDE * wide + _NARROW * narrow) / (2.0 * math.pi) ** (self.d / 2)
-        return np.where(_inside(theta, 5.0), joint / self._share(0.0), 0.0)
+        return np.where(inside_cube(theta, 5.0), joint / self._share(0.0), 0.0)
 
     def evidence(self, epsilon: float) -> float:
         """P(|x − x_obs| < ε): the volume of the ball × the share of its θ inside the box / 10^d."""
-        return _ball_volume(self.d, epsilon) * self._share(epsilon) / 10.0**self.d
+        return ball_volume(self.d, epsilon) * self._share(epsilon) / 10.0**self.d
 
     def draws(self, n: int, epsilon: float, rng: RNGLike = None) -> FloatArray:
         """Exact independent draws of the ε-posterior (n, d); ε = 0 is the true posterior."""
@@ -115,11 +118,11 @@ class GaussianMixtureTruth:
         def batch(size: int) -> FloatArray:
             wide = generator.random((size, 1)) < _WIDE
             offset, sd = np.where(wide, 0.0, 3.0), np.where(wide, 1.0, 0.5)
-            x = 2.0 + _ball(size, self.d, epsilon, generator)
+            x = 2.0 + draws_in_ball(size, self.d, epsilon, generator)
             theta = x - offset - sd * generator.standard_normal((size, self.d))
-            return np.asarray(theta[_inside(theta, 5.0)])
+            return np.asarray(theta[inside_cube(theta, 5.0)])
 
-        return _collected(n, self.d, batch)
+        return collected(n, self.d, batch)
 
     def in_narrow_mode(self, theta: FloatArray) -> BoolArray:
         """Whether every coordinate is below 1/2, halfway between the modes at −1 and 2."""
@@ -165,7 +168,7 @@ class GaussianMixtureTruth:
 
     def _share(self, epsilon: float, high: float = 5.0) -> float:
         """Mass in (−5, high)^d of the ε-posterior under an unbounded flat prior."""
-        box = functools.partial(_inside_box, self.d, epsilon, center=2.0, low=-5.0, high=high)
+        box = functools.partial(inside_box, self.d, epsilon, center=2.0, low=-5.0, high=high)
         return _WIDE * box(offset=0.0, sd=1.0) + _NARROW * box(offset=3.0, sd=0.5)
 
 
@@ -185,24 +188,24 @@ class BananaTruth:
         generator = checked_rng(rng)
 
         def batch(size: int) -> FloatArray:
-            return _banana_proposals(size, _radius(epsilon), generator)
+            return _banana_proposals(size, checked_radius(epsilon), generator)
 
-        return _collected(n, 5, batch)
+        return collected(n, 5, batch)
 
     def evidence(self, epsilon: float) -> float:
         """P(|x − x_obs| < ε), by quadrature over θ and a quasi-random average over the ball.
 
         The relative error is below 2e-4 for ε up to 1 and 1e-3 for ε up to 3.
         """
-        radius = _radius(epsilon)
-        return _ball_volume(5, radius) * float(_banana_average(radius)) / 6.0**5
+        radius = checked_radius(epsilon)
+        return ball_volume(5, radius) * float(_banana_average(radius)) / 6.0**5
 
     def density(self, theta: FloatArray) -> FloatArray:
         """Density of the true posterior (ε = 0), normalised on the prior's box: (n, 5) -> (n,)."""
         a, b, c, e, f = theta.T
         mean = np.stack([a, b + a**2 - 1.0, c, np.sin(2.0 * e), f * (1.0 + 0.3 * c)], axis=1)
         joint = _normal_density(_BANANA_OBSERVED - mean, _BANANA_SD).prod(axis=1)
-        return np.where(_inside(theta, 3.0), joint / float(_banana_average(0.0)), 0.0)
+        return np.where(inside_cube(theta, 3.0), joint / float(_banana_average(0.0)), 0.0)
 
 
 @dataclass(frozen=True)
@@ -215,7 +218,7 @@ class FiniteNormalTruth:
         With s = √5 and H(z) = z Φ(z) + φ(z), an antiderivative of Φ,
         P(X < c | j) = s [H((c − j + 1)/s) − H((c − j)/s)].
         """
-        radius = _radius(epsilon)
+        radius = checked_radius(epsilon)
         # Arms j and 101 - j mirror each other; the right one looks at lower tails only, where the
         # difference of distribution functions keeps its digits.
         right = np.arange(51.0, 101.0)
@@ -258,7 +261,7 @@ class RejectionReference:
         ParameterError
             If ε is above the largest distance kept: the run does not know the share there.
         """
-        radius = _radius(epsilon)
+        radius = checked_radius(epsilon)
         if radius > self.distance[-1]:
             raise ParameterError(
                 f"`epsilon` must be at most {self.distance[-1]:.6g}, the largest distance that the "
@@ -307,66 +310,6 @@ def _normal_density(z: FloatArray, sd: float | FloatArray) -> FloatArray:
     return np.asarray(np.exp(-0.5 * (z / sd) ** 2) / (math.sqrt(2.0 * math.pi) * sd))
 
 
-# Balls and boxes --------------------------------------------------------------------------------
-
-
-def _radius(epsilon: float) -> float:
-    if not 0.0 <= epsilon < math.inf:
-        raise ParameterError(f"`epsilon` must be finite and at least 0, but got {epsilon}.")
-    return float(epsilon)
-
-
-def _ball_volume(d: int, radius: float) -> float:
-    return float(math.pi ** (d / 2) / math.gamma(d / 2 + 1) * radius**d)
-
-
-def _ball(n: int, d: int, epsilon: float, rng: np.random.Generator) -> FloatArray:
-    """Uniform points of the ball (n, d) around 0."""
-    direction = rng.standard_normal((n, d))
-    length = _radius(epsilon) * rng.random((n, 1)) ** (1.0 / d)
-    return np.asarray(length * direction / np.linalg.norm(direction, axis=1, keepdims=True))
-
-
-@functools.cache
-def _even_ball(d: int) -> FloatArray:
-    """Quasi-random points (2^15, d) that fill the unit ball evenly; the same ones every time."""
-    n = 2**_LOG2_POINTS
-    # Moved to the middle of their cells: the first point of an unscrambled sequence is 0.
-    cube = qmc.Sobol(d + 1, scramble=False).random_base2(_LOG2_POINTS) + 0.5 / n
-    direction = ndtri(cube[:, :d])
-    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-    return np.asarray(direction * cube[:, d:] ** (1.0 / d))
-
-
-def _inside(theta: FloatArray, half_width: float) -> BoolArray:
-    return np.asarray((np.abs(theta) < half_width).all(axis=1))
-
-
-@functools.cache
-def _inside_box(
-    d: int, epsilon: float, *, center: float, offset: float, sd: float, low: float, high: float
-) -> float:
-    """P(θ ∈ (low, high)^d) for θ = x − offset − sd·e, x uniform in the ball around the center.
-
-    Given x the coordinates are independent; the average over x is quasi-random.
-    """
-    radius = _radius(epsilon)
-    x = radius * _even_ball(d) if radius > 0.0 else np.zeros((1, d))
-    mean = center + x - offset
-    return float((ndtr((high - mean) / sd) - ndtr((low - mean) / sd)).prod(axis=1).mean())
-
-
-def _collected(n: int, d: int, batch: Callable[[int], FloatArray]) -> FloatArray:
-    """The first n rows that successive batches of proposals leave."""
-    parts, kept, size = [np.empty((0, d))], 0, int(np.clip(2 * n, *_BATCH))
-    while kept < n:
-        parts.append(batch(size))
-        kept += len(parts[-1])
-        rate = max(len(parts[-1]), 1) / size
-        size = int(np.clip(1.1 * (n - kept) / rate, *_BATCH))
-    return np.concatenate(parts)[:n]
-
-
 # Pieces of the finite problem -------------------------------------------------------------------
 
 
@@ -388,7 +331,7 @@ _BANANA_SD = np.array([0.5, 0.3, 0.5, 0.3, 0.5])
 
 def _banana_proposals(size: int, radius: float, rng: np.random.Generator) -> FloatArray:
     """What is kept of `size` proposals; see `BananaTruth.draws`."""
-    x = _BANANA_OBSERVED + _ball(size, 5, radius, rng)
+    x = _BANANA_OBSERVED + draws_in_ball(size, 5, radius, rng)
     solved = x - _BANANA_SD * rng.standard_normal((size, 5))
     theta = np.empty((size, 5))
     theta[:, 0] = solved[:, 0]
@@ -401,13 +344,13 @@ def _banana_proposals(size: int, radius: float, rng: np.random.Generator) -> Flo
     theta[:, 4] = solved[:, 4] / slope
     misfit = x[:, 3] - np.sin(2.0 * theta[:, 3])
     keep = 0.1 / slope * np.exp(-(misfit**2) / (2.0 * _BANANA_SD[3] ** 2))
-    return np.asarray(theta[_inside(theta, 3.0) & (rng.random(size) < keep)])
+    return np.asarray(theta[inside_cube(theta, 3.0) & (rng.random(size) < keep)])
 
 
 @functools.cache
 def _banana_average(radius: float) -> float:
     """Mean over x in the ball of ∫ p(x | θ) dθ over the box, block by block."""
-    x = _BANANA_OBSERVED + (radius * _even_ball(5) if radius > 0.0 else np.zeros((1, 5)))
+    x = _BANANA_OBSERVED + (radius * even_ball(5) if radius > 0.0 else np.zeros((1, 5)))
     total = 0.0
     for rows in np.array_split(x, max(1, len(x) // 1024)):
         blocks = _banana_block_12(rows) * _banana_block_4(rows) * _banana_block_35(rows)
