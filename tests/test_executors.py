@@ -211,6 +211,26 @@ def test_executors_never_cut_a_unit(simulator):
         same(play(executor, p), whole)
 
 
+@pytest.mark.parametrize(
+    ("gives", "says"),
+    [
+        (lambda rows: [], "must give the answers to all rows"),
+        (lambda rows: [rows[:2]], "must give the answers to all rows"),
+        (lambda rows: [Rows(rows.theta, rows.index + 1000)], "that it was asked for"),
+        (lambda rows: [Rows(rows.theta, rows.index - rows.index[0])], "that it was asked for"),
+    ],
+)
+def test_an_executor_that_gives_other_rows_ends_the_run(gives, says, tmp_path):
+    class Wrong:
+        def chunks(self, work, rows):
+            given = [rows] if rows.index[0] < 50 else gives(rows)
+            return ((part, work(part)) for part in given)
+
+    with pytest.raises(AbctreeError, match=says):
+        play(Wrong(), store=tmp_path / "x")
+    same(abctree.resume(tmp_path / "x", problem()), play(None))
+
+
 def test_an_executor_that_cuts_units_would_be_noticed():
     class Cuts:
         def chunks(self, work, rows):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import threading
 import time
 import warnings
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 import abctree
 from abctree.faces import cli
 from tests.conftest import until
-from tests.test_resume import edit_last_chunk
+from tests.test_resume import edit_last_chunk, in_child, posix
 
 PRIOR = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
 COLUMNS = ("cube", "theta", "distance", "proposal", "arm", "round", "fold", "denominator")
@@ -507,6 +509,21 @@ def test_asks_take_time_in_proportion_to_their_number():
         took.append(time.process_time() - began)
     assert took[2] < 3.2 * took[1]
     assert took[2] < 2400 * 0.002  # 20 seconds for ten thousand
+
+
+@posix
+def test_a_session_that_was_forked_says_what_to_do():
+    session = abctree.Session(problem(), n_simulations=300, rng=1)
+    ask = session.ask()
+
+    def tell():
+        with pytest.raises(abctree.AbctreeError, match="forked from its own"):
+            session.tell(ask.numbers, data=simulated(ask))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    _, status = os.waitpid(in_child(tell), 0)
+    assert os.WIFSIGNALED(status)
+    assert session.tell(ask.numbers, data=simulated(ask)) == len(ask)
 
 
 def test_a_session_that_is_forgotten_ends_its_thread():

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from abctree.answers.result import Result
 from abctree.data import Rows
-from abctree.errors import warn, warnings_kept
+from abctree.errors import AbctreeError, warn, warnings_kept
 from abctree.problem import Discrepancy
 from abctree.protocols import Chunk, Work
 from abctree.types import FloatArray
@@ -76,6 +76,11 @@ class Waiting:
             warn(self._said.pop(0))
         if self._error is not None:
             raise self._error
+        if self.result is None and not self._thread.is_alive():
+            raise AbctreeError(
+                "A session cannot go on in a process that was forked from its own. Save it there, "
+                "and load it here."
+            )
 
     def forget(self) -> None:
         """End the thread; the run is lost."""

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from abctree.data import Failure, Rows, Simulations
-from abctree.errors import ParameterError, StoreError
+from abctree.errors import AbctreeError, ParameterError, StoreError
 from abctree.protocols import Store
 from abctree.running.journal import FILE, START_ANEW, Journal, damaged
 from abctree.running.packing import Kept, UnreadableError, checksum, pack, unpack
@@ -261,12 +261,18 @@ class Ledger:
         ------
         StoreError
             If they cannot be kept.  What was kept before stays.
+        AbctreeError
+            If these rows are of no block that was begun and not taken.
         """
         if not len(part):
             return
-        # Blocks are begun in their order.
-        firsts = list(self._open)
+        firsts = [-1, *self._open]  # in their order, for so they are begun
         first = firsts[bisect_right(firsts, int(part.index[0])) - 1]
+        if first < 0 or part.index[-1] > self._open[first].index[-1]:
+            raise AbctreeError(
+                "`executor` must give answers to the rows that it was asked for, but gave some to "
+                f"simulations {part.index[0]} to {part.index[-1]}: no block waits for these."
+            )
         size, check = len(self._open[first]), 0
         if self.store is not None:
             check = checksum(part.theta)
