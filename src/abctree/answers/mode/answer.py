@@ -27,7 +27,7 @@ class Candidate:
         None  #: (p, p) of the error of `theta`; None where it is unknown
     )
     spread: FloatArray | None = None  #: (p, p) of the ε-posterior around it, if it is elliptic
-    shape: str = "unclear"  #: "peak", "border", "flat", "saturated", "value" or "unclear"
+    shape: str = "unclear"  #: "peak", "border", "flat", "value" or "unclear"
 
 
 @checks_keywords_of_methods

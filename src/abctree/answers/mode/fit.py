@@ -202,7 +202,6 @@ class Fit:
     spread: FloatArray  #: (r, r) of the ε-posterior at the peak: inverse of minus its log's Hessian
     acceptance: float  #: rate at the peak
     log_density: float  #: of the ε-posterior at the peak, up to a constant of the problem
-    epsilon: float
     n_accepted: int
     shape: Shape
     flat: BoolArray  #: (r,) coordinates along which there is no peak
@@ -348,7 +347,6 @@ def _fit(window: Window) -> Fit:
         spread=window.stepped(weight @ [top.slope for top in tops], hessian, 16.0),
         acceptance=float(np.exp(log_rate(rate))),
         log_density=float(weight @ [top.height for top in tops]),
-        epsilon=window.epsilon,
         n_accepted=int(window.accepted.sum()),
         shape="border" if border.any() else "peak",
         flat=np.zeros_like(border),

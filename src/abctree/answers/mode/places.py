@@ -59,7 +59,7 @@ class Place:
         if self.window is None:
             return self
         fit = fit_peak(self.window)
-        if fit.has_error and self._is_ridge(fit):
+        if fit.has_error and self._is_ridge(fit, self.window.epsilon):
             fit = fit.without_error()
         found = replace(self, fit=fit, acceptance=fit.acceptance, n_accepted=fit.n_accepted)
         if not fit.has_error:  # a top that the rows do not bear out may be anywhere
@@ -79,7 +79,7 @@ class Place:
             acceptance=hits / k, n_accepted=int(hits),
         )  # fmt: skip
 
-    def _is_ridge(self, fit: Fit) -> bool:
+    def _is_ridge(self, fit: Fit, epsilon: float) -> bool:
         """Whether the density is high where the fit says low, without a valley between.
 
         High is above half of the top's, two standard errors allowed for, by the rates among the
@@ -91,7 +91,7 @@ class Place:
         outer, square = (RING * reach(self.rows.r)) ** 2, np.einsum("ij,ij->i", z, z)
         use = square < 4.0 * outer
         z, square, log_prior = z[use], square[use], self.rows.log_prior[use]
-        accepted = self.rows.distance[use] < fit.epsilon
+        accepted = self.rows.distance[use] < epsilon
         outside = np.flatnonzero(accepted & (square > 2.0 * np.log(10.0)) & (square < outer))
         if len(outside) == 0 or len(z) <= _NEIGHBOURS:
             return False
