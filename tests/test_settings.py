@@ -18,15 +18,13 @@ from benchmarks import report
 
 ROOT = Path(__file__).resolve().parents[1]
 EACH = [(method, name) for method in settings.METHODS for name in settings.names_of(method)]
-#: `rejection` refuses a limit of rounds.
-STOPS = {"rejection": {"seconds": 100}}
 
 
 def good_and_bad(method, name):
     """A value that is not the default, and one that breaks the rule."""
     kind, default = settings.SETTINGS[name].kind, settings.SETTINGS[name].defaults[method]
     if name == "stop":
-        return {"rounds": 3}, {"oaks": 3}
+        return {"seconds": 50}, {"oaks": 3}
     if isinstance(kind, settings.Whole):
         return 31, kind.least - 1
     if isinstance(kind, settings.Number):
@@ -98,7 +96,7 @@ def test_the_table_of_the_documents_is_that_of_the_code():
 @pytest.mark.parametrize(("method", "name"), EACH)
 def test_a_value_reaches_the_run_and_one_that_breaks_its_rule_is_named(method, name):
     good, bad = good_and_bad(method, name)
-    call = {"n_simulations": 300, "rng": 1, "problem": gauss(2), "stop": STOPS.get(method)}
+    call = {"n_simulations": 300, "rng": 1, "problem": gauss(2)}
     with pytest.raises(abctree.ParameterError, match=rf"`{name}`.* must"):
         getattr(abctree, method)(**{**call, name: bad})
     if name in ("executor", "rng"):
@@ -112,7 +110,7 @@ def test_a_value_reaches_the_run_and_one_that_breaks_its_rule_is_named(method, n
 @pytest.mark.parametrize(("method", "name"), EACH)
 def test_a_file_takes_each_setting_and_names_one_of_another_type(tmp_path, method, name):
     def written(value):
-        text = "{ rounds = 3 }" if isinstance(value, dict) else repr(value)
+        text = "{ seconds = 50 }" if isinstance(value, dict) else repr(value)
         text = text.lower() if isinstance(value, bool) else text
         file = tmp_path / "run.toml"
         file.write_text(f"[settings]\nmethod = '{method.replace('_', '-')}'\n{name} = {text}\n")
@@ -174,3 +172,18 @@ def test_defaults_in_words_are_those_that_are_resolved():
             share = eval(re.sub(r"T/", f"{n}//", default.text))
             least, most = max(1, share), n - 1 if name == "n_pilot" else n * share
             assert s[name] == min(least, max(1, most)), (name, n)
+
+
+@pytest.mark.parametrize(
+    ("method", "wrong", "says"),
+    [
+        ("rejection", {"stop": {"rounds": 2}}, "`stop` must not limit"),
+        ("smc", {"problem": abctree.Problem(abctree.PriorTransform(np.sort, ["a", "b"]),
+                                            abctree.elsewhere, [0.0]), "space": "theta"}, "space"),
+    ],
+)  # fmt: skip
+def test_what_a_method_cannot_do_is_told_to_a_call_and_to_a_session(method, wrong, says):
+    call = {"problem": gauss(2), "n_simulations": 300, **wrong}
+    for begin in (getattr(abctree, method), lambda **k: abctree.Session(method=method, **k)):
+        with pytest.raises(abctree.ParameterError, match=says):
+            begin(**call)

@@ -8,13 +8,11 @@ from typing import Literal
 from abctree.answers.failure_policy import FailurePolicy
 from abctree.answers.result import Result
 from abctree.data import Progress
-from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
 from abctree.methods.run_folder import StoreLike, play
 from abctree.problem import Problem
 from abctree.running.executors import ExecutorLike
 from abctree.running.spec import RunSpec, StopLike
-from abctree.running.stopping import Rounds
 from abctree.types import RNGLike
 
 
@@ -110,6 +108,4 @@ def rejection(
     (100, 2000, 100)
     """
     spec = RunSpec.of("rejection", locals())
-    if any(isinstance(rule, Rounds) for rule in spec.stop):
-        raise ParameterError('`stop` must not limit "rounds": rejection has none. Limit "seconds".')
     return play(problem, spec, executor, progress, store)

@@ -11,7 +11,6 @@ from abctree.data import Progress
 from abctree.keywords import checks_keywords
 from abctree.methods.run_folder import StoreLike, play
 from abctree.problem import Problem
-from abctree.proposals.coordinates import coordinates
 from abctree.proposals.perturbations import Perturbation
 from abctree.running.executors import ExecutorLike
 from abctree.running.spec import RunSpec, ScheduleLike, StopLike
@@ -139,5 +138,4 @@ def smc(
     2000
     """
     spec = RunSpec.of("smc", locals())
-    coordinates(problem.prior, space)  # raises if the prior has no density there
     return play(problem, spec, executor, progress, store)

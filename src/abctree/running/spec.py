@@ -10,8 +10,10 @@ import numpy as np
 from abctree.answers.failure_policy import FailurePolicy, as_failure_policy
 from abctree.data import Plan
 from abctree.errors import ParameterError
+from abctree.method import METHODS
 from abctree.numbers import checked_count, checked_rng
 from abctree.problem import Problem
+from abctree.proposals.coordinates import coordinates
 from abctree.protocols import (
     BeliefRule,
     Partitioner,
@@ -22,7 +24,7 @@ from abctree.protocols import (
     Utility,
 )
 from abctree.running.settings import SETTINGS, resolve
-from abctree.running.stopping import as_stopping_rules
+from abctree.running.stopping import Rounds, as_stopping_rules
 from abctree.running.versions import Versions
 from abctree.tree.beliefs import Counts
 from abctree.tree.partitioners import Cart, Dyadic
@@ -117,12 +119,19 @@ class RunSpec:
         keep, size = given.get("keep_summaries"), int(np.prod(problem.shape))
         if keep is not None:
             keep = SETTINGS["keep_summaries"].kind.read("keep_summaries", keep)
+        stop = as_stopping_rules(given.get("stop"))
+        if method == "smc":
+            coordinates(problem.prior, settings["space"])  # raises if it has no density there
+        if not METHODS[method].has_rounds and any(isinstance(rule, Rounds) for rule in stop):
+            raise ParameterError(
+                f'`stop` must not limit "rounds": {method} has none. Limit "seconds".'
+            )
         return cls(
             method,
             settings,
             Seeds.of(given.get("rng")),
             size if keep or (keep is None and size <= _KEEP_UP_TO) else 0,
-            as_stopping_rules(given.get("stop")),
+            stop,
             as_failure_policy(given.get("on_failure", "reject")),
         )
 
