@@ -71,7 +71,7 @@ def entry(name: str, thing: object) -> str:
 def members(name: str, kind: type) -> list[str]:
     """Properties and methods of a class, with what is said of them."""
     told = []
-    for member, it in vars(kind).items():
+    for member, it in own_and_inherited(kind).items():
         if member.startswith("_") or not (inspect.getdoc(it) or "").strip():
             continue
         if isinstance(it, property) or type(it).__name__ == "cached_property":
@@ -83,6 +83,12 @@ def members(name: str, kind: type) -> list[str]:
             told.append(f"\n#### {name}.{member}\n\n```text\n{how}\n```\n\n{text(body)}")
     listed = [line for line in told if line.startswith("- ")]
     return ["", *listed, *(line for line in told if not line.startswith("- "))]
+
+
+def own_and_inherited(kind: type) -> dict[str, object]:
+    """What a class and ours that it is made of define, the class's own last."""
+    ours = [c for c in reversed(kind.__mro__) if c.__module__.partition(".")[0] == "abctree"]
+    return {name: it for c in ours for name, it in vars(c).items()}
 
 
 def first_line(doc: str) -> str:

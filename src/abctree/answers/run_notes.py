@@ -1,68 +1,75 @@
-"""What to know of a run itself, whichever way and at whatever tolerance it is read."""
+"""What to know of a run, and of the draws that are read."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
-from abctree.answers.diagnostics import FAILURES, on_failures
+from abctree.answers.diagnostics import FAILURES, on_failures, on_uninformed
+from abctree.answers.posterior import Posterior
+from abctree.answers.run import Run
+from abctree.answers.uninformed import uninformed
 from abctree.problem.reach import all_ties, out_of_reach
-
-if TYPE_CHECKING:
-    from abctree.answers.result import Result
 
 #: In the reason of a run that ended because nearly everything failed; it survives in the store.
 HOPELESS = "simulations failed; the first:"
 
 
-def run_notes(result: Result) -> tuple[str, ...]:
-    """Sentences; none for a healthy run."""
+def run_notes(run: Run) -> tuple[str, ...]:
+    """Sentences that hold at every tolerance, such as of failures; none for a healthy run."""
     said = [
-        _on_failures(result),
-        _on_early_end(result),
-        _on_reach(result),
-        _on_streams(result),
+        _on_failures(run),
+        _on_early_end(run),
+        _on_reach(run),
+        _on_streams(run),
     ]
-    return (*result.code_changes, *(sentence for sentence in said if sentence))
+    return (*run.code_changes, *(sentence for sentence in said if sentence))
 
 
-def only_ties(result: Result) -> bool:
+def notes_on(run: Run, draws: Posterior) -> tuple[str, ...]:
+    """Sentences on the draws of a run that are read."""
+    if only_ties(run):
+        return ()  # which says as much of all parameters
+    said = on_uninformed(draws, uninformed(draws))
+    return () if said is None else (said,)
+
+
+def only_ties(run: Run) -> bool:
     """Whether all simulations have the same distance; not of the closest ones only."""
-    return result.n_made is None and all_ties(result.table.distance)
+    return run.n_made is None and all_ties(run.table.distance)
 
 
-def _on_failures(result: Result) -> str | None:
+def _on_failures(run: Run) -> str | None:
     """The sentence of the summary, if it is one to worry about."""
-    count, n = result.failures.count, result.n_simulations
+    count, n = run.failures.count, run.n_simulations
     return on_failures(count, n) if count > FAILURES * n else None
 
 
-def _on_reach(result: Result) -> str | None:
-    if result.n_made is not None:
+def _on_reach(run: Run) -> str | None:
+    if run.n_made is not None:
         return None  # the closest simulations do not tell how distances differ
-    distance = result.table.distance
-    if only_ties(result):
+    distance = run.table.distance
+    if only_ties(run):
         return (
             f"All distances are equal ({distance.min():.4g}): nothing tells one parameter from "
             "another, and the posterior is the prior. Check that summary and distance use what "
             "the simulator returns, and that they are not too coarse."
         )
-    return out_of_reach(distance, result.problem.observed_summary.size)
+    return out_of_reach(distance, run.problem.observed_summary.size)
 
 
-def _on_early_end(result: Result) -> str | None:
-    if HOPELESS not in result.stopped_because:
+def _on_early_end(run: Run) -> str | None:
+    if HOPELESS not in run.stopped_because:
         return None
     return (
-        f"The run ended after {result.n_simulations} of {result.plan.n_simulations} simulations, "
-        f"because nearly all of the last ones failed: {result.stopped_because.rstrip('.')}. "
+        f"The run ended after {run.n_simulations} of {run.plan.n_simulations} simulations, "
+        f"because nearly all of the last ones failed: {run.stopped_because.rstrip('.')}. "
         "See result.failures.first, and run again when the cause is gone."
     )
 
 
-def _on_streams(result: Result) -> str | None:
+def _on_streams(run: Run) -> str | None:
     """Whether simulations share their noise, or cannot be made again."""
-    drawn = result.other_streams
+    drawn = run.other_streams
     if not drawn:
         return None
     advice = "Draw all of them from the generator that the simulator is given"

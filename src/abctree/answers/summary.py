@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from abctree.answers.diagnostics import verdicts
 from abctree.answers.evidence import Evidence
+from abctree.answers.mode import Mode, ModeSummary
 from abctree.answers.posterior import Posterior
+from abctree.answers.run import Run
+from abctree.answers.run_notes import notes_on, run_notes
 from abctree.errors import AbctreeWarning
 from abctree.types import FloatArray, NamedDict
-
-if TYPE_CHECKING:
-    from abctree.answers.mode import ModeSummary
-    from abctree.answers.result import Result
 
 #: Quantiles of the table, by their names in JSON.
 QUANTILES = {"5": 0.05, "50": 0.5, "95": 0.95}
@@ -91,48 +89,48 @@ def _named(row: list[float]) -> NamedDict:
     return {"mean": mean, "sd": sd, "quantiles": dict(zip(QUANTILES, quantiles, strict=True))}
 
 
-def summarise(result: Result, epsilon: float | None, ess: float | None) -> Summary:
+def summarise(run: Run, epsilon: float | None, ess: float | None) -> Summary:
     """The summary of a run at a tolerance or an effective sample size."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", AbctreeWarning)
-        draws = result.posterior(epsilon=epsilon, ess=ess)
+        draws = run.posterior(epsilon=epsilon, ess=ess)
     notes = [str(w.message) for w in caught if issubclass(w.category, AbctreeWarning)]
-    z = result.evidence(draws.epsilon)
-    alarm = result.bias_alarm(draws.epsilon)
-    said = verdicts(draws, z, failures=result.failures.count, alarm=alarm)
-    notes += [*result.run_notes, *result.notes_on(draws)]
+    z = run.evidence(draws.epsilon)
+    alarm = run.bias_alarm(draws.epsilon)
+    said = verdicts(draws, z, failures=run.failures.count, alarm=alarm)
+    notes += [*run_notes(run), *notes_on(run, draws)]
     verdict = (*said, *_new(notes, said))
-    return Summary(draws, z, tuple(_run(result, draws, z)), verdict, result.n_prior_draws)
+    return Summary(draws, z, tuple(_run(run, draws, z)), verdict, run.n_prior_draws)
 
 
-def summarise_mode(result: Result, epsilon: float | None) -> ModeSummary:
+def summarise_mode(run: Run, mode: Mode) -> ModeSummary:
     """The summary of a run by its mode."""
-    return replace(result.mode(epsilon).summary(), run=(_played(result), *_failed(result)))
+    return replace(mode.summary(), run=(_played(run), *_failed(run)))
 
 
-def _run(result: Result, draws: Posterior, z: Evidence) -> list[str]:
+def _run(run: Run, draws: Posterior, z: Evidence) -> list[str]:
     return [
-        _played(result),
+        _played(run),
         f"{len(draws)} draws at epsilon {draws.epsilon:.4g}, "
-        f"effective sample size {draws.ess:.0f}; the last round was played at {result.epsilon:.4g}",
+        f"effective sample size {draws.ess:.0f}; the last round was played at {run.epsilon:.4g}",
         f"evidence {z} at this epsilon",
-        f"{result.n_prior_draws:.0f} prior draws: a mode that holds less than "
-        f"{3.0 / max(result.n_prior_draws, 3.0):.2g} of the prior can have been missed",
-        *_failed(result),
+        f"{run.n_prior_draws:.0f} prior draws: a mode that holds less than "
+        f"{3.0 / max(run.n_prior_draws, 3.0):.2g} of the prior can have been missed",
+        *_failed(run),
     ]
 
 
-def _played(result: Result) -> str:
-    rate = result.n_simulations / max(result.seconds, 1e-9)
+def _played(run: Run) -> str:
+    rate = run.n_simulations / max(run.seconds, 1e-9)
     return (
-        f"{result.n_simulations} simulations in {len(result.rounds) - 1} rounds and "
-        f"{result.seconds:.3g} s ({rate:.3g} a second); {result.stopped_because}"
+        f"{run.n_simulations} simulations in {len(run.rounds) - 1} rounds and "
+        f"{run.seconds:.3g} s ({rate:.3g} a second); {run.stopped_because}"
     )
 
 
-def _failed(result: Result) -> list[str]:
-    reasons = result.failures.reasons.most_common(_REASONS)
-    return [*(f"{count} failed: {reason}" for reason, count in reasons), *result.failures.text()]
+def _failed(run: Run) -> list[str]:
+    reasons = run.failures.reasons.most_common(_REASONS)
+    return [*(f"{count} failed: {reason}" for reason, count in reasons), *run.failures.text()]
 
 
 def _new(notes: list[str], said: list[str]) -> list[str]:

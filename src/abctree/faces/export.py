@@ -15,6 +15,7 @@ import numpy as np
 from abctree.answers.mode import Candidate, Mode, ModeSummary
 from abctree.answers.posterior import Posterior
 from abctree.answers.result import Result
+from abctree.answers.run_notes import run_notes
 from abctree.answers.summary import QUANTILES, Summary
 from abctree.errors import MissingDependencyError, ParameterError, warn
 from abctree.keywords import checks_keywords
@@ -226,7 +227,7 @@ def _about(result: Result) -> dict[str, Any]:
         "stopped_because": result.stopped_because,
         "seconds": result.seconds,
         "n_failures": result.failures.count,
-        "notes": list(result.run_notes),
+        "notes": list(run_notes(result)),
     }
 
 

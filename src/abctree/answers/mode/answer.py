@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from abctree.answers.result import Result
+from abctree.answers.run import Run
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods
 from abctree.types import FloatArray, NamedDict
@@ -47,7 +47,7 @@ class Mode:
     n_simulations: int
     n_accepted: int  #: simulations below `epsilon`
     notes: tuple[str, ...]  #: what to know, in plain words
-    run: Result | None = field(default=None, repr=False)  #: whose mode it is; not kept in a pickle
+    run: Run | None = field(default=None, repr=False)  #: whose mode it is; not kept in a pickle
 
     def __getstate__(self) -> NamedDict:
         return {**self.__dict__, "run": None}

@@ -11,7 +11,8 @@ from abctree.answers.mode.landscape import Landscape
 from abctree.answers.mode.peaks import BestBox, best_box, local_rates
 from abctree.answers.mode.report import kernel_answer
 from abctree.answers.mode.search import find_mode, look_epsilon
-from abctree.answers.result import Result
+from abctree.answers.run import Run
+from abctree.answers.run_notes import run_notes
 from abctree.data import Arms, Partition
 from abctree.method import METHODS
 from abctree.problem import Problem
@@ -23,37 +24,37 @@ from abctree.types import FloatArray
 _PRIOR_DRAWS = 4000
 
 
-def mode_of(result: Result, epsilon: float | None) -> Mode:
+def mode_of(run: Run, epsilon: float | None) -> Mode:
     """See `Result.mode`; without its run."""
-    mode = _mode_of(result, epsilon)
-    return replace(mode, notes=(*mode.notes, *result.run_notes))
+    mode = _mode_of(run, epsilon)
+    return replace(mode, notes=(*mode.notes, *run_notes(run)))
 
 
-def _mode_of(result: Result, epsilon: float | None) -> Mode:
-    if len(result.table) < result.n_simulations:
-        return _mode_of_the_closest(result, epsilon)
-    table = result.table
-    log_prior, unknown = log_prior_of(result.problem, table.theta, table.cube)
-    seeking = METHODS[result.method].seeks_mode
+def _mode_of(run: Run, epsilon: float | None) -> Mode:
+    if len(run.table) < run.n_simulations:
+        return _mode_of_the_closest(run, epsilon)
+    table = run.table
+    log_prior, unknown = log_prior_of(run.problem, table.theta, table.cube)
+    seeking = METHODS[run.method].seeks_mode
     mode = find_mode(
         table.theta,
         table.distance,
-        names=result.problem.names,
+        names=run.problem.names,
         log_prior=log_prior,
-        prior_spread=_prior_spread(result.problem),
-        bounds=_bounds(result.problem),
+        prior_spread=_prior_spread(run.problem),
+        bounds=_bounds(run.problem),
         # The kernel mode of a run that seeks the mode is of its draws as they came (Algorithm 4);
         # their weights vary too much for a density estimate.
-        weight=None if seeking else result.weights(),
+        weight=None if seeking else run.weights(),
         epsilon=epsilon,
-        kernel_epsilon=result.epsilon if seeking and epsilon is None else None,
+        kernel_epsilon=run.epsilon if seeking and epsilon is None else None,
     )
     mode = replace(mode, notes=(*mode.notes, *unknown))
-    box = _box_of(result, mode.epsilon)
+    box = _box_of(run, mode.epsilon)
     if box is not None:
-        lower, upper, centre = _corners(result.problem, box)
+        lower, upper, centre = _corners(run.problem, box)
         mode = replace(mode, box=(lower, upper), estimates={**mode.estimates, "box": centre})
-    return _within_constraint(result, mode, log_prior)
+    return _within_constraint(run, mode, log_prior)
 
 
 def _bounds(problem: Problem) -> FloatArray | None:
@@ -67,24 +68,24 @@ def _prior_spread(problem: Problem) -> FloatArray:
     return np.atleast_2d(np.cov(problem.prior.from_cube(cube), rowvar=False))
 
 
-def _mode_of_the_closest(result: Result, epsilon: float | None) -> Mode:
+def _mode_of_the_closest(run: Run, epsilon: float | None) -> Mode:
     """The kernel mode: without rejected rows there is nothing to fit."""
-    draws = result.posterior(epsilon=epsilon)
+    draws = run.posterior(epsilon=epsilon)
     land = Landscape.of(
         draws.theta,
         np.zeros(len(draws.theta)),
         draws.names,
-        bounds=_bounds(result.problem),
+        bounds=_bounds(run.problem),
         weight=draws.weights,
     )
-    return replace(kernel_answer(land, draws.epsilon), n_simulations=result.n_simulations)
+    return replace(kernel_answer(land, draws.epsilon), n_simulations=run.n_simulations)
 
 
-def _within_constraint(result: Result, mode: Mode, log_prior: FloatArray | None) -> Mode:
+def _within_constraint(run: Run, mode: Mode, log_prior: FloatArray | None) -> Mode:
     """The mode, or the densest accepted simulation where the constraint refuses it."""
-    if not np.isfinite(mode.theta).all() or result.problem.region.feasible(mode.theta[None])[0]:
+    if not np.isfinite(mode.theta).all() or run.problem.region.feasible(mode.theta[None])[0]:
         return mode
-    table = result.table
+    table = run.table
     near = np.flatnonzero(table.distance < look_epsilon(table.distance))
     scale = table.theta[near].std(axis=0)
     varies = scale > 0.0
@@ -143,17 +144,17 @@ def _density_of_map(problem: Problem, cube: FloatArray) -> FloatArray | None:
     return None if (sign == 0.0).any() else np.asarray(-log_volume)
 
 
-def _box_of(result: Result, epsilon: float) -> BestBox | None:
+def _box_of(run: Run, epsilon: float) -> BestBox | None:
     """k̂ of the run's last partition, or of one that is cut for the purpose."""
-    last = result.rounds[-1]
+    last = run.rounds[-1]
     if len(last.partitions[0]) > 1:
         return best_box(last.partitions, last.arms)
-    table = result.table
+    table = run.table
     if not np.isfinite(epsilon) or not (table.distance < epsilon).any():
         return None
     rng = np.random.default_rng(0)
     boxes = SoftTree().partition(table.cube, table.distance, epsilon, None, rng)
-    partition: Partition = result.problem.region.measure(boxes)
+    partition: Partition = run.problem.region.measure(boxes)
     arm = boxes.locate(table.cube)
     count = np.bincount(arm, minlength=len(boxes)).astype(np.float64)
     accepted = np.bincount(arm, table.distance < epsilon, len(boxes))

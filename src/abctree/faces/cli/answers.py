@@ -28,7 +28,7 @@ def answer_of(note: Note, result: Result) -> Answer:
         return PosteriorAnswer(note, result, summarise(result, epsilon, ess))
     if ess is not None:
         raise click.UsageError(NO_ESS)
-    return ModeAnswer(note, result, summarise_mode(result, epsilon))
+    return ModeAnswer(note, result, summarise_mode(result, result.mode(epsilon)))
 
 
 @dataclass(frozen=True, eq=False)
