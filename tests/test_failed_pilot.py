@@ -84,10 +84,12 @@ def test_folder_of_a_run_that_did_not_fail_is_gone_on_with(tmp_path):
     assert "failures only" not in str(caught.value)
 
 
-def test_folder_of_a_pilot_with_nothing_in_it_yet_can_be_used(tmp_path):
-    """The first simulations have the wrong shape: nothing was kept."""
+def test_folder_of_a_pilot_of_the_wrong_shape_says_how_to_start_anew(tmp_path):
+    """What the simulator returned is told first; the folder has kept what was simulated."""
     folder = tmp_path / "run"
     _, said = failed(folder, abctree.abc_tree, lambda theta, rng: np.zeros(2))
-    assert NEW not in said
+    assert "shape (2,)" in said
+    assert said.endswith(f"holds failures only. {NEW}")
+    shutil.rmtree(folder)
     mended = abctree.Problem(PRIOR, works, [1.0])
     assert abctree.abc_tree(mended, n_simulations=400, rng=1, store=folder).n_simulations == 400
