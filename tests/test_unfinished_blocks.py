@@ -124,7 +124,7 @@ def kept(folder):
 def resumed(folder, p, **kwargs):
     """The run, gone on with in this process, and the simulations that it made."""
     for thread in threading.enumerate():  # threads that were interrupted finish what they do
-        if thread.name.startswith("abctree"):
+        if thread.name.startswith("abctree") and thread.name != "abctree-session":
             thread.join(10.0)
     STATE.update(calls=0, rows=0, interrupt=0, nap=0.0)
     result = abctree.resume(folder, p, **kwargs)
