@@ -497,6 +497,7 @@ def test_session_is_read_by_the_command_line(tmp_path, monkeypatch):
     assert "300 simulations" in shown.output
 
 
+@pytest.mark.slow
 def test_asks_take_time_in_proportion_to_their_number():
     """The twin of a session that begins its run anew takes four times as long for twice as many."""
     took = []

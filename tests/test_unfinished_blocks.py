@@ -446,6 +446,7 @@ def chunks_of(folder):
     return [(k.first, k.index) for k in kept]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_every_simulation_is_written_once(tmp_path, executor):
     make = EXECUTORS[executor]
@@ -463,6 +464,7 @@ def test_slow_simulator_is_written_twenty_times_a_second(tmp_path):
     assert max(sizes) <= serial._SECONDS / 0.002 + 1
 
 
+@pytest.mark.slow
 def test_disk_is_flushed_for_each_block_and_once_a_second(tmp_path, monkeypatch):
     flushed = []
     append = Journal.append
@@ -569,6 +571,7 @@ def test_failures_that_came_with_ctrl_c_are_made_again(tmp_path, unit):
 # Executors --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @KINDS
 @pytest.mark.parametrize("timeout", [None, 30.0])
 @pytest.mark.parametrize("executor", EXECUTORS)
