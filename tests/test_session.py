@@ -509,7 +509,6 @@ def test_asks_take_time_in_proportion_to_their_number():
             session.tell(ask.numbers, distances=np.abs(ask.theta[:, 0]))
         took.append(time.process_time() - began)
     assert took[2] < 3.2 * took[1]
-    assert took[2] < 2400 * 0.002  # 20 seconds for ten thousand
 
 
 @posix
