@@ -28,7 +28,7 @@ from abctree import (
 )
 from abctree.data import Boxes
 from abctree.testing import check_partitioner, check_prior, check_utility
-from abctree.testing.boxes import check_implied_corners
+from abctree.testing.partitioner import check_implied_corners
 
 # -------------------------------------------------------------------------------------- our parts
 
@@ -409,6 +409,20 @@ def test_check_partitioner_names_the_table():
         check_partitioner(Gap())
 
 
+class Measured(Sound):
+    """Cuts otherwise once it is told the volumes."""
+
+    def measured(self, prior):
+        assert prior.names == ("a0", "a1")
+        return Gap()
+
+
+def test_check_partitioner_rejects_one_that_is_broken_when_it_is_told_the_volumes():
+    check_partitioner(Dyadic(pick="modal"), d=3)
+    with pytest.raises(AssertionError, match=r"volumes must sum to 1.*\(table: measured\)"):
+        check_partitioner(Measured())
+
+
 # ------------------------------------------------------------------------------- broken utilities
 
 
@@ -447,6 +461,25 @@ def test_check_utility_accepts_the_sound_twin():
         return q / q.sum() if q.any() else mass
 
     check_utility(utility(sound))
+
+
+class Valued:
+    """Says what it maximises: the match with the posterior."""
+
+    sign = -1.0
+
+    def optimal_proposal(self, eta, mass):
+        q = mass * eta
+        return q / q.sum() if q.any() else mass
+
+    def value(self, q, eta, mass):
+        return self.sign * float(((q - self.optimal_proposal(eta, mass)) ** 2).sum())
+
+
+def test_check_utility_compares_its_value_with_that_of_the_prior():
+    check_utility(Valued())
+    with pytest.raises(AssertionError, match=r"q\* must have the largest `value`, but has"):
+        check_utility(type("Worst", (Valued,), {"sign": 1.0})())
 
 
 # ----------------------------------------------------------------------------------- broken priors
@@ -559,3 +592,40 @@ def test_check_prior_rejects_a_broken_part_and_names_the_rule(broken, says):
 @pytest.mark.parametrize("prior", [Square(), NoInverse()])
 def test_check_prior_accepts_the_sound_twin_with_or_without_an_inverse(prior):
     check_prior(prior)
+
+
+class Told(Square):
+    """Says all that a prior may say: the sound twin of what follows."""
+
+    bounds = np.array([[0.0, 1.0], [0.0, np.nan]])
+
+    def cube_density(self, cube):
+        return cube[:, 0]
+
+    def log_density(self, theta):
+        return np.where(theta[:, 0] < 0.5, -np.inf, 0.0)
+
+    def cube_range(self, theta):
+        point = self.to_cube(theta)
+        return point - 1e-9, point + 1e-9
+
+
+def test_check_prior_asks_for_what_a_prior_has_beside_its_protocol():
+    check_prior(Told())
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "says"),
+    [
+        ("bounds", np.array([[0.0, 1.0], [0.0, 0.5]]), "`bounds` must have shape"),
+        ("bounds", np.array([0.0, 1.0]), "`bounds` must have shape"),
+        ("cube_density", lambda self, cube: cube[:, 0] - 0.5, "`cube_density` must be finite"),
+        ("cube_density", lambda self, cube: cube, "`cube_density` must be finite"),
+        ("log_density", lambda self, theta: theta, "`log_density` must give 200 draws"),
+        ("log_density", lambda self, theta: theta[:, 0] * np.nan, "`log_density` must give 200"),
+        ("cube_range", lambda self, theta: (theta, theta), "`cube_range` must hold"),
+    ],
+)
+def test_check_prior_rejects_what_is_broken_beside_its_protocol(name, broken, says):
+    with pytest.raises(AssertionError, match=says):
+        check_prior(type("Broken", (Told,), {name: broken})())

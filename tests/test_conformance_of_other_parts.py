@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,14 +18,18 @@ from abctree.testing import (
     check_constraint,
     check_distance,
     check_executor,
+    check_partitioner,
     check_policy,
+    check_prior,
     check_proposal,
     check_schedule,
     check_simulator,
     check_stopping_rule,
     check_store,
+    check_utility,
 )
 from abctree.tree.policies import UtilityProposal
+from abctree.tree.schedules import as_schedule
 
 PRIOR = abctree.Problem({"a": (0.0, 1.0), "b": (-1.0, 1.0)}, max, 0.0).prior
 
@@ -105,6 +110,57 @@ def test_check_distance_accepts_the_sound_twins():
 def test_check_distance_rejects_a_broken_part_and_names_the_rule(part, says):
     with pytest.raises(AssertionError, match=says):
         check_distance(part, observed=np.arange(10.0))
+
+
+class Reported:
+    """A distance that says what it has beside: the sound twin of what follows."""
+
+    def __call__(self, s, o):
+        return euclidean(s, o)
+
+    def standardised(self, s, o):
+        return (s - o).reshape(len(s), -1)
+
+    def of_entries(self, keep, n):
+        return self
+
+
+class StandardisesTheSquare(Reported):
+    def standardised(self, s, o):
+        return (s - o).reshape(len(s), -1) ** 2
+
+
+class StandardisesColumns(Reported):
+    def standardised(self, s, o):
+        return super().standardised(s, o).T
+
+
+class ForgetsEntries(Reported):
+    def of_entries(self, keep, n):
+        return lambda s, o: euclidean(s[:, 1:], o[1:])
+
+
+class KeepsTheirNumber(Reported):
+    def of_entries(self, keep, n):
+        return lambda s, o: euclidean(s[:, np.arange(n)], o)
+
+
+def test_check_distance_asks_for_what_a_distance_has_beside_its_protocol():
+    check_distance(Reported())
+    check_distance(Reported(), observed=np.zeros((2, 3)))
+    no_norm = type("NoNorm", (Reported,), {"standardised": lambda self, s, o: None})
+    check_distance(no_norm())
+
+
+@broken([
+    (StandardisesTheSquare(), "`standardised` must give differences"),
+    (StandardisesColumns(), r"Euclidean norm is the distance, but gives shape \(5, 50\)"),
+    (ForgetsEntries(), "`of_entries` of all entries must give the same distance"),
+    (KeepsTheirNumber(), "`distance` must accept finite summaries, but raised IndexError"),
+])  # fmt: skip
+def test_check_distance_rejects_what_is_broken_beside_its_protocol(part, says):
+    with pytest.raises(AssertionError, match=says):
+        check_distance(part)
 
 
 # Policies ---------------------------------------------------------------------------------------
@@ -413,6 +469,57 @@ def test_check_schedule_rejects_a_broken_part_and_names_the_rule(part, says):
         check_schedule(part)
 
 
+class Pools(Halves):
+    """A schedule of all draws: the sound twin of what follows."""
+
+    def first(self, distance):
+        return float(np.nextafter(np.max(distance[np.isfinite(distance)]), np.inf))
+
+    def pooled(self, epsilon, first, distance, weight, budget):
+        return min(first, max(0.9 * epsilon, super().first(distance)))
+
+
+class PoolsAboveTheFirst(Pools):
+    def pooled(self, epsilon, first, distance, weight, budget):
+        return 1.5 * epsilon
+
+
+class PoolsNothing(Pools):
+    def pooled(self, epsilon, first, distance, weight, budget):
+        return float(np.min(distance))
+
+
+class PoolsByTheCall(Pools):
+    calls = 0
+
+    def pooled(self, epsilon, first, distance, weight, budget):
+        self.calls += 1
+        return max(epsilon * (1.0 - 0.01 / self.calls), Halves.first(self, distance))
+
+
+class PoolsFiniteOnly(Pools):
+    def pooled(self, epsilon, first, distance, weight, budget):
+        distance[~np.isfinite(distance)] = 1e9
+        return super().pooled(epsilon, first, distance, weight, budget)
+
+
+def test_check_schedule_looks_at_pooled_where_there_is_one():
+    check_schedule(Pools())
+    check_schedule(as_schedule("pooled"))
+    check_schedule(as_schedule("adaptive"))
+
+
+@broken([
+    (PoolsAboveTheFirst(), "at most the first tolerance"),
+    (PoolsNothing(), "`pooled` must accept a row"),
+    (PoolsByTheCall(), "must keep no memory"),
+    (PoolsFiniteOnly(), "`pooled` must not change its arguments"),
+])  # fmt: skip
+def test_check_schedule_rejects_a_broken_pooled_and_names_the_rule(part, says):
+    with pytest.raises(AssertionError, match=says):
+        check_schedule(part)
+
+
 # Stopping rules ---------------------------------------------------------------------------------
 
 
@@ -437,6 +544,12 @@ def asked_twice():
 def test_check_stopping_rule_rejects_a_broken_part_and_names_the_rule(part, says):
     with pytest.raises(AssertionError, match=says):
         check_stopping_rule(SimpleNamespace(reason=part))
+
+
+def test_check_stopping_rule_asks_whether_it_is_asked_after_every_block():
+    check_stopping_rule(SimpleNamespace(reason=lambda progress: None, every_block=True))
+    with pytest.raises(AssertionError, match="`every_block` must be True or False"):
+        check_stopping_rule(SimpleNamespace(reason=lambda progress: None, every_block=3))
 
 
 # Stores -----------------------------------------------------------------------------------------
@@ -582,6 +695,68 @@ def test_check_executor_rejects_a_broken_part_and_names_the_rule(part, says):
         check_executor(part)
 
 
+class OnItsOwn:
+    """Simulations that go on by themselves, one chunk whenever somebody looks."""
+
+    def __init__(self, chunks):
+        self.left = list(chunks)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self.left:
+            raise StopIteration
+        return self.left.pop(0)
+
+    def finished(self):
+        yield from (self.left.pop(0) for _ in range(min(1, len(self.left))))
+
+
+class GoesOn(AtOnce):
+    """Iterators that keep `abctree.protocols.Ahead`: the sound twin of what follows."""
+
+    made = OnItsOwn
+
+    def chunks(self, work, rows):
+        return self.made((part, work(part)) for part in rows.parts(20))
+
+
+class GivesTwice(GoesOn):
+    class made(OnItsOwn):
+        def finished(self):
+            yield from self.left[:1]
+
+
+class WaitsToBeAsked(GoesOn):
+    class made(OnItsOwn):
+        def finished(self):
+            return []
+
+
+class LosesWhatIsFinished(GoesOn):
+    class made(OnItsOwn):
+        def finished(self):
+            self.left = []
+            return []
+
+
+def test_check_executor_looks_at_what_is_finished_by_itself():
+    assert isinstance(OnItsOwn([]), abctree.protocols.Ahead)
+    check_executor(GoesOn())
+
+
+@broken([
+    (GivesTwice(), "must be answered once"),
+    (WaitsToBeAsked(), "`finished` must give all that nobody waits for, but 100 rows"),
+    (LosesWhatIsFinished(), "`finished` must give all that nobody waits for, but 100 rows"),
+])  # fmt: skip
+def test_check_executor_rejects_a_broken_iterator_and_names_the_rule(part, says, monkeypatch):
+    monkeypatch.setattr("abctree.testing.running._PATIENCE", 0.05)
+    with pytest.raises(AssertionError, match=says):
+        check_executor(part)
+
+
 # Simulators and constraints ---------------------------------------------------------------------
 
 
@@ -597,6 +772,24 @@ def test_check_simulator_accepts_the_three_ways_to_call_one():
     check_simulator(many, PRIOR)
     check_simulator(many, PRIOR, vectorized=True)
     check_simulator(seeded, PRIOR, vectorized="seeds")
+
+
+class Asks:
+    """A simulator that asks for the names of its parameters."""
+
+    def __call__(self, theta, rng):
+        raise ValueError("names are not known")
+
+    def with_names(self, names):
+        if "x" in names:
+            raise KeyError(names)
+        return many
+
+
+def test_check_simulator_tells_the_names_to_one_that_asks():
+    check_simulator(Asks(), PRIOR)
+    with pytest.raises(AssertionError, match="`with_names` must accept the names"):
+        check_simulator(Asks(), abctree.Problem({"x": (0.0, 1.0)}, max, 0.0).prior)
 
 
 def counts_calls(theta, rng, seen=[]):  # noqa: B006 - that is what is wrong with it
@@ -644,3 +837,41 @@ def clears(t):
 def test_check_constraint_rejects_a_broken_part_and_names_the_rule(part, says):
     with pytest.raises(AssertionError, match=says):
         check_constraint(part, PRIOR)
+
+
+# The page of protocols --------------------------------------------------------------------------
+
+#: By which check each protocol is asked for.
+CHECKED = {
+    check_belief_rule: {"BeliefRule", "Beliefs"},
+    check_constraint: {"Constraint"},
+    check_distance: {"Distance", "HasOfEntries", "LearnedDistance", "StandardisedDistance"},
+    check_executor: {"Ahead", "Executor"},
+    check_partitioner: {"Partitioner", "VolumePartitioner"},
+    check_policy: {"Policy"},
+    check_prior: {"HasBounds", "HasCubeDensity", "HasCubeRange", "HasLogDensity", "Prior"},
+    check_schedule: {"PooledSchedule", "Schedule"},
+    check_simulator: {"NamedSimulator"},
+    check_stopping_rule: {"HasEveryBlock", "StoppingRule"},
+    check_store: {"Store"},
+    check_utility: {"HasValue", "Utility"},
+}
+
+
+def test_every_protocol_of_the_page_has_a_check():
+    page = {
+        name
+        for name, it in vars(abctree.protocols).items()
+        if isinstance(it, type) and it.__module__ == abctree.protocols.__name__
+    }
+    checked = set().union(*CHECKED.values())
+    assert page == checked | {"Work"}  # which the library hands to executors, and nobody replaces
+    assert {*CHECKED, check_proposal} == {
+        getattr(abctree.testing, name) for name in abctree.testing.__all__
+    }
+
+
+@pytest.mark.parametrize("check", CHECKED, ids=lambda check: check.__name__)
+def test_a_check_says_which_protocols_it_asks_for(check):
+    said = inspect.getdoc(check) + inspect.getsource(inspect.getmodule(inspect.unwrap(check)))
+    assert all(name in said for name in CHECKED[check])

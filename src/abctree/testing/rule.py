@@ -1,4 +1,4 @@
-"""What a check raises: the rule that is broken."""
+"""What the checks have in common: a part is called, and a rule that it breaks is raised."""
 
 from __future__ import annotations
 
@@ -26,26 +26,34 @@ def call(
     """What a method makes of its arguments, which it must accept and leave as they were."""
     given = [array for value in (*args, *kwargs.values()) for array in _arrays(value)]
     before = [array.copy() for array in given]
+    at = f" {where}" if where else ""
     try:
         answer = function(*args, **kwargs)
     except Exception as error:
-        said = f"`{name}` must accept {accepts}, but raised {error!r} {where}."
+        said = f"`{name}` must accept {accepts}, but raised {error!r}{at}."
         raise AssertionError(said) from error
-    require(
-        all(np.array_equal(a, b, equal_nan=True) for a, b in zip(given, before, strict=True)),
-        f"`{name}` must not change its arguments, but did {where}.",
-    )
+    require(same(given, before), f"`{name}` must not change its arguments, but did{at}.")
     return answer
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two answers have the same arrays."""
+    pairs = zip(_arrays(one), _arrays(other), strict=True)
+    return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)
+
+
+def check_numbers(value: FloatArray, n: int, name: str) -> None:
+    """Raise `AssertionError` unless there are n numbers, finite and not negative."""
+    require(
+        value.shape == (n,) and np.isfinite(value).all() and (value >= 0.0).all(),
+        f"{name} must be finite and >= 0, and have shape ({n},), but has shape {value.shape} and "
+        f"reaches from {value.min(initial=np.inf)} to {value.max(initial=-np.inf)}.",
+    )
 
 
 def check_probabilities(q: FloatArray, n: int, name: str, where: str) -> None:
     """Raise `AssertionError` unless q are probabilities of n boxes."""
-    require(
-        q.shape == (n,),
-        f"{name} must have one entry for each box, ({n},), but has shape {q.shape} {where}.",
-    )
-    require(np.isfinite(q).all(), f"{name} must be finite, but is not {where}.")
-    require((q >= 0.0).all(), f"{name} must be >= 0, but its least entry is {q.min()} {where}.")
+    check_numbers(q, n, f"{name}, one entry for each box, {where}")
     require(
         abs(float(q.sum()) - 1.0) <= 1e-9,
         f"{name} must sum to 1, but sums to {float(q.sum())!r} {where}.",
@@ -53,11 +61,13 @@ def check_probabilities(q: FloatArray, n: int, name: str, where: str) -> None:
 
 
 def _arrays(value: object) -> list[FloatArray]:
-    """The arrays of an argument, those in a record or a dict included."""
+    """The arrays of an argument, those in a record, a dict or a list included."""
     if isinstance(value, np.ndarray):
         return [value]
-    if isinstance(value, Mapping):
-        return [array for part in value.values() for array in _arrays(part)]
     if dataclasses.is_dataclass(value):
-        return [array for part in vars(value).values() for array in _arrays(part)]
-    return []
+        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    elif isinstance(value, Mapping):
+        value = list(value.values())
+    if not isinstance(value, list | tuple):
+        return []
+    return [array for part in value for array in _arrays(part)]
