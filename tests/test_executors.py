@@ -33,8 +33,9 @@ import abctree
 from abctree import AbctreeError, ParameterError, SimulatorError
 from abctree.data import Failure, Rows, Simulations
 from abctree.problem import Discrepancy
-from abctree.running.executors import as_executor, parcel, pooled, running
-from abctree.running.executors.workers import WorkerDiedError, Workers
+from abctree.running.executors import as_executor, pooled, running, sending
+from abctree.running.executors.processes import Limits, Workers
+from abctree.running.executors.worker import WorkerLostError
 from tests.conftest import until, z_score
 
 # Newer Pythons warn of forks beside threads; NumPy has some.
@@ -429,7 +430,7 @@ def test_workers_that_cannot_start_are_an_error_that_says_what_to_do(monkeypatch
     def broken(*_):
         os._exit(1)
 
-    monkeypatch.setattr("abctree.running.executors.workers._serve", broken)
+    monkeypatch.setattr("abctree.running.executors.processes.serve", broken)
     with pytest.raises(AbctreeError, match=r"__main__"):
         play(forked())
 
@@ -438,7 +439,7 @@ def test_workers_that_cannot_start_are_an_error_that_says_what_to_do(monkeypatch
 
 START = """
 from multiprocessing import get_context
-from abctree.running.executors.guard import check_guarded
+from abctree.running.executors.sending import check_guarded
 def start(really=1):
     check_guarded(get_context("spawn"))
 """
@@ -527,10 +528,10 @@ def test_a_script_without_a_guard_ends_in_one_sentence(is_hidden, begun, tmp_pat
 
 
 def test_workers_lose_one_task_with_one_process():
-    workers = Workers(2, FORK, None, watch=False)
+    workers = Workers(2, FORK, Limits())
     bad, good = workers.submit(os._exit, 7), workers.submit(os.getpid)
     assert good.result(10) != os.getpid()
-    with pytest.raises(WorkerDiedError, match="code 7"):
+    with pytest.raises(WorkerLostError, match="code 7"):
         bad.result(10)
     assert workers.submit(divmod, 7, 2).result(10) == (3, 1)
     with pytest.raises(ZeroDivisionError):
@@ -747,7 +748,7 @@ STAYS = {
 
 @pytest.mark.parametrize("part", UNPICKLABLE)
 def test_what_cannot_be_pickled_is_named_before_anything_is_spent(part, monkeypatch):
-    monkeypatch.setattr(parcel, "_cloudpickle", lambda: None)
+    monkeypatch.setattr(sending, "_cloudpickle", lambda: None)
     executor = forked()
     table = []
     with pytest.raises(ParameterError) as caught:
@@ -761,7 +762,7 @@ def test_what_cannot_be_pickled_is_named_before_anything_is_spent(part, monkeypa
 
 @pytest.mark.parametrize("part", STAYS)
 def test_what_workers_do_not_need_need_not_be_picklable(part, monkeypatch):
-    monkeypatch.setattr(parcel, "_cloudpickle", lambda: None)
+    monkeypatch.setattr(sending, "_cloudpickle", lambda: None)
     p = problem(**STAYS[part])
     same(play(forked(1), p, n=100), play(None, p, n=100))
     sent = pickle.dumps(Discrepancy(p.measurement, 1))
@@ -1172,8 +1173,8 @@ def interrupted_start(monkeypatch):
         threading.Timer(0.2, interrupt).start()
         return Workers(*args, **kwargs)
 
-    monkeypatch.setattr("abctree.running.executors.workers._serve", lambda *_: time.sleep(1000.0))
-    monkeypatch.setattr("abctree.running.executors.pool.Workers", begin)
+    monkeypatch.setattr("abctree.running.executors.processes.serve", lambda *_: time.sleep(1000.0))
+    monkeypatch.setattr("abctree.running.executors.processes.Workers", begin)
     return at
 
 

@@ -92,6 +92,7 @@ class Runner:
         self.failures = Failures(table, self.rounds, self.root, problem.unit)
         self.n_simulations = 0  #: that have come back
         self._other_streams: set[OtherStream] = set()
+        self._work = Discrepancy(problem.measurement, self.root)  # one: a pool packs it once
         self._executor = executor
         self._ledger = ledger
         self._ahead: list[Ahead] = []  # blocks that come back while another is waited for
@@ -120,9 +121,9 @@ class Runner:
         missing = self._ledger.begin(rows)
         chunks: Iterator[Chunk] = iter(())
         if self._executor is not None and len(missing):
-            chunks = self._executor.chunks(
-                Discrepancy(self.problem.measurement, self.root), missing
-            )
+            if self._work.measurement is not self.problem.measurement:  # the pilot has scaled it
+                self._work = Discrepancy(self.problem.measurement, self.root)
+            chunks = self._executor.chunks(self._work, missing)
         if isinstance(chunks, Ahead):
             self._ahead.append(chunks)
         return partial(self._answer, rows, chunks)

@@ -1,4 +1,4 @@
-"""What all executors with a pool have in common.
+"""`Pooled`: what all executors with a pool have in common.
 
 A block is cut into tasks, which begin at once.  A task that is lost with its worker is done again;
 one that loses its worker every time is taken apart until the simulation that does it is found.
@@ -7,29 +7,31 @@ Neither this, nor the number of workers, nor the size of the tasks changes what 
 
 from __future__ import annotations
 
-import time
-from abc import ABC, abstractmethod
+import importlib
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
 from functools import partial
+from inspect import signature
 from multiprocessing.context import BaseContext
 from queue import Empty, SimpleQueue
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 
 from abctree.data import Rows, Simulations
-from abctree.errors import ParameterError
+from abctree.errors import AbctreeError, ParameterError
 from abctree.protocols import Chunk, Work
-from abctree.running.executors.guard import check_guarded
-from abctree.running.executors.limits import OutOfMemoryError, check_enough_memory
-from abctree.running.executors.parcel import Parcel, pack, unpack
-from abctree.running.executors.serial import check_timeout, failed, in_time, rows_of
-from abctree.running.executors.workers import OverdueError, WorkerDiedError
+from abctree.running.executors.sending import check_guarded, pack
+from abctree.running.executors.serial import check_timeout, failed, rows_of
+from abctree.running.executors.worker import (
+    Answer,
+    WorkerLostError,
+    simulate_here,
+    simulate_there,
+)
 
 #: Seconds that a task may go on, and that nothing may come, before the run hears of it.
 _SECONDS = 1.0
@@ -41,9 +43,7 @@ _FIRST = 16
 _NEWS = 0.3
 #: Workers that a simulation may lose alone before it is given up; others may have killed some.
 _LIVES = 3
-#: Simulations, and the seconds they took; None from a worker that does not know the work yet.
-Answer = tuple[Simulations, float] | None
-NOTHING: Chunk = (
+_NOTHING: Chunk = (
     Rows(np.empty((0, 0)), np.empty(0, dtype=np.int64)),
     Simulations(np.empty(0), np.empty(0)),
 )
@@ -68,72 +68,71 @@ class Pace:
         return max(1, min(most, -(-n // n_workers)))
 
 
-class Pooled(ABC):
+class Pooled:
     """What all executors with a pool have in common.
 
-    The pool is made when it is first needed.  It is shut down by `close`, or at the end of the
-    outermost ``with``; a run of abctree is such a ``with``.  To keep it for several runs, put them
-    into a ``with`` of your own.  A closed executor can be used again.
+    A pool that it makes is made when it is first needed.  It is shut down by `close`, or at the end
+    of the outermost ``with``; a run of abctree is such a ``with``.  To keep it for several runs,
+    put them into a ``with`` of your own.  A closed executor can be used again.
 
     Parameters
     ----------
-    chunk : int or None
-        Rows of a task; None: as many as take about 20 ms, but a task for every worker.
-    timeout : float or None
-        Most seconds for a simulation; one that takes longer is a failure.
+    source : concurrent.futures.Executor or callable
+        The user's pool, or a function that makes one.
+    n_workers, chunk, timeout
+        See `Pool`.
+    shares_memory : bool
+        Whether workers can use the work as it is, without pickling it.
+    context : multiprocessing context or None
+        How processes are started, which import the script; None if that is not known.
     """
 
-    def __init__(self, *, chunk: int | None, timeout: float | None) -> None:
-        if chunk is not None:
-            check_count("chunk", chunk)
+    def __init__(
+        self,
+        source: futures.Executor | Callable[[], futures.Executor],
+        *,
+        n_workers: int | None,
+        chunk: int | None,
+        timeout: float | None,
+        shares_memory: bool = False,
+        context: BaseContext | None = None,
+    ) -> None:
+        for name, n in (("n_workers", n_workers), ("chunk", chunk)):
+            if n is not None:
+                check_count(name, n)
         check_timeout(timeout)
+        if shares_memory and timeout is not None:
+            raise ParameterError(
+                "`timeout` must be None for threads, which cannot be stopped, but got "
+                f"{timeout!r}. Use abctree.Processes(timeout=...)."
+            )
         self.chunk = chunk
-        self.timeout = timeout
+        self.timeout = None if timeout is None else float(timeout)
+        self.context = context
+        self._source = source
+        self._n_workers = n_workers
+        self._shares_memory = shares_memory
         self._pool: futures.Executor | None = None
-        self._pace = Pace()
+        self.pace = Pace()
         self._work: Work | None = None
-        self._parcel = Parcel("", b"")
-        self._is_sent = False  # whether the pool was told of the parcel
-        self._unsent = 0  # tasks that take it with them: it may be news to their workers
+        self._packed = "", b""
+        self._unsent = 0  # tasks that take the work with them: it may be news to their workers
         self._depth = 0
 
-    # What a kind of pool has to say ---------------------------------------------------------
-
     @property
-    @abstractmethod
     def n_workers(self) -> int:
-        """Tasks that run at the same time."""
+        """Tasks that run at the same time, as far as is known."""
+        if self._n_workers is not None:
+            return self._n_workers
+        pool = self._pool or self._source
+        for name in ("_max_workers", "num_workers"):  # the standard library and loky; MPI
+            if isinstance(n := getattr(pool, name, None), int) and n > 0:
+                return n
+        if hasattr(os, "sched_getaffinity"):  # those that this process may use
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
 
-    @property
-    def shares_memory(self) -> bool:
-        """Whether workers can use the work as it is, without pickling it."""
-        return False
-
-    @property
-    def context(self) -> BaseContext | None:
-        """How processes are started, which import the script; None if there are none."""
-        return None
-
-    @abstractmethod
-    def _open(self, work: Work) -> futures.Executor:
-        """A new pool."""
-
-    @abstractmethod
-    def _shut(self, pool: futures.Executor) -> None:
-        """End a pool; nobody waits for what it does."""
-
-    def _send(self, parcel: Parcel) -> bool:  # noqa: ARG002
-        """Have every worker unpack a parcel before its next task, if the pool can do that."""
-        return False
-
-    def _reopen(self, work: Work, pool: futures.Executor) -> futures.Executor:
-        """A pool in the place of one that broke."""
-        self._shut(pool)
-        return self._open(work)
-
-    # What all do ----------------------------------------------------------------------------
-
-    def chunks(self, work: Work, rows: Rows) -> Call:
+    def chunks(self, work: Work, rows: Rows) -> Iterator[Chunk]:
         """Begin the simulations of all rows; the iterator waits for them.
 
         A task that has gone on for a second sends what it has, and the rest is a new one.
@@ -143,106 +142,101 @@ class Pooled(ABC):
         ParameterError
             If the work has to be sent to other processes but cannot be pickled.
         """
-        return Call(
-            self, work, rows.parts(self.chunk or self._pace.rows(len(rows), self.n_workers))
-        )
+        size = self.chunk or self.pace.rows(len(rows), self.n_workers)
+        return Block(self, work, rows.parts(size))
 
-    def _begin(
+    def submit(
         self, work: Work, rows: Rows, *, whole: bool
     ) -> tuple[futures.Executor, futures.Future[Answer]]:
         """One task, and the pool that it went to; `whole` sends the work with it in any case."""
-        if not self.shares_memory:
-            self._pack(work)  # an error here comes before there is a pool
-        if self._pool is None:
-            check_guarded(self.context)
-            self._pool = self._open(work)
-            self._is_sent = False
+        if not self._shares_memory and self._work is not work:
+            self._packed, self._work = pack(work), work  # an error comes before there is a pool
+            self._tell_of_work()
+        pool = self._pool or self._open()
         try:
-            task = self._task(work, whole=whole)
-            future = self._pool.submit(task, rows, _SECONDS, self.timeout)
+            future = pool.submit(self._task(work, whole=whole), rows, _SECONDS, self.timeout)
         except futures.BrokenExecutor:  # it broke while it had nothing to do
-            self._mend(work, self._pool)
-            task = self._task(work, whole=whole)
-            future = self._pool.submit(task, rows, _SECONDS, self.timeout)
-        return self._pool, future
+            pool = self.mended(pool)
+            future = pool.submit(self._task(work, whole=whole), rows, _SECONDS, self.timeout)
+        return pool, future
 
-    def _mend(self, work: Work, broken: futures.Executor) -> None:
-        """Have a sound pool, if the current one is this broken one."""
+    def _task(self, work: Work, *, whole: bool) -> Callable[..., Answer]:
+        """What a worker is asked to do with some rows."""
+        if self._shares_memory:
+            return partial(simulate_here, work)
+        token, payload = self._packed
+        whole = whole or self._unsent > 0
+        self._unsent -= 1
+        return partial(simulate_there, token, payload if whole else None)
+
+    def _tell_of_work(self) -> None:
+        pool = self._pool
+        if pool and hasattr(pool, "prepare"):  # each worker loads the work before its next task
+            pool.prepare(*self._packed)
+            self._unsent = 0
+        else:
+            self._unsent = self.n_workers
+
+    def _open(self) -> futures.Executor:
+        check_guarded(self.context)
+        source = self._source
+        self._pool = pool = source if isinstance(source, futures.Executor) else source()
+        self._tell_of_work()
+        return pool
+
+    def mended(self, broken: futures.Executor) -> futures.Executor:
+        """A sound pool, where this one has broken."""
         if self._pool is broken:
             self._pool = None
-            self._pool = self._reopen(work, broken)
-            self._is_sent = False
-
-    def _is_current(self, pool: futures.Executor) -> bool:
-        """Whether this pool was not replaced meanwhile."""
-        return self._pool is pool
-
-    def _note(self, n: int, seconds: float) -> None:
-        """A task of n rows took so long in its worker."""
-        self._pace.note(n, seconds)
+            if isinstance(self._source, futures.Executor):
+                self._source = _made_again(broken, self.n_workers)
+            else:
+                _shut(broken)
+        return self._pool or self._open()
 
     def close(self) -> None:
-        """Shut the pool down.  What is pending is cancelled."""
+        """Shut the pool down, unless it is the user's.  What is pending is cancelled."""
         pool, self._pool = self._pool, None
-        self._work, self._parcel = None, Parcel("", b"")
-        if pool is not None:
-            self._shut(pool)
+        self._work, self._packed = None, ("", b"")
+        if pool is not None and not isinstance(self._source, futures.Executor):
+            _shut(pool)
 
     def __enter__(self) -> Self:
         check_guarded(self.context)
         self._depth += 1
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if self._depth == 0:
             self.close()
 
-    def _pack(self, work: Work) -> None:
-        """Have the work as a parcel."""
-        if self._work is None or not _is_same(work, self._work):
-            self._parcel = pack(work)
-            self._work = work
-            self._is_sent = False
 
-    def _task(self, work: Work, *, whole: bool) -> Callable[..., Answer]:
-        """What a worker is asked to do with some rows."""
-        if self.shares_memory:
-            return partial(simulate_here, work)
-        if not self._is_sent:
-            self._is_sent = True
-            self._unsent = 0 if self._send(self._parcel) else self.n_workers
-        if not whole and self._unsent > 0:
-            self._unsent -= 1
-            whole = True
-        return partial(simulate_there, self._parcel.token, self._parcel.payload if whole else None)
+def check_count(name: str, n: int) -> None:
+    """Refuse what is not a whole number of at least 1."""
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ParameterError(f"`{name}` must be a whole number of at least 1, but got {n!r}.")
 
 
-def simulate_here(
-    work: Work, rows: Rows, seconds: float, timeout: float | None
-) -> tuple[Simulations, float]:
-    """A task: the first of its rows, those that are begun within so many seconds."""
-    began = time.perf_counter()
-    until = time.monotonic() + seconds
-    done = work(rows, until) if timeout is None else in_time(work, rows, until, timeout)
-    return done, time.perf_counter() - began
+def _shut(pool: futures.Executor) -> None:
+    """End a pool; nobody waits for what it does."""
+    can_cancel = "cancel_futures" in signature(pool.shutdown).parameters
+    pool.shutdown(wait=False, **({"cancel_futures": True} if can_cancel else {}))
 
 
-def simulate_there(
-    token: str, payload: bytes | None, rows: Rows, seconds: float, timeout: float | None
-) -> Answer:
-    """A task in another process, which remembers the work from the first time it was sent."""
-    work = unpack(token, payload)
-    if work is None:
-        return None
-    done, took = simulate_here(work, rows, seconds, timeout)
-    check_enough_memory(done)
-    return done, took
+def _made_again(broken: futures.Executor, n: int) -> futures.Executor:
+    """A pool in the place of one of the user's that broke."""
+    name, is_reusable, _ = type(broken).__module__.partition(".reusable_executor")
+    if is_reusable:  # of loky, or of the one in joblib
+        return cast("futures.Executor", importlib.import_module(name).get_reusable_executor(n))
+    raise AbctreeError(
+        f"A worker process died, and with it its pool, {type(broken).__name__}, which only you "
+        "can make again. Give abctree.Processes(n), or a function that makes the pool, as in "
+        f"abctree.Pool(lambda: {type(broken).__name__}(n))."
+    )
+
+
+# The tasks of a block ------------------------------------------------------------------------
 
 
 class Task(NamedTuple):
@@ -253,8 +247,8 @@ class Task(NamedTuple):
     is_alone: bool = False  #: whether its pool has nothing else to do: the blame is certain
 
 
-class Call:
-    """The tasks of one call of `chunks`: see `Ahead`."""
+class Block:
+    """The tasks of a block, begun at once: see `Ahead`."""
 
     def __init__(self, crew: Pooled, work: Work, parts: Iterable[Rows]) -> None:
         self._crew = crew
@@ -278,7 +272,7 @@ class Call:
                     self._begin(self._suspects.popleft()._replace(is_alone=True), whole=True)
                 self._collect(self._ended.get(timeout=_SECONDS))
         except Empty:
-            return NOTHING
+            return _NOTHING
         except BaseException as error:
             self._give_up()
             if isinstance(error, KeyboardInterrupt):
@@ -309,55 +303,41 @@ class Call:
             future.cancel()
 
     def _begin(self, task: Task, *, whole: bool = False) -> None:
-        pool, future = self._crew._begin(self._work, task.rows, whole=whole)
+        pool, future = self._crew.submit(self._work, task.rows, whole=whole)
         self._running[future] = task, pool
         future.add_done_callback(self._ended.put)
 
     def _collect(self, future: futures.Future[Answer]) -> None:
-        """Take what a task that ended has to say; begin again what was lost."""
-        if future not in self._running:
-            return  # taken before
+        """Take what a task that ended has to say, and begin what it left to be done."""
         task, pool = self._running.pop(future)
         try:
-            answer = future.result()
+            done, seconds = future.result()
         except Exception as error:
-            if not _is_alone_to_blame(error) and not isinstance(error, futures.BrokenExecutor):
+            if not isinstance(error, futures.BrokenExecutor) and not _is_killed(error):
                 raise
             self._recover(task, pool, error)
-        else:
-            self._take(task, answer)
-
-    def _take(self, task: Task, answer: Answer) -> None:
-        """Take the answer of a task, and begin what it left to be done."""
-        if answer is None:
+            return
+        if done is None:
             self._begin(task, whole=True)
             return
-        done, seconds = answer
         n = len(done)
-        self._crew._note(n, seconds)
+        self._crew.pace.note(n, seconds)
         self._ready.append((task.rows[:n], done))
         if n < len(task.rows):
             self._begin(task._replace(rows=task.rows[n:]))
 
     def _recover(self, task: Task, pool: futures.Executor, error: Exception) -> None:
         """Begin again what was lost with a worker, or with its pool."""
-        if _is_alone_to_blame(error):
+        if isinstance(error, WorkerLostError) or _is_killed(error):
             for part in self._after_death(task, error):
                 self._begin(part)
         elif task.is_alone:
-            self._crew._mend(self._work, pool)
+            self._crew.mended(pool)
             self._suspects.extendleft(reversed(self._after_death(task, error)))
-        elif self._crew._is_current(pool):
-            self._suspects.extend([task, *self._lost_with(pool)])
+        elif self._crew._pool is pool:
+            self._suspects.append(task)
         else:  # another task was to blame, and the pool is a new one already
             self._begin(task)
-
-    def _lost_with(self, broken: futures.Executor) -> list[Task]:
-        """The other tasks of a pool that broke: all have ended, or are about to."""
-        theirs = [future for future, (_, pool) in self._running.items() if pool is broken]
-        futures.wait(theirs)
-        lost = [f for f in theirs if isinstance(f.exception(), futures.BrokenExecutor)]
-        return [self._running.pop(future)[0] for future in lost]
 
     def _after_death(self, task: Task, error: Exception) -> list[Task]:
         """What to do again when a worker died with a task.
@@ -369,46 +349,17 @@ class Call:
         if len(units) > 1:
             return [Task(unit) for unit in units]
         deaths = task.deaths + 1
-        if deaths < _LIVES and not _is_final(error):
+        is_final = _is_killed(error) or (isinstance(error, WorkerLostError) and error.is_final)
+        if deaths < _LIVES and not is_final:
             return [Task(task.rows, deaths)]
         if len(task.rows) > 1:
             return [Task(row, _LIVES - 1) for row in rows_of(task.rows)]
-        self._ready.append((task.rows, failed(self._work, task.rows, self._reason(error))))
+        is_known = isinstance(error, WorkerLostError)
+        reason = str(error) if is_known else "WorkerDiedError: the worker process died"
+        self._ready.append((task.rows, failed(self._work, task.rows, reason)))
         return []
 
-    def _reason(self, error: Exception) -> str:
-        if isinstance(error, OutOfMemoryError):
-            return str(error)
-        if isinstance(error, OverdueError):
-            limit = self._crew.timeout
-            return f"TimeoutError: not done after {limit:g} s, its worker was killed"
-        how = str(error) if isinstance(error, WorkerDiedError) else "the worker process died"
-        return f"WorkerDiedError: {how}"
 
-
-def _is_alone_to_blame(error: Exception) -> bool:
-    """Whether a task, and no other, lost its worker."""
-    return isinstance(error, WorkerDiedError | OverdueError | OutOfMemoryError) or _is_final(error)
-
-
-def _is_final(error: Exception) -> bool:
-    """Whether a task that lost its worker is not worth another one.
-
-    Dask tries a task on several workers before it says that all of them were killed.
-    """
-    return isinstance(error, OverdueError) or type(error).__name__ == "KilledWorker"
-
-
-def _is_same(a: object, b: object) -> bool:
-    """Whether two works are made of the very same objects, and need not be pickled to compare."""
-    if a is b:
-        return True
-    if type(a) is not type(b) or not is_dataclass(a):
-        return False
-    return all(vars(a)[f.name] is vars(b)[f.name] for f in fields(a))
-
-
-def check_count(name: str, n: int) -> None:
-    """Refuse what is not a whole number of at least 1."""
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ParameterError(f"`{name}` must be a whole number of at least 1, but got {n!r}.")
+def _is_killed(error: Exception) -> bool:
+    """Whether Dask has tried a task on several workers, and all of them were killed."""
+    return type(error).__name__ == "KilledWorker"

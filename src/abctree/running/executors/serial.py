@@ -1,8 +1,7 @@
 """Simulations in this process, one after the other, and the limit of their time.
 
-An alarm interrupts code that returns to the interpreter now and then.  For code that does not, a
-worker of `Processes` announces until when it means to be done with what it does, and is killed by
-its parent if it is not.
+An alarm interrupts code that returns to the interpreter now and then.  Code that does not can only
+be ended with its process, by the parent of a worker of `Processes`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import Protocol
 
 import numpy as np
 
@@ -26,8 +24,6 @@ from abctree.protocols import Chunk, Work
 
 #: Seconds after which what is finished is given back: so much a killed run may lose.
 _SECONDS = 0.05
-#: Seconds between the alarm and the moment at which a parent loses its patience.
-_GRACE = 1.0
 #: Seconds between two alarms, at least: a simulator may swallow the first.
 _AGAIN = 0.1
 
@@ -69,12 +65,8 @@ class Serial:
         for part in rows.parts(self.chunk or len(rows)):
             rest = part
             while len(rest):
-                until = time.monotonic() + _SECONDS
                 try:
-                    if self.timeout is None:
-                        done = work(rest, until)
-                    else:
-                        done = in_time(work, rest, until, self.timeout)
+                    done = simulate(work, rest, _SECONDS, self.timeout)
                 except InterruptedWorkError as error:
                     yield rest[: len(error.done)], error.done
                     raise
@@ -82,17 +74,34 @@ class Serial:
                 rest = rest[len(done) :]
 
 
-def in_time(work: Work, rows: Rows, until: float, timeout: float) -> Simulations:
-    """As the work, but no simulation takes longer than `timeout` seconds.
+def check_timeout(timeout: float | None) -> None:
+    """Raise `ParameterError` unless it is a positive number of seconds, or None."""
+    if timeout is not None and not 0.0 < timeout < float("inf"):
+        raise ParameterError(
+            f"`timeout` must be a positive number of seconds, or None, but got {timeout!r}."
+        )
 
-    One that would is a failure.  A unit of m rows that are simulated in one call has m times the
-    limit; if that is not enough its rows are simulated one by one, as when the call raises.
+
+def simulate(work: Work, rows: Rows, seconds: float, timeout: float | None) -> Simulations:
+    """The first of the rows, those that are begun within so many seconds.
+
+    A simulation that takes longer than `timeout` seconds is a failure.  A unit of m rows that are
+    simulated in one call has m times the limit; if that is not enough its rows are simulated one by
+    one, as when the call raises.
     """
-    check_enforceable()
+    until = time.monotonic() + seconds
+    if timeout is None:
+        return work(rows, until)
+    if not Alarm.has_parent and not _has_alarm():
+        raise ParameterError(
+            "`timeout` must run in the main thread of a process on a POSIX system, where an alarm "
+            "can interrupt a simulation, but this is another thread or system. "
+            "Use abctree.Processes(timeout=...), which can kill its workers."
+        )
     parts: list[Simulations] = []
     try:
         for unit in rows.parts(1):
-            parts.append(_limited(work, unit, timeout))
+            parts.append(_in_time(work, unit, timeout))
             if time.monotonic() >= until:
                 break
     except KeyboardInterrupt as error:
@@ -102,7 +111,7 @@ def in_time(work: Work, rows: Rows, until: float, timeout: float) -> Simulations
     return Simulations.join(parts)
 
 
-def _limited(work: Work, unit: Rows, timeout: float) -> Simulations:
+def _in_time(work: Work, unit: Rows, timeout: float) -> Simulations:
     began = time.time()
     try:
         with _alarm(timeout * len(unit)):
@@ -112,7 +121,7 @@ def _limited(work: Work, unit: Rows, timeout: float) -> Simulations:
             trace = traceback.format_exc()
             reason = f"TimeoutError: not done after {timeout:g} s"
             return replace(failed(work, unit, reason, trace), began=began)
-    return Simulations.join([_limited(work, row, timeout) for row in rows_of(unit)])
+    return Simulations.join([_in_time(work, row, timeout) for row in rows_of(unit)])
 
 
 def rows_of(rows: Rows) -> list[Rows]:
@@ -127,36 +136,6 @@ def failed(work: Work, row: Rows, reason: str, trace: str = "") -> Simulations:
     return Simulations(np.full(1, np.inf), summary, (failure,), began=time.time())
 
 
-def check_timeout(timeout: float | None) -> None:
-    """Refuse what is not a time limit.
-
-    Raises
-    ------
-    ParameterError
-        If it is not a positive number of seconds, or None.
-    """
-    if timeout is not None and not 0.0 < timeout < float("inf"):
-        raise ParameterError(
-            f"`timeout` must be a positive number of seconds, or None, but got {timeout!r}."
-        )
-
-
-def check_enforceable() -> None:
-    """Refuse a time limit that nothing can enforce.
-
-    Raises
-    ------
-    ParameterError
-        If there is neither an alarm nor a watching parent.
-    """
-    if _Watched.deadline is None and not _has_alarm():
-        raise ParameterError(
-            "`timeout` must run in the main thread of a process on a POSIX system, where an alarm "
-            "can interrupt a simulation, but this is another thread or system. "
-            "Use abctree.Processes(timeout=...), which can kill its workers."
-        )
-
-
 # The alarm -----------------------------------------------------------------------------------
 
 
@@ -164,17 +143,11 @@ class OutOfTimeError(BaseException):
     """The alarm rang.  Not an `Exception`: a simulator that catches those must not catch this."""
 
 
-class Number(Protocol):
-    """A number in memory shared with the parent."""
+class Alarm:
+    """That of this process."""
 
-    value: float
-
-
-class _Watched:
-    """What is true of this process: a worker's parent watches, the alarm is set."""
-
-    deadline: Number | None = None
-    armed = False
+    has_parent = False  #: whether a parent ends what the alarm cannot
+    is_armed = False
 
 
 def _has_alarm() -> bool:
@@ -186,47 +159,21 @@ def _has_alarm() -> bool:
 def _alarm(seconds: float) -> Iterator[None]:
     """Raise `OutOfTimeError` in the body after so long."""
     if not _has_alarm():
-        with _announced(seconds):
-            yield
+        yield
         return
     before = signal.signal(signal.SIGALRM, _ring)
     try:
-        with _announced(seconds):
-            _Watched.armed = True
-            signal.setitimer(signal.ITIMER_REAL, seconds, max(seconds, _AGAIN))
-            try:
-                yield
-            finally:
-                _Watched.armed = False  # an alarm from here on is silent
+        Alarm.is_armed = True
+        signal.setitimer(signal.ITIMER_REAL, seconds, max(seconds, _AGAIN))
+        try:
+            yield
+        finally:
+            Alarm.is_armed = False  # an alarm from here on is silent
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL if before is None else before)
 
 
 def _ring(_signal: int, _frame: FrameType | None) -> None:
-    if _Watched.armed:
+    if Alarm.is_armed:
         raise OutOfTimeError
-
-
-@contextmanager
-def _announced(seconds: float) -> Iterator[None]:
-    """Tell a watching parent until when the body means to be done."""
-    shared = _Watched.deadline
-    if shared is None:
-        yield
-        return
-    shared.value = time.monotonic() + seconds + _GRACE
-    try:
-        yield
-    finally:
-        shared.value = 0.0
-
-
-def announce_to(deadline: Number) -> None:
-    """Let the parent watch this process: 0, or the time (monotonic) until which to wait."""
-    _Watched.deadline = deadline
-
-
-def is_over(deadline: Number) -> bool:
-    """Whether a watched process is late."""
-    return 0.0 < deadline.value < time.monotonic()
