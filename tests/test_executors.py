@@ -34,8 +34,7 @@ from abctree import AbctreeError, ParameterError, SimulatorError
 from abctree.data import Failure, Rows, Simulations
 from abctree.problem import Discrepancy
 from abctree.running.executors import as_executor, pooled, running, sending
-from abctree.running.executors.processes import Limits, Workers
-from abctree.running.executors.worker import WorkerLostError
+from abctree.running.executors.processes import Limits, WorkerLostError, Workers
 from tests.conftest import until, z_score
 
 # Newer Pythons warn of forks beside threads; NumPy has some.
