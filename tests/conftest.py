@@ -9,7 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
+
+import abctree
 
 # Numba compiles inside the first example of a property: no deadline.
 settings.register_profile(
@@ -55,3 +58,27 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("heavy"):
             item.add_marker(pytest.mark.timeout(3600))
+
+
+class Clock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self, monkeypatch):
+        self.now = 1000.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(time, "time", lambda: 1e9 + self.now)
+
+    def simulate(self, theta, rng):
+        """A simulation takes a second."""
+        self.now += 1.0
+        return theta + rng.normal(size=theta.shape)
+
+    def problem(self):
+        return abctree.Problem({"a": (-5.0, 5.0)}, self.simulate, [1.0])
+
+
+def command(*arguments):
+    """What the command line answers."""
+    from abctree.faces import cli
+
+    return CliRunner().invoke(cli.main, [str(a) for a in arguments])

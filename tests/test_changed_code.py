@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import abctree
-from abctree.faces import cli
+from tests.conftest import command
 
 PRIOR = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
 METHODS = {
@@ -298,13 +297,10 @@ def test_file_that_is_run_is_the_code_that_is_imported(folder, arguments, module
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default::abctree.AbctreeWarning")
 def test_command_line_says_so(folder, monkeypatch):
-    def call(*arguments):
-        return CliRunner().invoke(cli.main, [str(a) for a in arguments])
-
     monkeypatch.chdir(folder)
     text = MODEL.replace(", utility=Half()", "")
     (folder / "changed_m.py").write_text(text)
-    assert call("run", "changed_m:problem", "-n", 300, "--out", "r", "--quiet").exit_code == 0
+    assert command("run", "changed_m:problem", "-n", 300, "--out", "r", "--quiet").exit_code == 0
     sys.modules.pop("changed_m")
     (folder / "changed_m.py").write_text(text.replace("LEVEL = 0.0", "LEVEL = 0.25"))
     sentence = "The simulator has changed after 300 simulations (it is changed_m.Simulator)"
@@ -315,7 +311,7 @@ def test_command_line_says_so(folder, monkeypatch):
         ["summary", "r", "--ess", 30],
         ["export", "r", "--format", "csv", "--to", "r.csv"],
     ):
-        done = call(*arguments)
+        done = command(*arguments)
         assert done.exit_code == 0
         assert done.stderr.count(f"Note: {sentence}") == 1
         assert "AbctreeWarning" not in done.stderr

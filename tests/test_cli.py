@@ -13,12 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import abctree
 from abctree import Progress, export, plots
-from abctree.faces import cli
-from abctree.faces.cli import answer, options, progress_line, shared
+from abctree.faces.cli import READY, answer, options, progress_line, shared
+from tests.conftest import command as call
 
 STORED = {"run.json", "run.journal", "run.lock"}
 FILES = {"summary.txt", "summary.csv", "summary.json", "posterior.csv", "posterior.png", *STORED}
@@ -84,10 +83,6 @@ def model(folder):
     return importlib.import_module("cli_model")
 
 
-def call(*arguments):
-    return CliRunner().invoke(cli.main, [str(a) for a in arguments])
-
-
 def draws(directory):
     """Header, and columns by name, of the draws that were written."""
     with (directory / "posterior.csv").open(newline="") as file:
@@ -102,7 +97,7 @@ def draws(directory):
 def test_help_has_examples_and_names_every_problem():
     assert "abctree run lotka-volterra" in call("--help").stdout
     said = call("run", "--help").stdout
-    assert all(name in said for name in ["module:name", *cli.READY])
+    assert all(name in said for name in ["module:name", *READY])
 
 
 def test_help_imports_nothing_heavy():
@@ -122,7 +117,7 @@ def test_version_is_that_of_the_package():
     assert call("--version").stdout == f"abctree, version {abctree.__version__}\n"
 
 
-@pytest.mark.parametrize("name", cli.READY)
+@pytest.mark.parametrize("name", READY)
 def test_run_knows_its_ready_problems(plain, name):
     done = call("run", name, "-n", 120, "--rng", 1, "--quiet")
     assert done.exit_code == 0, done.output

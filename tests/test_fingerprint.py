@@ -7,7 +7,6 @@ import copy
 import functools
 import importlib
 import itertools
-import json
 import linecache
 import os
 import subprocess
@@ -20,9 +19,7 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.running.fingerprint import fingerprint
-from abctree.running.manifest import manifest_of, spec_of
-from abctree.running.spec import RunSpec
+from abctree.running.fingerprint import fingerprint, qualified_name
 
 # What is seen -----------------------------------------------------------------------------------
 
@@ -499,58 +496,6 @@ def test_changed_constant_of_a_simulator_is_spoken_of(tmp_path, method, make):
     method(tmp_path / "x", problem(make(1)))  # the twin: a warning would be an error
 
 
-def mine(s, s_obs):
-    return float(np.abs(s - s_obs).sum())
-
-
-def as_written(made):
-    """The manifest of a run, as it is read again."""
-    spec = RunSpec.of("abc_tree", {"problem": made, "n_simulations": 1000, "rng": 7})
-    return json.loads(json.dumps(manifest_of(spec, made)))
-
-
-DISTANCES = {
-    "Minkowski(p=1)": lambda: abctree.distances.Minkowski(1),
-    "Minkowski(p=3)": lambda: abctree.distances.Minkowski(3.0),
-    "Euclidean()": lambda: "euclidean",
-    "Scaled(by='mad', p=2, scale=None)": lambda: "mad",
-    "Scaled(by='std', p=2, scale=None)": lambda: "std",
-    "Scaled(by='mad', p=2, scale=<array of": lambda: abctree.distances.Scaled(scale=[1.0, 2.0]),
-    "scale=<array of shape (2,)": lambda: abctree.distances.Scaled(scale=[1.0, 3.0]),
-    "Mahalanobis(cov=<array of": lambda: abctree.distances.Mahalanobis(np.eye(2)),
-    "Mahalanobis(cov=<array of shape (2, 2)": lambda: abctree.distances.Mahalanobis(
-        1e-4 * np.eye(2)
-    ),
-    "Wasserstein(p=1": lambda: abctree.distances.Wasserstein(1),
-    "Wasserstein(p=2": lambda: abctree.distances.Wasserstein(2),
-    "test_fingerprint.mine": lambda: mine,
-}
-
-
-@pytest.mark.parametrize(
-    ("then", "now"),
-    [
-        *itertools.pairwise(DISTANCES),
-        ("Euclidean()", "Minkowski(p=1)"),
-        ("test_fingerprint.mine", "Euclidean()"),
-        ("Minkowski(p=1)", "Scaled(by='mad', p=2, scale=None)"),
-    ],
-)
-def test_other_distance_of_the_library_is_refused(then, now):
-    manifest = as_written(problem(distance=DISTANCES[then]()))
-    with pytest.raises(abctree.ParameterError, match="`problem` must have the distance") as caught:
-        spec_of(manifest, problem(distance=DISTANCES[now]()), {}, None)
-    assert now in str(caught.value)
-    assert then in str(caught.value)
-    # The twin: the same distance, made anew, without a warning.
-    spec_of(manifest, problem(distance=DISTANCES[then]()), {}, None)
-
-
-def test_distance_is_the_same_however_its_numbers_are_written():
-    manifest = as_written(problem(distance=abctree.distances.Minkowski(3)))
-    spec_of(manifest, problem(distance=abctree.distances.Minkowski(np.float64(3.0))), {}, None)
-
-
 def test_other_distance_is_refused_by_resume_and_nothing_is_simulated(tmp_path):
     run(tmp_path / "x", problem(distance="euclidean"))
     before = (tmp_path / "x" / "run.journal").read_bytes()
@@ -583,3 +528,32 @@ def test_part_of_the_users_own_with_another_number_is_spoken_of(tmp_path):
     changed = pytest.warns(abctree.AbctreeWarning, match="utility has changed")
     with changed, contextlib.suppress(abctree.StoreError):
         abctree.load(tmp_path / "x", made, utility=Half(0.6))
+
+
+def test_fingerprint_changes_with_code_and_constants_but_not_with_use():
+    def scaled(by, calls=None):
+        count = 0
+
+        def function(theta, rng):
+            nonlocal count
+            count += 1
+            return theta * by
+
+        return function
+
+    f = scaled(2.0)
+    before = fingerprint(f)
+    f(1.0, None)
+    assert fingerprint(f) == before == fingerprint(scaled(2.0))
+    assert fingerprint(scaled(3.0)) != before
+    assert fingerprint(functools.partial(f, by=1)) != fingerprint(functools.partial(f, by=2))
+    first, second = (lambda t: t), (lambda t: -t)
+    assert fingerprint(first) != fingerprint(second)
+    assert fingerprint(np.abs) != fingerprint(np.exp)
+    assert fingerprint(abctree.Cart(max_leaves=3)) != fingerprint(abctree.Cart(max_leaves=4))
+    assert qualified_name(functools.partial(f, by=1)) == qualified_name(f)
+    made = {}
+    exec("def g(x):\n    return x in {'a', 'b', 'c'}", made)  # no source text
+    other = {}
+    exec("def g(x):\n    return x in {'a', 'b', 'd'}", other)
+    assert fingerprint(made["g"]) != fingerprint(other["g"])

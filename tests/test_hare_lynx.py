@@ -8,12 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from scipy.special import ndtr
 
 import abctree
 from abctree.answers import Posterior
-from abctree.faces import cli
 from examples.hare_lynx import (
     Prediction,
     paragraph,
@@ -26,6 +24,7 @@ from examples.hare_lynx import (
 from examples.hare_lynx import __main__ as command
 from examples.hare_lynx.model import LOG_SD, USUAL_RATES
 
+from .conftest import command as call
 from .test_problems import seeds_of, z_of_mean
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -127,7 +126,7 @@ def test_demo_runs_the_example_and_tells_what_it_says(tmp_path, monkeypatch, cap
     assert run[:2] == ["abctree", "run"]
     assert tell == ["python", "-m", "examples.hare_lynx", str(tmp_path)]
     monkeypatch.chdir(ROOT)
-    done = CliRunner().invoke(cli.main, [*run[1:], "-n", "1500", "--quiet"])
+    done = call(*run[1:], "-n", 1500, "--quiet")
     assert done.exit_code == 0, done.output
     command.main(tell[3:])
     said = (tmp_path / "hare-lynx.txt").read_text()

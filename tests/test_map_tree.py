@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from scipy import stats
 
 import abctree
-from abctree import Dyadic, LimitedShrinkage, MultiLevel, Peaks, TopTwo, problems
+from abctree import Dyadic, LimitedShrinkage, MultiLevel, Peaks, problems
 from abctree.data import Boxes
-from abctree.methods.loop_tree import rules_of
-from abctree.running import ledger, spec
-from abctree.running.manifest import manifest_of, spec_of
 from abctree.testing import check_partitioner
 
 P0 = problems.gaussian_mixture(2)
@@ -78,24 +73,6 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path):
     assert same(done, whole)
 
 
-def test_the_method_of_a_run_is_in_its_manifest(tmp_path):
-    abctree.map_tree(P0, n_simulations=300, rng=4, store=tmp_path / "a")
-    manifest = json.loads(json.dumps(ledger.Ledger.read(tmp_path / "a").manifest))
-    assert manifest["method"] == "map_tree"
-    again = spec_of(manifest, P0, {}, None)
-    assert again.method == "map_tree"
-    rules = rules_of(again, P0)
-    assert rules.policy == TopTwo(defensive=0.05, spread=0.3)
-    assert rules.partitioner == Peaks()
-
-
-def test_a_manifest_of_an_unknown_method_is_refused():
-    manifest = manifest_of(spec.RunSpec.of("abc_tree", {"problem": P0, "n_simulations": 500}), P0)
-    manifest["method"] = "of tomorrow"
-    with pytest.raises(abctree.StoreError, match="cannot go on with"):
-        spec_of(manifest, P0, {}, None)
-
-
 def test_failures_are_rejections():
     def simulate(theta, rng):
         x = theta + rng.normal(size=theta.shape)
@@ -131,19 +108,6 @@ def test_parts_are_chosen_by_name_or_object(partitioner, policy):
     )  # fmt: skip
     assert np.abs(result.mode().theta + 1.0).max() < 0.8
     assert len(result.partition) > 1
-
-
-def test_published_preset_is_the_papers_and_gives_way_to_what_is_said():
-    s = spec.RunSpec.of(
-        "map_tree", {"problem": P0, "n_simulations": 1_000, "quota": 7, "preset": "published"}
-    )
-    assert s.settings["policy"] == TopTwo(0.5, n_draws=1)
-    assert s.settings["partitioner"] == Dyadic(n_splits=3)
-    assert (s.plan.block, s.plan.relabel, s.plan.defensive) == (1, "last", 0.0)
-    assert s.plan.quota == 7
-    mode = abctree.map_tree(P0, n_simulations=600, rng=1, preset="published").mode()
-    assert np.isfinite(mode.estimates["kernel"]).all()
-    assert np.isfinite(mode.estimates["box"]).all()
 
 
 def test_a_finite_space_is_a_grid_of_flat_arms():
@@ -309,3 +273,9 @@ def test_dyadic_cuts_the_box_of_the_largest_average_density(rng):
 def test_a_part_that_breaks_its_rule_is_named(make, says):
     with pytest.raises(abctree.ParameterError, match=says):
         make()
+
+
+def test_published_preset_reads_its_mode_from_boxes_and_kernels():
+    mode = abctree.map_tree(P0, n_simulations=600, rng=1, preset="published").mode()
+    assert np.isfinite(mode.estimates["kernel"]).all()
+    assert np.isfinite(mode.estimates["box"]).all()

@@ -6,7 +6,6 @@ import dataclasses
 import os
 import shutil
 import signal
-import sys
 import time
 import warnings
 from functools import partial
@@ -17,13 +16,21 @@ import pytest
 
 import abctree
 from abctree.methods.run_folder import play
-from abctree.running import journal, packing
-from abctree.running.journal import FILE, Journal
-from abctree.running.ledger import CHUNK, Ledger
-from abctree.running.manifest import manifest_of, spec_of
+from abctree.running import journal
 from abctree.running.spec import RunSpec
-from tests.conftest import in_memory
-from tests.test_clock import Clock
+from tests.conftest import Clock, in_memory
+from tests.runs import (
+    FILE,
+    Notebook,
+    differences,
+    edit_last_chunk,
+    in_child,
+    kept,
+    numbers,
+    posix,
+    posterior,
+    recorded,
+)
 
 
 @pytest.fixture
@@ -31,8 +38,6 @@ def tmp_path(tmp_path):
     """A folder in memory where there is one: most tests are not about the disk."""
     yield from in_memory(tmp_path)
 
-
-posix = pytest.mark.skipif(sys.platform == "win32", reason="forks")
 
 DEFAULT: dict = {}
 PUBLISHED = {"preset": "published", "block": 20, "quota": 60, "n_pilot": 50}
@@ -64,81 +69,8 @@ def problem(simulator=simulate, observed=(1.0, -1.0), prior=None, **kwargs):
 # Equality in every number -----------------------------------------------------------------------
 
 
-def numbers(thing):
-    """All numbers that hang on an object, as bytes."""
-    if isinstance(thing, np.ndarray):
-        return str(thing.dtype), thing.shape, thing.tobytes()
-    if dataclasses.is_dataclass(thing):
-        named = {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing)}
-        return {name: numbers(value) for name, value in named.items()}
-    if isinstance(thing, dict):
-        return {name: numbers(value) for name, value in thing.items()}
-    if isinstance(thing, tuple | list):
-        return [numbers(value) for value in thing]
-    if isinstance(thing, float):
-        return thing.hex()
-    if isinstance(thing, int | str | None):
-        return thing
-    return type(thing).__name__  # a problem, coordinates
-
-
-COLUMNS = (
-    "cube", "theta", "summary", "distance", "proposal", "prior_weight", "denominator", "arm",
-    "round", "fold",
-)  # fmt: skip
-
-
-def posterior(result):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", abctree.AbctreeWarning)
-        return result.posterior()
-
-
-def everything(result):
-    """Table, rounds, failures, evidence and posterior."""
-    draws = posterior(result)
-    evidence = result.evidence(draws.epsilon)
-    return {
-        **{column: numbers(getattr(result.table, column)) for column in COLUMNS},
-        "rounds": numbers(result.rounds),
-        "failures": numbers([(f.index, f.theta, f.reason) for f in result.failures.first]),
-        "tracebacks": [f.traceback for f in result.failures.first],
-        "reasons": dict(result.failures.reasons),
-        "theta": numbers(draws.theta),
-        "weight": numbers(draws.log_weights),
-        "evidence": (evidence.estimate.hex(), evidence.standard_error.hex()),
-        "why": result.stopped_because,
-        "method": (result.method, result.n_simulations, result.population, result.plan),
-    }
-
-
-def differences(first, second):
-    one, two = everything(first), everything(second)
-    return [name for name in one if one[name] != two[name]]
-
-
 def run(folder=None, simulator=simulate, n=N, **kwargs):
     return abctree.abc_tree(problem(simulator), n_simulations=n, rng=1, store=folder, **kwargs)
-
-
-def recorded(folder):
-    """Simulations in a folder; -1 if there is no run in it."""
-    if not (folder / FILE).exists():
-        return -1
-    return Ledger.read(folder).n_simulations
-
-
-def edit_last_chunk(folder, edit=None):
-    """Change one bit of a distance of the last chunk, or the chunk by a function."""
-
-    def one_bit(kept):
-        kept.done.distance[-1] = np.nextafter(kept.done.distance[-1], 0.0)
-        return kept
-
-    records = list(Journal.read(folder).records())
-    last = max(i for i, (kind, _) in enumerate(records) if kind == CHUNK)
-    records[last] = CHUNK, packing.pack((edit or one_bit)(packing.unpack(records[last][1])))
-    journal.Memory(records).save(folder)
 
 
 @SETTINGS
@@ -158,19 +90,6 @@ def test_equality_sees_one_bit_of_one_distance(tmp_path, kwargs):
 
 
 # Killed -----------------------------------------------------------------------------------------
-
-
-def in_child(work):
-    """A forked process that does `work`; its number."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside idle threads
-        child = os.fork()
-    if child == 0:
-        try:
-            work()
-        finally:
-            os._exit(0)
-    return child
 
 
 def begin_or_go_on(folder, **kwargs):
@@ -664,7 +583,7 @@ def killed_at_simulations_and_resumed(folder, method, n_times, seed):
     """Runs killed once or twice and resumed, each time with another executor; what was kept."""
     p, rng = problem(fatal), np.random.default_rng(seed)
     whole = method(p, n_simulations=N, rng=1)
-    kept = []
+    found = []
     for i in range(n_times):
         path = folder / f"{i}"
         first, second, third = rng.permutation(len(EXECUTORS))[:3]
@@ -675,12 +594,11 @@ def killed_at_simulations_and_resumed(folder, method, n_times, seed):
             later = int(rng.integers(number, N))  # another worker may have made it already
             go = partial(abctree.resume, path, p)
             killed_at(later, lambda s=second, go=go: go(executor=EXECUTORS[s]()))
-        ledger = Ledger.read(path)
-        kept.append((ledger.n_simulations, ledger.n_noted))
+        found.append(kept(path))
         again = abctree.resume(path, p, executor=EXECUTORS[third]())
         assert set(differences(again, whole)) <= {"tracebacks"}
         assert set(differences(abctree.load(path, p), whole)) <= {"tracebacks"}
-    return kept
+    return found
 
 
 KILLED = pytest.mark.parametrize(
@@ -949,68 +867,7 @@ def test_folder_that_is_damaged_or_foreign_is_not_touched(tmp_path):
     assert len(calls) == n_calls
 
 
-# The manifest -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "kwargs",
-    [
-        {},
-        {"preset": "published"},
-        {"partitioner": abctree.Cart(max_leaves=30, prune=True), "utility": "omega2"},
-        {"partitioner": abctree.Grid((3, 2)), "schedule": [3.0, 0.1], "policy": abctree.Thompson()},
-        {"partitioner": abctree.Dyadic(n_splits=np.int64(4)), "schedule": np.float64(0.8)},
-        {"beliefs": abctree.GlobalRate(), "window": "rolling", "max_rounds": 3},
-    ],
-)  # fmt: skip
-def test_manifest_makes_the_same_spec_again(kwargs):
-    import json
-
-    p = problem()
-    stop = (abctree.stopping.Seconds(3.0), abctree.stopping.TargetESS(10.0))
-    given = {"problem": p, "n_simulations": 1000, "rng": 7, "stop": stop, **kwargs}
-    spec = RunSpec.of("abc_tree", given)
-    manifest = json.loads(json.dumps(manifest_of(spec, p)))
-    again = spec_of(manifest, p, {}, None)
-    assert again == spec
-    assert manifest_of(again, p) == manifest == manifest_of(spec, p)
-
-
-def test_manifest_of_another_method_or_with_unknown_parts_is_refused():
-    p = problem()
-    spec = RunSpec.of("abc_tree", {"problem": p, "n_simulations": 1000, "rng": 7})
-    for change in (
-        {"method": "later_method"},
-        {"settings": {}},
-        {"settings": {**manifest_of(spec, p)["settings"], "later_setting": 1}},
-        {"seeds": 3},
-        {"problem": []},
-    ):
-        with pytest.raises(abctree.StoreError, match=r"abctree|read"):
-            spec_of({**manifest_of(spec, p), **change}, p, {}, None)
-    manifest = manifest_of(spec, p)
-    manifest["settings"]["partitioner"] = {"part": "Popen", "fields": {"args": "true"}}
-    with pytest.raises(abctree.StoreError, match="does not have"):
-        spec_of(manifest, p, {}, None)
-
-
 # Stores of a user's own -------------------------------------------------------------------------
-
-
-class Notebook:
-    """A store in memory: what the protocol asks for, and no more."""
-
-    def __init__(self):
-        self.kept = []
-
-    def records(self):
-        return list(self.kept)
-
-    def append(self, kind, data, *, flush):
-        self.kept.append((kind, data))
-
-    def close(self):
-        pass
 
 
 def test_store_of_the_users_own_is_a_store():
@@ -1023,38 +880,3 @@ def test_store_of_the_users_own_is_a_store():
         run(store)
     assert differences(abctree.resume(store, problem()), run()) == []
     assert differences(abctree.load(store, problem()), run()) == []
-
-
-# Fingerprints -----------------------------------------------------------------------------------
-
-
-def test_fingerprint_changes_with_code_and_constants_but_not_with_use():
-    from abctree.running.fingerprint import fingerprint, qualified_name
-
-    def scaled(by, calls=None):
-        count = 0
-
-        def function(theta, rng):
-            nonlocal count
-            count += 1
-            return theta * by
-
-        return function
-
-    f = scaled(2.0)
-    before = fingerprint(f)
-    f(1.0, None)
-    assert fingerprint(f) == before == fingerprint(scaled(2.0))
-    assert fingerprint(scaled(3.0)) != before
-    assert fingerprint(partial(f, by=1)) != fingerprint(partial(f, by=2))
-    first, second = (lambda t: t), (lambda t: -t)
-    assert fingerprint(first) != fingerprint(second)
-    assert fingerprint(np.abs) != fingerprint(np.exp)
-    assert fingerprint(abctree.Cart(max_leaves=3)) != fingerprint(abctree.Cart(max_leaves=4))
-    assert fingerprint(Halves()) == fingerprint(Halves()) != fingerprint(Thirds())
-    assert qualified_name(partial(f, by=1)) == qualified_name(f)
-    made = {}
-    exec("def g(x):\n    return x in {'a', 'b', 'c'}", made)  # no source text
-    other = {}
-    exec("def g(x):\n    return x in {'a', 'b', 'd'}", other)
-    assert fingerprint(made["g"]) != fingerprint(other["g"])

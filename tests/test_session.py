@@ -12,14 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import abctree
-from abctree.faces import cli
-from tests.conftest import until
-from tests.test_resume import edit_last_chunk, in_child, posix
+from tests.conftest import command, until
+from tests.runs import edit_last_chunk, in_child, posix
 
 PRIOR = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
 COLUMNS = ("cube", "theta", "distance", "proposal", "arm", "round", "fold", "denominator")
@@ -492,7 +490,7 @@ def test_session_is_read_by_the_command_line(tmp_path, monkeypatch):
         ask = session.ask()
         session.tell(ask.numbers, data=ask.theta + 0.1)
     session.save("told")
-    shown = CliRunner().invoke(cli.main, ["summary", "told", "--problem", "told_m:problem"])
+    shown = command("summary", "told", "--problem", "told_m:problem")
     assert shown.exit_code == 0, shown.output
     assert "300 simulations" in shown.output
 

@@ -2,6 +2,8 @@
 
 import importlib.util
 import inspect
+import itertools
+import json
 import re
 from pathlib import Path
 
@@ -187,3 +189,114 @@ def test_what_a_method_cannot_do_is_told_to_a_call_and_to_a_session(method, wron
     for begin in (getattr(abctree, method), lambda **k: abctree.Session(method=method, **k)):
         with pytest.raises(abctree.ParameterError, match=says):
             begin(**call)
+
+
+# Manifests ----------------------------------------------------------------------------------------
+
+
+def as_written(made):
+    """The manifest of a run, as it is read again."""
+    given = {"problem": made, "n_simulations": 1000, "rng": 7}
+    return json.loads(json.dumps(manifest.manifest_of(spec.RunSpec.of("abc_tree", given), made)))
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {},
+        {"preset": "published"},
+        {"partitioner": abctree.Cart(max_leaves=30, prune=True), "utility": "omega2"},
+        {"partitioner": abctree.Grid((3, 2)), "schedule": [3.0, 0.1], "policy": abctree.Thompson()},
+        {"partitioner": abctree.Dyadic(n_splits=np.int64(4)), "schedule": np.float64(0.8)},
+        {"beliefs": abctree.GlobalRate(), "window": "rolling", "max_rounds": 3},
+    ],
+)  # fmt: skip
+def test_manifest_makes_the_same_spec_again(kwargs):
+    p = gauss(2)
+    stop = (abctree.stopping.Seconds(3.0), abctree.stopping.TargetESS(10.0))
+    given = {"problem": p, "n_simulations": 1000, "rng": 7, "stop": stop, **kwargs}
+    made = spec.RunSpec.of("abc_tree", given)
+    written = json.loads(json.dumps(manifest.manifest_of(made, p)))
+    again = manifest.spec_of(written, p, {}, None)
+    assert again == made
+    assert manifest.manifest_of(again, p) == written == manifest.manifest_of(made, p)
+
+
+def test_manifest_of_another_method_or_with_unknown_parts_is_refused():
+    p = gauss(2)
+    written = as_written(p)
+    for change in (
+        {"method": "later_method"},
+        {"settings": {}},
+        {"settings": {**written["settings"], "later_setting": 1}},
+        {"seeds": 3},
+        {"problem": []},
+    ):
+        with pytest.raises(abctree.StoreError, match=r"abctree|read"):
+            manifest.spec_of({**written, **change}, p, {}, None)
+    written["settings"]["partitioner"] = {"part": "Popen", "fields": {"args": "true"}}
+    with pytest.raises(abctree.StoreError, match="does not have"):
+        manifest.spec_of(written, p, {}, None)
+
+
+def test_a_run_of_map_tree_has_its_own_defaults_and_presets_give_way_to_what_is_said():
+    made = spec.RunSpec.of("map_tree", {"problem": gauss(2), "n_simulations": 300})
+    assert made.settings["policy"] == abctree.TopTwo(defensive=0.05, spread=0.3)
+    assert made.settings["partitioner"] == abctree.Peaks()
+    given = {"problem": gauss(2), "n_simulations": 1_000, "quota": 7, "preset": "published"}
+    made = spec.RunSpec.of("map_tree", given)
+    assert made.settings["policy"] == abctree.TopTwo(0.5, n_draws=1)
+    assert made.settings["partitioner"] == abctree.Dyadic(n_splits=3)
+    assert (made.plan.block, made.plan.relabel, made.plan.defensive) == (1, "last", 0.0)
+    assert made.plan.quota == 7
+
+
+def made(distance):
+    prior = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
+    return abctree.Problem(prior, lambda theta, rng: theta, [1.0, -1.0], distance=distance)
+
+
+def mine(s, s_obs):
+    return float(np.abs(s - s_obs).sum())
+
+
+DISTANCES = {
+    "Minkowski(p=1)": lambda: abctree.distances.Minkowski(1),
+    "Minkowski(p=3)": lambda: abctree.distances.Minkowski(3.0),
+    "Euclidean()": lambda: "euclidean",
+    "Scaled(by='mad', p=2, scale=None)": lambda: "mad",
+    "Scaled(by='std', p=2, scale=None)": lambda: "std",
+    "Scaled(by='mad', p=2, scale=<array of": lambda: abctree.distances.Scaled(scale=[1.0, 2.0]),
+    "scale=<array of shape (2,)": lambda: abctree.distances.Scaled(scale=[1.0, 3.0]),
+    "Mahalanobis(cov=<array of": lambda: abctree.distances.Mahalanobis(np.eye(2)),
+    "Mahalanobis(cov=<array of shape (2, 2)": lambda: abctree.distances.Mahalanobis(
+        1e-4 * np.eye(2)
+    ),
+    "Wasserstein(p=1": lambda: abctree.distances.Wasserstein(1),
+    "Wasserstein(p=2": lambda: abctree.distances.Wasserstein(2),
+    "test_settings.mine": lambda: mine,
+}
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        *itertools.pairwise(DISTANCES),
+        ("Euclidean()", "Minkowski(p=1)"),
+        ("test_settings.mine", "Euclidean()"),
+        ("Minkowski(p=1)", "Scaled(by='mad', p=2, scale=None)"),
+    ],
+)
+def test_other_distance_of_the_library_is_refused(then, now):
+    written = as_written(made(DISTANCES[then]()))
+    with pytest.raises(abctree.ParameterError, match="`problem` must have the distance") as caught:
+        manifest.spec_of(written, made(DISTANCES[now]()), {}, None)
+    assert now in str(caught.value)
+    assert then in str(caught.value)
+    # The twin: the same distance, made anew, without a warning.
+    manifest.spec_of(written, made(DISTANCES[then]()), {}, None)
+
+
+def test_distance_is_the_same_however_its_numbers_are_written():
+    written = as_written(made(abctree.distances.Minkowski(3)))
+    manifest.spec_of(written, made(abctree.distances.Minkowski(np.float64(3.0))), {}, None)

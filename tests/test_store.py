@@ -13,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,8 @@ import abctree
 from abctree.data import Failure, Rows, Simulations
 from abctree.running import journal, lock, packing
 from abctree.running.ledger import CHUNK, FILE, MANIFEST, Journal, Ledger
+from tests import runs
+from tests.runs import posix
 
 N_BLOCKS, SIZE = 6, 40
 
@@ -208,6 +211,31 @@ def test_ledger_gives_back_what_it_was_given(original, opened):
         assert same_answers(ledger.take(block(i * SIZE)), answers(i * SIZE, SIZE))
     assert len(ledger.begin(block(N_BLOCKS * SIZE))) == SIZE
     ledger.close()
+
+
+def test_ledger_gives_back_parts_and_a_later_answer_counts(tmp_path):
+    folder = tmp_path / "x"
+    whole = Rows(np.arange(20.0).reshape(10, 2), np.arange(10))
+    early, late, rest = (replace(answers(i, n), failures=()) for i, n in enumerate((3, 2, 6)))
+    first = Ledger.new(folder)
+    first.describe({"method": "none"})
+    assert len(first.begin(whole)) == 10
+    failed = replace(early, failures=(Failure(4, (0.0, 0.0), "lost"),))
+    first.put(whole[np.array([0, 1, 4])], failed)
+    first.put(whole[np.array([2, 4])], late)  # row 4 for the second time
+    assert not first.has(whole)
+    first.close()
+    assert runs.kept(folder) == (0, 4)
+    again = Ledger.open(folder)
+    assert again.begin(whole).index.tolist() == [3, 5, 6, 7, 8, 9]
+    again.put(whole[np.array([3, 5, 6, 7, 8, 9])], rest)
+    done = again.take(whole)
+    again.close()
+    assert done.failures == ()
+    assert done.distance[[0, 1]].tolist() == early.distance[:2].tolist()
+    assert done.distance[[2, 4]].tolist() == late.distance.tolist()
+    assert done.summary[3:4].tobytes() == rest.summary[:1].tobytes()
+    assert runs.kept(folder) == (10, 0)
 
 
 def test_ledger_refuses_other_blocks(original):
@@ -485,9 +513,6 @@ def test_file_never_loads_a_pickle(copy, tmp_path):
 
 
 # One process at a time --------------------------------------------------------------------------
-
-
-posix = pytest.mark.skipif(sys.platform == "win32", reason="forks")
 
 
 @posix
