@@ -28,7 +28,6 @@ from abctree.testing import (
     check_store,
     check_utility,
 )
-from abctree.tree.policies import UtilityProposal
 from abctree.tree.schedules import as_schedule
 
 PRIOR = abctree.Problem({"a": (0.0, 1.0), "b": (-1.0, 1.0)}, max, 0.0).prior
@@ -169,9 +168,8 @@ def test_check_distance_rejects_what_is_broken_beside_its_protocol(part, says):
 @pytest.mark.parametrize(
     "policy",
     [
-        UtilityProposal(abctree.EffectiveSampleSize()), abctree.Thompson(),
-        abctree.Thompson(defensive=0.1, spread=0.3), abctree.TopTwo(), abctree.TopTwo("adaptive"),
-        abctree.T3C(),
+        abctree.Thompson(), abctree.Thompson(defensive=0.1, spread=0.3), abctree.TopTwo(),
+        abctree.TopTwo("adaptive"), abctree.T3C(),
     ],
     ids=repr,
 )  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 import abctree
 from abctree.data import Mixture, Simulations, Table
 from abctree.proposals import OnBoxes, draw_points, pick
-from abctree.tree import beliefs, fold, policies
+from abctree.tree import beliefs, fold
 from abctree.tree.inner_loop import inner_loop
 
 from .conftest import z_score
@@ -52,7 +52,8 @@ def play(problem, folds, rng, *, utility=None, quota=10**9, budget=500, block=1,
         table,
         folds,
         1.0,
-        policy=policies.UtilityProposal(utility or abctree.PosteriorMatch(), defensive),
+        utility=utility or abctree.PosteriorMatch(),
+        defensive=defensive,
         simulate=simulate_rates(np.random.default_rng(7)),
         quota=quota,
         budget=budget,
@@ -139,7 +140,7 @@ def test_mixture_weights_are_unbiased_for_the_evidence(n_folds):
         table = Table(1, 1)
         inner_loop(
             problem, table, folds, 1.0,
-            policy=policies.UtilityProposal(abctree.EffectiveSampleSize()),
+            utility=abctree.EffectiveSampleSize(), defensive=0.05,
             simulate=sim, quota=10**9, budget=400, block=20, round_index=1,
             rng=np.random.default_rng(seed),
         )  # fmt: skip

@@ -10,10 +10,9 @@ from abctree import Counts, GlobalRate, MultiLevel, Quantile
 from abctree.data import Mixture, Simulations, Table, effective_sample_size, mixture_weights
 from abctree.kernels import compiled
 from abctree.proposals import OnBoxes, draw_in_arms, draw_points
-from abctree.tree import policies
 from abctree.tree.beliefs import BetaBeliefs
 from abctree.tree.fold import Fold
-from abctree.tree.inner_loop import inner_loop
+from abctree.tree.inner_loop import inner_loop, pull_arms
 from tests import kernel_definitions as definition
 
 
@@ -51,7 +50,7 @@ def test_a_distance_of_exactly_epsilon_is_no_acceptance_of_the_quota():
 
     accepted = inner_loop(
         p, table, [fold], 1.0,
-        policy=policies.UtilityProposal(abctree.PosteriorMatch()), simulate=simulate,
+        utility=abctree.PosteriorMatch(), simulate=simulate,
         quota=5, budget=40, block=4, round_index=1, rng=np.random.default_rng(0),
     )  # fmt: skip
     assert accepted == 0
@@ -255,10 +254,16 @@ def test_populations_have_as_many_draws_as_asked_for_also_where_distances_tie():
 def test_defensive_share_is_drawn_from_the_prior_and_bounds_every_weight():
     boxes = abctree.Grid(2).partition(np.empty((0, 1)), np.empty(0), 1.0, None, None)
     partition = abctree.data.Partition(boxes, np.array([0.9, 0.1]), np.zeros(2), np.ones(2))
-    arms = abctree.data.Arms(np.array([0.0, 1.0]), np.array([1.0, 1.0]))
-    rule = policies.UtilityProposal(abctree.PosteriorMatch(), 0.2)
-    _, q = rule.pull(arms, partition, 1, np.random.default_rng(0))
+    beliefs = BetaBeliefs(np.array([0.0, 1.0]), np.array([1.0, 1.0]), 1.0)
+    pulled = pull_arms(
+        abctree.Problem({"a": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0),
+        [Fold(partition, beliefs, Mixture(0.0, ()))], abctree.PosteriorMatch(), 0.2, None, 0, 500,
+        np.random.default_rng(0),
+    )  # fmt: skip
+    share = pulled.offered[0][1] * boxes.volume
+    q = share / share.sum()
     np.testing.assert_allclose(q, 0.8 * np.array([0.0, 1.0]) + 0.2 * partition.prior_mass)
+    np.testing.assert_allclose(pulled.proposal, (q / boxes.volume)[pulled.arm])
 
 
 def test_points_of_a_box_that_is_a_few_floats_wide_stay_below_its_upper_border():

@@ -9,7 +9,7 @@ from abctree.protocols import VolumePartitioner
 from abctree.running.runner import Runner
 from abctree.running.spec import RunSpec
 from abctree.tree.outer_loop import Game, Rules, outer_loop
-from abctree.tree.policies import UtilityProposal
+from abctree.tree.utilities import PosteriorMatch
 
 
 def play_rounds(run: Runner) -> Result:
@@ -37,6 +37,7 @@ def rules_of(spec: RunSpec, problem: Problem) -> Rules:
     return Rules(
         partitioner=partitioner,
         beliefs=s["beliefs"],
-        policy=s["policy"] or UtilityProposal(s["utility"], s["defensive"]),
+        utility=s["utility"] or PosteriorMatch(),  # which a policy does not look at
+        policy=s["policy"],
         schedule=s["schedule"],
     )

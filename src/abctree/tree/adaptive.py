@@ -23,7 +23,7 @@ from abctree.proposals.shares import best_shares
 from abctree.proposals.sources import Source
 from abctree.proposals.surrogate import fit_surrogate
 from abctree.proposals.thinned import Thinned, fit_thinned, target_of
-from abctree.protocols import Policy
+from abctree.protocols import Utility
 from abctree.tree.fold import Fold
 from abctree.types import FloatArray, IntArray
 
@@ -88,7 +88,7 @@ def with_sources(
     folds: Sequence[Fold],
     teachers: Sequence[IntArray],
     epsilon: Tolerances,
-    policy: Policy,
+    utility: Utility,
     plan: Plan,
     rng: np.random.Generator,
 ) -> tuple[Fold, ...]:
@@ -104,7 +104,7 @@ def with_sources(
     teachers : sequence of (m,) int
         For each fold the rows that it may learn from.
     epsilon : Tolerances
-    policy : Policy
+    utility : Utility
         Says what the boxes propose.
     plan : Plan
         Which laws there are, and the share of the prior.
@@ -115,7 +115,9 @@ def with_sources(
     z = standardised(problem, table, epsilon) if "thinned" in plan.proposal else None
     laws = []
     for fold, rows in zip(folds, teachers, strict=True):
-        _, q = policy.pull(fold.beliefs.arms(), fold.partition, 0, rng)
+        prior_mass = fold.partition.prior_mass
+        q = utility.optimal_proposal(fold.beliefs.arms().mean, prior_mass)
+        q = (1.0 - plan.defensive) * q + plan.defensive * prior_mass
         on_boxes = OnBoxes(fold.partition.boxes, fold.partition.cube_proposal(q))
         thinned = (
             None

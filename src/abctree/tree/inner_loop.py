@@ -19,7 +19,7 @@ from abctree.problem import Problem
 from abctree.proposals.points import draw_in_arms
 from abctree.proposals.proposal import OnBoxes
 from abctree.proposals.sources import density_of, draw_from
-from abctree.protocols import Policy
+from abctree.protocols import Policy, Utility
 from abctree.tree.fold import Fold
 from abctree.types import FloatArray, IntArray
 
@@ -46,7 +46,9 @@ def inner_loop(
     folds: Sequence[Fold],
     epsilon: float,
     *,
-    policy: Policy,
+    utility: Utility,
+    defensive: float = 0.0,
+    policy: Policy | None = None,
     simulate: Simulate,
     quota: int,
     budget: int,
@@ -69,6 +71,12 @@ def inner_loop(
         Partition Ω and beliefs α, β, one for each fold.
     epsilon : float
         Tolerance ε.
+    utility : Utility
+        ω, through q* (line 6).
+    defensive : float
+        Share of the prior in q*, in [0, 1): bounds every weight by its inverse.
+    policy : Policy, optional
+        Decides on the arms in place of lines 4 to 6, as Algorithm 3 does.
     quota, budget, block : int
         B, T_max, and the number of pulls between two updates of the beliefs.
     lookahead : int
@@ -89,7 +97,9 @@ def inner_loop(
             if stop():
                 return n_accepted
             n = min([block, *(m - begun for m in (*milestones, end) if m > begun)])  # line 3
-            pulled = pull_arms(problem, folds, policy, begun, n, rng)  # lines 4 to 7, and 10
+            pulled = pull_arms(
+                problem, folds, utility, defensive, policy, begun, n, rng
+            )  # lines 4 to 7, and 10
             pending.append((pulled, simulate(pulled.theta, begun + np.arange(n))))  # line 8
             begun += n
         if not pending:
@@ -105,7 +115,9 @@ def inner_loop(
 def pull_arms(
     problem: Problem,
     folds: Sequence[Fold],
-    policy: Policy,
+    utility: Utility,
+    defensive: float,
+    policy: Policy | None,
     first: int,
     n: int,
     rng: np.random.Generator,
@@ -119,8 +131,13 @@ def pull_arms(
     offered = []
     for f in np.unique(fold).tolist():
         game, rows = folds[f], np.flatnonzero(fold == f)
-        # Lines 4 to 6 are `UtilityProposal.pull`; a policy may also fix the arms (Algorithm 3).
-        fixed, q = policy.pull(game.beliefs.arms(), game.partition, len(rows), rng)
+        arms, prior_mass, fixed = game.beliefs.arms(), game.partition.prior_mass, None
+        if policy is None:
+            eta = arms.mean  # line 4: binned likelihood
+            q = utility.optimal_proposal(eta, prior_mass)  # lines 5 and 6
+            q = (1.0 - defensive) * q + defensive * prior_mass
+        else:  # which may also fix the arms (Algorithm 3)
+            fixed, q = policy.pull(arms, game.partition, len(rows), rng)
         on_boxes = OnBoxes(game.partition.boxes, game.partition.cube_proposal(q))
         sources = game.sources(on_boxes)
         if fixed is None:  # lines 7 and 8

@@ -25,7 +25,7 @@ from abctree.data import (
     update_denominators,
 )
 from abctree.problem import Problem
-from abctree.protocols import BeliefRule, Partitioner, Policy, PooledSchedule, Schedule
+from abctree.protocols import BeliefRule, Partitioner, Policy, PooledSchedule, Schedule, Utility
 from abctree.tree.adaptive import Tolerances, with_sources
 from abctree.tree.fold import Fold
 from abctree.tree.inner_loop import Simulate, inner_loop
@@ -38,7 +38,8 @@ class Rules:
 
     partitioner: Partitioner  #: P
     beliefs: BeliefRule  #: α, β on a new partition
-    policy: Policy  #: q
+    utility: Utility  #: ω
+    policy: Policy | None  #: q by another rule than ω
     schedule: Schedule  #: g
 
 
@@ -103,6 +104,8 @@ def _play_round(game: Game, folds: Sequence[Fold], s: int, epsilon: float) -> Ro
             table,
             folds,
             epsilon,
+            utility=game.rules.utility,
+            defensive=game.plan.defensive,
             policy=game.rules.policy,
             simulate=game.simulate,
             quota=game.plan.quota if game.plan.growth is None else budget + 1,
@@ -161,8 +164,8 @@ def _cut_folds(
     if game.plan.proposal == ("boxes",):
         return tuple(folds)
     teachers = [_teachers(game, f) for f in range(len(folds))]
-    policy, plan = game.rules.policy, game.plan
-    return with_sources(game.problem, game.table, folds, teachers, epsilon, policy, plan, game.rng)
+    utility, plan = game.rules.utility, game.plan
+    return with_sources(game.problem, game.table, folds, teachers, epsilon, utility, plan, game.rng)
 
 
 def _new_fold(

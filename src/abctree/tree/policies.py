@@ -13,40 +13,12 @@ from abctree.errors import ParameterError
 from abctree.kernels import bandits, transport
 from abctree.keywords import checks_keywords
 from abctree.numbers import ruled
-from abctree.protocols import Policy, Utility
+from abctree.protocols import Policy
 from abctree.tree.utilities import PosteriorMatch
 from abctree.types import FloatArray, IntArray
 
 #: Arms that are looked at for the share of the best one.
 _CONTENDERS = 256
-
-
-@dataclass(frozen=True)
-class UtilityProposal:
-    """Arms in proportion to the proposal that is optimal for a utility (Algorithm 1, lines 4-7).
-
-    Parameters
-    ----------
-    utility : Utility
-        ω.
-    defensive : float
-        Share of the prior in the proposal, in [0, 1): bounds every weight by its inverse.
-    """
-
-    utility: Utility
-    defensive: float = 0.05
-
-    def pull(
-        self,
-        arms: Arms,
-        partition: Partition,
-        n: int,  # noqa: ARG002 - the arms are drawn from q by the inner loop
-        rng: np.random.Generator,  # noqa: ARG002
-    ) -> tuple[IntArray | None, FloatArray]:
-        """No fixed arms, and the probability q (K,) to draw them with."""
-        eta = arms.mean  # line 4: binned likelihood
-        q = self.utility.optimal_proposal(eta, partition.prior_mass)  # lines 5 and 6
-        return None, np.asarray((1.0 - self.defensive) * q + self.defensive * partition.prior_mass)
 
 
 @checks_keywords
