@@ -173,10 +173,10 @@ def test_names_of_a_document_exist(path):
 def test_a_name_that_does_not_exist_is_noticed():
     inner_loop = "src/abctree/tree/inner_loop.py"
     assert exists(inner_loop, "inner_loop")
-    assert exists("src/abctree/data/arms.py", "Arms.alpha")
+    assert exists("src/abctree/data/boxes.py", "Arms.alpha")
     assert exists("tests/test_docs.py", "exists")
     assert not exists(inner_loop, "outer_loop")
-    assert not exists("src/abctree/data/arms.py", "Arms.gamma")
+    assert not exists("src/abctree/data/boxes.py", "Arms.gamma")
     assert not exists("src/abctree/no_such_file.py", "inner_loop")
     assert not exists("tests/test_docs.py", "no_such_test")
 

@@ -1,12 +1,15 @@
 """The records that travel between the parts: frozen, and free of algorithms."""
 
-from abctree.data.arms import Arms
-from abctree.data.boxes import Boxes, SplitTree
-from abctree.data.mixture import Mixture, Steps
-from abctree.data.partition import Partition
-from abctree.data.plan import Plan
-from abctree.data.progress import Progress
-from abctree.data.round import Round
+from abctree.data.boxes import Arms, Boxes, Partition, SplitTree
+from abctree.data.mixture import (
+    Mixture,
+    Steps,
+    effective_sample_size,
+    mixture_weights,
+    running_ess,
+    update_denominators,
+)
+from abctree.data.round import Plan, Progress, Round
 from abctree.data.simulations import (
     Failure,
     InterruptedWorkError,
@@ -15,12 +18,6 @@ from abctree.data.simulations import (
     Simulations,
 )
 from abctree.data.table import Table
-from abctree.data.weights import (
-    effective_sample_size,
-    mixture_weights,
-    running_ess,
-    update_denominators,
-)
 
 __all__ = [
     "Arms",

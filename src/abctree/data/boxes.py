@@ -1,4 +1,4 @@
-"""`Boxes`: half-open boxes that tile the unit cube, and the tree that finds them."""
+"""Boxes that tile the unit cube, what the prior says of them, and what is believed of them."""
 
 from __future__ import annotations
 
@@ -109,3 +109,51 @@ class Boxes:
         # Rounding may reach the open upper border, and 0 maps to -inf under an unbounded prior.
         point = np.minimum(point, np.nextafter(upper, lower))
         return np.maximum(point, np.maximum(lower, np.finfo(float).tiny))
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Boxes measured by a prior.  Made only by `Region.measure`.
+
+    Without a constraint and with a prior that is a map of the cube, `prior_mass` is the volume of
+    the box, exactly.
+    """
+
+    boxes: Boxes
+    prior_mass: FloatArray  #: (K,) π(Ω_k); sums to one
+    log_volume: FloatArray  #: (K,) log |Ω_k| in θ space; nan where the prior cannot say
+    feasible: FloatArray  #: (K,) share of the box that the constraint allows, in (0, 1]
+
+    def __len__(self) -> int:
+        return len(self.boxes)
+
+    def cube_proposal(self, q: FloatArray) -> FloatArray:
+        """Probabilities of drawing a *cube point* in each box such that arms are played as q.
+
+        Infeasible points cost nothing and are drawn again, arm included; a box that is half
+        infeasible is therefore offered twice as often.
+        """
+        share = q / self.feasible
+        return np.asarray(share / share.sum())
+
+    def prior_draws(self, density: FloatArray) -> float:
+        """As how many prior draws points of this density over the cube (K,) count in every box."""
+        kept = density * self.boxes.volume * self.feasible
+        return float((kept / self.prior_mass).min())
+
+
+@dataclass(frozen=True, eq=False)
+class Arms:
+    """Beta(α_k, β_k) beliefs about the acceptance rate μ_k of each box (Section 3.1)."""
+
+    alpha: FloatArray  #: (K,)
+    beta: FloatArray  #: (K,)
+
+    @property
+    def mean(self) -> FloatArray:
+        """(K,) η_k = α_k / (α_k + β_k), Algorithm 1 line 4; 0 where nothing is known."""
+        total = self.alpha + self.beta
+        return np.asarray(self.alpha / (total + (total == 0.0)))
+
+    def __len__(self) -> int:
+        return len(self.alpha)

@@ -1,4 +1,4 @@
-"""`Mixture`: all proposals that one fold has ever used, for importance weights."""
+"""All proposals that a fold has ever used, the importance weights they give, and their worth."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from abctree.data.boxes import Boxes
+from abctree.data.table import Table
 from abctree.types import FloatArray
 
 
@@ -70,3 +71,46 @@ class Mixture:
     def on_boxes(self, s: int) -> Steps | None:
         """What layer s drew from boxes, or None."""
         return next((law for _, law in self.layer(s) if isinstance(law, Steps)), None)
+
+
+def mixture_weights(table: Table) -> FloatArray:
+    """Raw weights (n,): ``n_f / M_f(θ)`` times the prior's density relative to the cube.
+
+    M_f is the sum of all proposals of the row's fold (`Mixture`).  Their mean over rows accepted at
+    ε estimates the evidence times `Region.normaliser`.
+    """
+    n_fold = np.bincount(table.fold)
+    return np.asarray(n_fold[table.fold] / table.denominator * table.prior_weight)
+
+
+def effective_sample_size(weight: FloatArray) -> float:
+    """Kish's effective sample size of weights (n,), ``(Σ w)² / Σ w²``; 0 without draws.
+
+    Weights may be in any unit, normalised or not.
+    """
+    largest = weight.max(initial=0.0)
+    if largest == 0.0:
+        return 0.0
+    w = weight / largest  # squares of very small weights are lost
+    return float(w.sum() ** 2 / np.dot(w, w))
+
+
+def running_ess(weight: FloatArray) -> FloatArray:
+    """Effective sample sizes (n,) of the first 1, 2, ... draws, of which one has weight."""
+    w = weight / weight.max()
+    return np.asarray(np.cumsum(w) ** 2 / np.maximum(np.cumsum(w * w), np.finfo(float).tiny))
+
+
+def update_denominators(table: Table, mixtures: tuple[Mixture, ...], begin: int) -> None:
+    """Bring M of all rows up to date after a round: old rows (before `begin`) miss its layer only.
+
+    O(n log K) for the old rows and O(log K) for each earlier partition for the new ones.
+    """
+    denominator = table.denominator.copy()
+    for f, mixture in enumerate(mixtures):
+        old = np.flatnonzero(table.fold[:begin] == f)
+        new = begin + np.flatnonzero(table.fold[begin:] == f)
+        if mixture.layers:
+            denominator[old] += mixture.newest(table.cube[old])
+        denominator[new] = mixture(table.cube[new])
+    table.set_denominator(denominator)
