@@ -1,4 +1,4 @@
-"""Keyword arguments that a function does not have: the one that was meant is told."""
+"""What a word means: a keyword that a function does not have, the short name of a part."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from abctree.errors import ParameterError
 
 T = TypeVar("T", bound=Callable[..., Any])
+P = TypeVar("P")
 
 #: Words of other libraries and what they are here; of several, the first that a function has.
 _FOREIGN = {
@@ -135,3 +136,24 @@ def meant(word: str, names: Sequence[str], cutoff: float = 0.6) -> str | None:
     found = [name for name in ours if name.partition("=")[0] in names]
     found = found or difflib.get_close_matches(word.lower(), names, 1, max(cutoff, 0.8 * len(near)))
     return found[0] if found else None
+
+
+def part_named(
+    argument: str, spec: str | P, named: Mapping[str, Callable[[], P]], method: str, hint: str = ""
+) -> P:
+    """Return the part that a short name stands for, or a part as it is.
+
+    Raises
+    ------
+    ParameterError
+        If the name is none of `named`, or the part has not the method, whose call is `method`.
+    """
+    if isinstance(spec, str):
+        if spec in named:
+            return named[spec]()
+    elif hasattr(spec, method.partition("(")[0]):
+        return spec
+    raise ParameterError(
+        f"`{argument}` must be one of {sorted(named)} or an object with a method `{method}`, "
+        f"but got {spec!r}. {hint}".rstrip()
+    )

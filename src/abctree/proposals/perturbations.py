@@ -15,8 +15,7 @@ import numpy as np
 from scipy import special
 
 from abctree.data import effective_sample_size
-from abctree.errors import ParameterError
-from abctree.keywords import checks_keywords
+from abctree.keywords import checks_keywords, part_named
 from abctree.numbers import ruled
 from abctree.types import BoolArray, FloatArray
 
@@ -132,21 +131,8 @@ _BY_NAME: dict[str, type[Perturbation]] = {
 
 
 def as_perturbation(spec: str | Perturbation) -> Perturbation:
-    """A rule from its short name, or as it is.
-
-    Raises
-    ------
-    ParameterError
-        If it is neither.
-    """
-    if isinstance(spec, str) and spec in _BY_NAME:
-        return _BY_NAME[spec]()
-    if isinstance(spec, str) or not hasattr(spec, "covariance"):
-        raise ParameterError(
-            f"`kernel` must be one of {sorted(_BY_NAME)} or have a method "
-            f"`covariance(z, weight)`, but got {spec!r}."
-        )
-    return spec
+    """A rule from its short name, or as it is."""
+    return part_named("kernel", spec, _BY_NAME, "covariance(z, weight)")
 
 
 def weighted_covariance(z: FloatArray, weight: FloatArray) -> FloatArray:

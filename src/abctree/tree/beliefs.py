@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from abctree.data import Arms, Partition
-from abctree.errors import ParameterError
 from abctree.kernels import compiled
-from abctree.keywords import checks_keywords
+from abctree.keywords import checks_keywords, part_named
 from abctree.numbers import ruled
 from abctree.protocols import BeliefRule, Beliefs
 from abctree.types import FloatArray, IntArray
@@ -287,21 +286,8 @@ _BY_NAME: dict[str, type[BeliefRule]] = {
 
 
 def as_beliefs(spec: str | BeliefRule) -> BeliefRule:
-    """Return a rule from its short name, or as it is.
-
-    Raises
-    ------
-    ParameterError
-        If it is neither.
-    """
-    if isinstance(spec, str) and spec in _BY_NAME:
-        return _BY_NAME[spec]()
-    if isinstance(spec, str) or not hasattr(spec, "start"):
-        raise ParameterError(
-            f"`beliefs` must be one of {sorted(_BY_NAME)} or an object with a method `start(...)`, "
-            f"as abctree.MultiLevel(), but got {spec!r}."
-        )
-    return spec
+    """A rule from its short name, or as it is."""
+    return part_named("beliefs", spec, _BY_NAME, "start(...)", "See abctree.MultiLevel.")
 
 
 def levels(first: float, last: float, ratio: float) -> FloatArray:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from abctree.data import Arms, Partition
-from abctree.errors import ParameterError
 from abctree.kernels import bandits, transport
-from abctree.keywords import checks_keywords
+from abctree.keywords import checks_keywords, part_named
 from abctree.numbers import ruled
 from abctree.protocols import Policy
 from abctree.tree.utilities import PosteriorMatch
@@ -152,23 +150,12 @@ def box_density(partition: Partition) -> FloatArray:
     return np.asarray(np.exp(log_density - log_density[bounded].max()))
 
 
-def as_policy(spec: str | Policy) -> Policy:
-    """A policy from an object, or by name: "thompson", "top-two" or "t3c".
+_BY_NAME: dict[str, type[Policy]] = {"thompson": Thompson, "top-two": TopTwo, "t3c": T3C}
 
-    Raises
-    ------
-    ParameterError
-        If it is neither.
-    """
-    named: dict[str, Callable[[], Policy]] = {"thompson": Thompson, "top-two": TopTwo, "t3c": T3C}
-    if isinstance(spec, str) and spec in named:
-        return named[spec]()
-    if isinstance(spec, str) or not hasattr(spec, "pull"):
-        raise ParameterError(
-            f"`policy` must be one of {sorted(named)} or an object with a method "
-            f"`pull(arms, partition, n, rng)`, but got {spec!r}."
-        )
-    return spec
+
+def as_policy(spec: str | Policy) -> Policy:
+    """A policy from its short name, or as it is."""
+    return part_named("policy", spec, _BY_NAME, "pull(arms, partition, n, rng)")
 
 
 def _pulled(

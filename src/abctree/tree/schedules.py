@@ -14,7 +14,7 @@ import numpy as np
 
 from abctree.data import running_ess
 from abctree.errors import ParameterError, SimulatorError
-from abctree.keywords import checks_keywords
+from abctree.keywords import checks_keywords, part_named
 from abctree.numbers import ruled
 from abctree.protocols import Schedule
 from abctree.types import FloatArray
@@ -268,35 +268,20 @@ class Explicit:
         return next((float(e) for e in self.epsilons if e < epsilon), None)
 
 
+_BY_NAME: dict[str, type[Schedule]] = {
+    "adaptive": RetainedESS,
+    "geometric": Geometric,
+    "median": Quantile,
+    "pooled": PooledESS,
+}
+
+
 def as_schedule(spec: str | float | Sequence[float] | Schedule) -> Schedule:
-    """A schedule from an object, a name, a factor in (0, 1), or a list of ε.
-
-    The names are "adaptive" (`RetainedESS`), "geometric", "median" and "pooled" (`PooledESS`).
-
-    Raises
-    ------
-    ParameterError
-        If it is none of these.
-    """
-    if isinstance(spec, str):
-        named: dict[str, Schedule] = {
-            "adaptive": RetainedESS(),
-            "geometric": Geometric(),
-            "median": Quantile(),
-            "pooled": PooledESS(),
-        }
-        if spec not in named:
-            raise ParameterError(
-                f"`schedule` must be one of {sorted(named)}, a factor in (0, 1), a decreasing "
-                f"list, or an object with `first` and `next`, but got {spec!r}."
-            )
-        return named[spec]
+    """A schedule from its short name, a factor in (0, 1), a list of ε, or as it is."""
     if isinstance(spec, int | float):
         return Geometric(float(spec))
-    if isinstance(spec, Sequence | np.ndarray):
+    if isinstance(spec, Sequence | np.ndarray) and not isinstance(spec, str):
         return Explicit(tuple(float(e) for e in spec))
-    if not isinstance(spec, Schedule):
-        raise ParameterError(
-            f"`schedule` must have the methods `first` and `next`, but got {spec!r}."
-        )
-    return spec
+    hint = "It may also be a factor in (0, 1) or a decreasing list."
+    made = part_named("schedule", spec, _BY_NAME, "next(epsilon, distance, weight)", hint)
+    return part_named("schedule", made, _BY_NAME, "first(distance)", hint)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
-from abctree.errors import ParameterError
-from abctree.keywords import checks_keywords
+from abctree.keywords import checks_keywords, part_named
 from abctree.numbers import ruled
 from abctree.protocols import Utility
 from abctree.types import FloatArray
@@ -140,7 +139,7 @@ class EffectiveSampleSize:
         return _normalised(prior_mass * eta**self.gamma, prior_mass)
 
 
-_BY_NAME = {
+_BY_NAME: dict[str, type[Utility]] = {
     "omega1": PosteriorMatch,
     "omega2": SamplingEfficiency,
     "omega3": AcceptanceMinusDivergence,
@@ -149,23 +148,5 @@ _BY_NAME = {
 
 
 def as_utility(spec: str | Utility) -> Utility:
-    """A utility from its short name ("omega1", "omega2", "omega3", "ess") or an object.
-
-    Raises
-    ------
-    ParameterError
-        If it is neither.
-    """
-    if isinstance(spec, str):
-        if spec not in _BY_NAME:
-            raise ParameterError(
-                f"`utility` must be one of {sorted(_BY_NAME)} or have a method "
-                f"`optimal_proposal`, but got {spec!r}."
-            )
-        named: Utility = _BY_NAME[spec]()
-        return named
-    if not hasattr(spec, "optimal_proposal"):
-        raise ParameterError(
-            f"`utility` must have a method `optimal_proposal(eta, prior_mass)`, but got {spec!r}."
-        )
-    return spec
+    """A utility from its short name, or as it is."""
+    return part_named("utility", spec, _BY_NAME, "optimal_proposal(eta, prior_mass)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abctree.errors import ParameterError
+from abctree.keywords import part_named
 from abctree.protocols import Partitioner
 from abctree.tree.partitioners.bart import Bart
 from abctree.tree.partitioners.cart import Cart
@@ -14,7 +14,7 @@ from abctree.tree.partitioners.soft_tree import SoftTree
 
 __all__ = ["Bart", "Cart", "Dyadic", "DynamicTree", "Grid", "Peaks", "SoftTree", "as_partitioner"]
 
-_BY_NAME = {
+_BY_NAME: dict[str, type[Partitioner]] = {
     "soft": SoftTree,
     "dyadic": Dyadic,
     "cart": Cart,
@@ -25,29 +25,6 @@ _BY_NAME = {
 
 
 def as_partitioner(spec: str | Partitioner) -> Partitioner:
-    """A partitioner from its short name or an object.
-
-    The names are "soft", "dyadic", "cart", "bart", "dynamic" and "peaks".
-
-    Raises
-    ------
-    ParameterError
-        If it is neither.
-    MissingDependencyError
-        If it is "bart" and stochtree is not installed.
-    """
-    if isinstance(spec, str):
-        if spec not in _BY_NAME:
-            hint = " A grid needs its size: abctree.Grid(100)." if spec == "grid" else ""
-            raise ParameterError(
-                f"`partitioner` must be one of {sorted(_BY_NAME)} or an object with `partition`, "
-                f"but got {spec!r}.{hint}"
-            )
-        named: Partitioner = _BY_NAME[spec]()
-        return named
-    if not hasattr(spec, "partition"):
-        raise ParameterError(
-            f"`partitioner` must have a method `partition(...)`, but got {spec!r}. "
-            "See abctree.protocols.Partitioner."
-        )
-    return spec
+    """A partitioner from its short name, or as it is; "bart" raises where stochtree is not."""
+    hint = "A grid needs its size: abctree.Grid(100)." if spec == "grid" else ""
+    return part_named("partitioner", spec, _BY_NAME, "partition(...)", hint)
