@@ -6,23 +6,13 @@ flat arrays of `abctree.data.SplitTree`.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
-
-import numba
 import numpy as np
 
+from abctree.kernels.jit import jit
 from abctree.types import FloatArray, IntArray
 
-F = TypeVar("F")
 
-
-def _compile(function: F) -> F:
-    """`numba.njit` with the options of this house, keeping the annotated type."""
-    compiled: Any = numba.njit(cache=True, nogil=True, fastmath=False)(function)
-    return compiled  # type: ignore[no-any-return]
-
-
-@_compile
+@jit
 def boxes_of_tree(
     feature: IntArray,
     threshold: FloatArray,
@@ -52,7 +42,7 @@ def boxes_of_tree(
     return lower, upper
 
 
-@_compile
+@jit
 def locate(
     feature: IntArray,
     threshold: FloatArray,
@@ -73,7 +63,7 @@ def locate(
     return found
 
 
-@_compile
+@jit
 def count_by_level(
     arm: IntArray, distance: FloatArray, epsilons: FloatArray, counts: FloatArray
 ) -> None:
@@ -89,7 +79,7 @@ def count_by_level(
             counts[arm[i], s + 1] += 1.0
 
 
-@_compile
+@jit
 def shrink(
     parent: IntArray,
     node_of_box: IntArray,
@@ -135,7 +125,7 @@ def shrink(
     return alpha, beta
 
 
-@_compile
+@jit
 def _best_cut(
     cube: FloatArray,
     label: FloatArray,
@@ -185,7 +175,7 @@ def _best_cut(
     return best, feature, threshold
 
 
-@_compile
+@jit
 def grow_soft_tree(
     cube: FloatArray, label: FloatArray, max_boxes: int, min_rows: int, n_bins: int
 ) -> tuple[IntArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:

@@ -1,12 +1,9 @@
 """What draws points of the cube and knows its density."""
 
-from abctree.proposals.cube_kernels import CubeKernels
-from abctree.proposals.log_odds import log_odds
 from abctree.proposals.points import Points, draw_allowed, draw_in_arms, draw_points
 from abctree.proposals.proposal import Blend, OnBoxes, Proposal, UniformCube, pick
-from abctree.proposals.shares import best_shares
-from abctree.proposals.sources import Source, density_of, draw_from
-from abctree.proposals.students import Students, fit_students
+from abctree.proposals.sources import Source, best_shares, density_of, draw_from
+from abctree.proposals.students import CubeKernels, Students, fit_students, log_odds
 from abctree.proposals.surrogate import Surrogate, fit_surrogate
 from abctree.proposals.thinned import Thinned, fit_thinned, target_of
 

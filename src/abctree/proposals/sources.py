@@ -1,4 +1,4 @@
-"""`Source`: a proposal that a share of a round is drawn from, and what was drawn from it."""
+"""`Source`: a proposal that a share of a round is drawn from; and which shares are best."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from abctree.problem import Problem
 from abctree.proposals.points import Points, draw_points
 from abctree.proposals.proposal import Proposal
 from abctree.types import FloatArray
+
+#: Steps of the fixed-point iteration.
+_STEPS = 25
+#: Least relative gain for which the standard shares are left, and what the first proposal keeps.
+_GAIN, _KEPT = 0.07, 0.1
 
 
 @dataclass
@@ -76,3 +81,28 @@ def density_of(cube: FloatArray, sources: Sequence[Source]) -> FloatArray:
     for source in sources:
         total += source.share * source.law.density(cube) / source.tally.share
     return total
+
+
+def best_shares(
+    weight: FloatArray, known: FloatArray, added: FloatArray, standard: FloatArray
+) -> FloatArray:
+    """λ (k,) that minimises the second moment of the weights, or the standard.
+
+    The estimate of the moment is ``Σ_i w_i / (M_i + λ · q_i)``, with the weights w (n,) of accepted
+    rows, what is `known` of M (n,), and what each proposal alone would add to it (n, k); it is
+    convex, and ``λ_j ← λ_j √(Σ_i w_i q_ij / (M_i + λ · q_i)²)`` never raises it.  The standard (k,)
+    is kept unless the gain is 7 %.  A tenth of the answer is the first proposal alone: what the
+    rows have not seen yet is worth something, too.
+    """
+    share = np.full(len(standard), 1.0 / len(standard))
+    for _ in range(_STEPS):
+        total = known + added @ share
+        share = share * np.sqrt(np.maximum((weight / total**2) @ added, 0.0))
+        share /= max(share.sum(), np.finfo(float).tiny)
+
+    def moment(at: FloatArray) -> float:
+        return float(weight @ (1.0 / (known + added @ at)))
+
+    if not moment(share) <= (1.0 - _GAIN) * moment(standard):
+        return standard
+    return np.asarray(_KEPT * np.eye(len(standard))[0] + (1.0 - _KEPT) * share)

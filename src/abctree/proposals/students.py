@@ -1,4 +1,7 @@
-"""`Students`: a few Student laws on the log-odds of the coordinates, fitted to weighted points."""
+"""Student laws on the log-odds of the coordinates of the cube, where there is no border to cross.
+
+`Students` are a few, fitted to weighted points; `CubeKernels` one around each of many points.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,89 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from abctree.kernels.student import EDGE, student_em, student_mixture
-from abctree.proposals.log_odds import log_odds
+from abctree.kernels.student import EDGE, student_em, student_mixture, student_sums
+from abctree.proposals.perturbations import Silverman
 from abctree.proposals.proposal import pick
 from abctree.types import BoolArray, FloatArray
 
-#: Laws, their degrees of freedom, and steps of the fit.
+#: Laws that are fitted, their degrees of freedom, and steps of the fit.
 _LAWS, _FREEDOM, _STEPS = 4, 5.0, 6
 #: Pseudo-points of each law's covariance, beyond d.
 _MORE_POINTS = 2.0
 #: What is added to a variance: a share of it, and in log-odds.
 _RIDGE, _LEAST = 1e-6, 1e-16
+#: Of kernels: degrees of freedom, or one more in an odd number of dimensions, so that (ν + d) / 2
+#: is a whole number; what is added to a step's variance; least variance of a coordinate.
+_KERNEL_FREEDOM, _KERNEL_RIDGE, _KERNEL_LEAST = 4, 1e-9, 1e-18
+
+
+def log_odds(cube: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Log(u / (1 − u)) of the coordinates (n, d), and log Π du / d(log-odds) of the points (n,)."""
+    u = np.clip(cube, EDGE, 1.0 - EDGE)
+    low, high = np.log(u), np.log1p(-u)
+    return low - high, np.asarray((low + high).sum(axis=1))
+
+
+def _log_norm(freedom: float, root: FloatArray) -> FloatArray:
+    """Log-density at the middle of Student laws with lower triangular roots (..., d, d)."""
+    d = root.shape[-1]
+    norm = special.gammaln(0.5 * (freedom + d)) - special.gammaln(0.5 * freedom)
+    scale = np.log(np.diagonal(root, axis1=-2, axis2=-1)).sum(axis=-1)
+    return np.asarray(norm - (0.5 * d * np.log(np.pi * freedom) + scale))
+
+
+def _steps(n: int, d: int, freedom: float, rng: np.random.Generator) -> FloatArray:
+    """(n, d) Draws of a Student law with root I."""
+    tail = np.sqrt(freedom / rng.chisquare(freedom, n))
+    return rng.standard_normal((n, d)) * tail[:, None]
+
+
+def _in_cube(z: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """The points of log-odds (n, d), all of which are kept."""
+    return np.clip(special.expit(z), EDGE, 1.0 - EDGE), np.ones(len(z), dtype=bool)
+
+
+@dataclass(frozen=True, eq=False)
+class CubeKernels:
+    """Student kernels around points: a density estimate that can be drawn from.
+
+    Their spread is that of Silverman's rule, which is for normal kernels; the tails of Student's
+    law are for what a density estimate misses.
+    """
+
+    centre: FloatArray  #: (d, N) in steps
+    weight: FloatArray  #: (N,) of sum 1
+    root: FloatArray  #: (d, d) lower triangular; log-odds = root · steps
+
+    @classmethod
+    def around(cls, cube: FloatArray, weight: FloatArray) -> CubeKernels:
+        """The estimate from points (N, d) and their weights (N,) of sum 1."""
+        z, _ = log_odds(cube)
+        scale = np.sqrt(np.maximum(z.var(axis=0), _KERNEL_LEAST))
+        covariance = Silverman().covariance(z / scale, weight) + _KERNEL_RIDGE * np.eye(z.shape[1])
+        root = np.linalg.cholesky(covariance) * scale[:, None]
+        return cls(np.ascontiguousarray(np.linalg.solve(root, z.T)), weight, root)
+
+    @property
+    def _freedom(self) -> int:
+        return _KERNEL_FREEDOM + len(self.root) % 2
+
+    def density(self, cube: FloatArray) -> FloatArray:
+        """See `Proposal`; O(N d) a point."""
+        total, freedom = np.empty(len(cube)), self._freedom
+        power = (freedom + len(self.root)) // 2
+        student_sums(cube, self._whiten, self.centre, self.weight, freedom, power, total)
+        return np.asarray(total * np.exp(_log_norm(freedom, self.root)))
+
+    @cached_property
+    def _whiten(self) -> FloatArray:
+        return np.ascontiguousarray(np.linalg.inv(self.root))
+
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
+        """See `Proposal`; all are kept."""
+        picked = rng.choice(len(self.weight), n, p=self.weight)
+        step = _steps(n, len(self.root), self._freedom, rng)
+        return _in_cube((self.centre.T[picked] + step) @ self.root.T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,51 +107,31 @@ class Students:
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
         """See `Proposal`; all are kept."""
         law = pick(np.cumsum(self.weight), n, rng)
-        tail = np.sqrt(_FREEDOM / rng.chisquare(_FREEDOM, n))
-        step = rng.standard_normal((n, self.mean.shape[1])) * tail[:, None]
-        z = self.mean[law] + np.einsum("nab,nb->na", self.root[law], step)
-        return np.clip(special.expit(z), EDGE, 1.0 - EDGE), np.ones(n, dtype=bool)
+        step = _steps(n, self.mean.shape[1], _FREEDOM, rng)
+        return _in_cube(self.mean[law] + np.einsum("nab,nb->na", self.root[law], step))
 
     def density(self, cube: FloatArray) -> FloatArray:
         """See `Proposal`; O(K d²) a point."""
-        density = np.empty(len(cube))
-        student_mixture(cube, *self.arrays, density)
+        density, power = np.empty(len(cube)), 0.5 * (_FREEDOM + self.mean.shape[1])
+        student_mixture(cube, *self._arrays, _FREEDOM, power, density)
         return density
 
     @cached_property
-    def arrays(self) -> tuple[FloatArray, FloatArray, FloatArray, float, float]:
-        """Log-amplitudes (K,), means, inverse roots, ν and (ν + d) / 2, for the kernels."""
-        d = self.mean.shape[1]
-        norm = special.gammaln(0.5 * (_FREEDOM + d)) - special.gammaln(0.5 * _FREEDOM)
-        norm -= 0.5 * d * np.log(np.pi * _FREEDOM)
-        diagonal = np.diagonal(self.root, axis1=1, axis2=2)
-        amplitude = np.log(self.weight) + norm - np.log(diagonal).sum(axis=1)
+    def _arrays(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Log-amplitudes (K,), means, and inverse roots, for the kernels."""
+        amplitude = np.log(self.weight) + _log_norm(_FREEDOM, self.root)
         whiten = np.asarray(np.linalg.inv(self.root), dtype=np.float64)
-        return np.asarray(amplitude), self.mean, whiten, _FREEDOM, 0.5 * (_FREEDOM + d)
+        return amplitude, self.mean, whiten
 
 
 def fit_students(
     cube: FloatArray, weight: FloatArray, beside: FloatArray, rng: np.random.Generator
 ) -> tuple[float, Students]:
-    """Fit the laws, beside one whose density is fixed, to weighted points, by the EM algorithm.
+    """Fit the laws by the EM algorithm, beside a law whose density is fixed, and their share.
 
-    Parameters
-    ----------
-    cube : (n, d) array
-        Points.
-    weight : (n,) array
-        Their weights; at least four are positive.
-    beside : (n,) array
-        Density over the cube of the fixed law.
-    rng : Generator
-        Picks the points at which the laws start.
-
-    Returns
-    -------
-    float
-        Share of the Student laws, in (0, 1); the rest is that of the fixed law.
-    Students
-        Each covariance is shrunk towards 4^(−2/d) times that of all points.
+    `cube` (n, d) are points of weights (n,), four of which are positive, and `beside` (n,) is the
+    density of the fixed law there; `rng` picks the points at which the laws start.  Each covariance
+    is shrunk towards 4^(−2/d) times that of all points.
     """
     y, log_slope = log_odds(cube)
     n, d = y.shape

@@ -17,10 +17,9 @@ import numpy as np
 
 from abctree.data import Plan, Table, mixture_weights
 from abctree.problem import Problem
-from abctree.proposals.cube_kernels import CubeKernels
 from abctree.proposals.proposal import OnBoxes, Proposal, UniformCube
-from abctree.proposals.shares import best_shares
-from abctree.proposals.sources import Source
+from abctree.proposals.sources import Source, best_shares
+from abctree.proposals.students import CubeKernels
 from abctree.proposals.surrogate import fit_surrogate
 from abctree.proposals.thinned import Thinned, fit_thinned, target_of
 from abctree.protocols import Utility
