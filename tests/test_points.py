@@ -166,8 +166,9 @@ def evidence_of(policy, seed):
         return lambda: Simulations(distance, np.zeros((len(theta), 0)))
 
     inner.inner_loop(
-        problem, table, [fold], 1.0, policy=policy, simulate=simulate, quota=10**9, budget=600,
-        block=3, round_index=1, rng=np.random.default_rng(seed),
+        problem, table, [fold], 1.0, utility=abctree.PosteriorMatch(), policy=policy,
+        simulate=simulate, quota=10**9, budget=600, block=3, round_index=1,
+        rng=np.random.default_rng(seed),
     )  # fmt: skip
     weight = len(table) / fold.mixture_so_far()(table.cube) / problem.region.normaliser[0]
     return float((weight * (table.distance < 1.0)).mean())
