@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.methods.run_folder import play
+from abctree.methods.run_abc_tree import play, play_rounds
 from abctree.running import journal
 from abctree.running.spec import RunSpec
 from tests.conftest import Clock, in_memory
@@ -322,7 +322,7 @@ def with_milestones(n, milestones, first, **kwargs):
     spec = RunSpec.of("abc_tree", {"problem": p, "n_simulations": first, "rng": 1, **kwargs})
     settings = {**spec.settings, "n_simulations": n, "milestones": milestones}
     spec = dataclasses.replace(spec, settings=settings)
-    return play(p, spec, abctree.Serial(), None, None)
+    return play(play_rounds, p, spec, abctree.Serial(), None, None)
 
 
 @SETTINGS

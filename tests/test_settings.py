@@ -13,7 +13,7 @@ import pytest
 
 import abctree
 from abctree.faces.cli import config, main
-from abctree.methods import loops
+from abctree.methods import run_folder
 from abctree.problems import gauss
 from abctree.running import manifest, settings, spec
 from benchmarks import report
@@ -64,7 +64,7 @@ def disagreements():
         whose = [word.replace("_", "-") for word in row.defaults]
         if len(whose) < len(settings.METHODS) and f"[{', '.join(whose)}]" not in options[name].help:
             found.append(f"methods of --{name}")
-    return found + [f"loop of {m}" for m in {*settings.METHODS} ^ {*loops.LOOPS}]
+    return found + [f"loop of {m}" for m in {*settings.METHODS} ^ {*run_folder.LOOPS}]
 
 
 def doc(method):
@@ -80,7 +80,7 @@ def test_what_only_the_table_has_is_found(monkeypatch):
     row = settings.Setting("max_time", settings.Whole(), "Most seconds.", {"smc": 3})
     monkeypatch.setitem(settings.SETTINGS, "max_time", row)
     monkeypatch.setitem(settings.SETTINGS["min_ess"].defaults, "smc", 3.0)
-    monkeypatch.setitem(loops.LOOPS, "nuts", None)
+    monkeypatch.setitem(run_folder.LOOPS, "nuts", None)
     assert disagreements() == [
         "arguments of smc", "default of min_ess in smc", "docstring of max_time in smc",
         "option of max_time", "loop of nuts",

@@ -32,13 +32,14 @@ from abctree.faces.told import (
 )
 from abctree.keywords import check_keywords, checks_keywords_of_methods
 from abctree.method import METHODS
-from abctree.methods.run_folder import load, play, resume
+from abctree.methods.run_folder import LOOPS, load, resume
 from abctree.numbers import checked_count
 from abctree.problem import Problem
 from abctree.protocols import Chunk
 from abctree.running.journal import Journal, Memory
 from abctree.running.ledger import CHUNK, Ledger
 from abctree.running.packing import spans, unpack
+from abctree.running.play import play
 from abctree.running.settings import names_of
 from abctree.running.spec import RunSpec
 from abctree.running.stopping import is_hurried
@@ -116,7 +117,11 @@ class Session:
         _check(spec)
         store = Memory()
         self._begin(
-            problem, store, lambda waiting: play(problem, spec, waiting, None, store), {}, ()
+            problem,
+            store,
+            lambda waiting: play(LOOPS[method], problem, spec, waiting, None, store),
+            {},
+            (),
         )
 
     def _begin(

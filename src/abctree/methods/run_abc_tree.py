@@ -1,4 +1,4 @@
-"""`abc_tree`: a posterior from a prior and a simulator."""
+"""`abc_tree`: a posterior from a prior and a simulator, by Algorithm 2."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Literal
 
 from abctree.answers.failure_policy import FailurePolicy
 from abctree.answers.result import Result
-from abctree.data import Progress
+from abctree.data import Mixture, Progress, update_denominators
 from abctree.keywords import checks_keywords
-from abctree.methods.run_folder import StoreLike, play
 from abctree.problem import Problem
+from abctree.protocols import VolumePartitioner
 from abctree.running.executors import ExecutorLike
+from abctree.running.ledger import StoreLike
+from abctree.running.play import play
+from abctree.running.runner import Runner
 from abctree.running.spec import (
     BeliefsLike,
     PartitionerLike,
@@ -21,6 +24,8 @@ from abctree.running.spec import (
     StopLike,
     UtilityLike,
 )
+from abctree.tree.outer_loop import Game, Rules, outer_loop
+from abctree.tree.utilities import PosteriorMatch
 from abctree.types import RNGLike
 
 
@@ -159,4 +164,35 @@ def abc_tree(
     2000
     """
     spec = RunSpec.of("abc_tree", locals())
-    return play(problem, spec, executor, progress, store)
+    return play(play_rounds, problem, spec, executor, progress, store)
+
+
+def play_rounds(run: Runner) -> Result:
+    """Algorithm 2 or 4: the pilot, and rounds until the budget is spent or a rule says stop."""
+    pilot = run.pilot()
+    mixtures = tuple(Mixture(float(n), ()) for n in pilot.n_drawn)
+    run.record_pilot(mixtures)
+    if run.stop():  # no partition that nobody plays
+        update_denominators(run.table, mixtures, 0)
+        return run.result(run.stop_reason())
+    rules = rules_of(run.spec, run.problem)
+    game = Game(run.problem, run.table, run.plan, rules, run.simulate, run.rng, run.stop)
+    for played in outer_loop(game, mixtures):
+        if why := run.after_round(played):
+            return run.result(why)
+    return run.result(run.stop_reason())
+
+
+def rules_of(spec: RunSpec, problem: Problem) -> Rules:
+    """The parts among the settings; a partitioner that works with volumes in θ knows the prior."""
+    s = spec.settings
+    partitioner = s["partitioner"]
+    if isinstance(partitioner, VolumePartitioner):
+        partitioner = partitioner.measured(problem.prior)
+    return Rules(
+        partitioner=partitioner,
+        beliefs=s["beliefs"],
+        utility=s["utility"] or PosteriorMatch(),  # which a policy does not look at
+        policy=s["policy"],
+        schedule=s["schedule"],
+    )

@@ -9,10 +9,12 @@ from abctree.answers.failure_policy import FailurePolicy
 from abctree.answers.result import Result
 from abctree.data import Progress
 from abctree.keywords import checks_keywords
-from abctree.methods.run_folder import StoreLike, play
+from abctree.methods.run_abc_tree import play_rounds
 from abctree.problem import Problem
 from abctree.running.executors import ExecutorLike
 from abctree.running.interrupts import Interrupts
+from abctree.running.ledger import StoreLike
+from abctree.running.play import play
 from abctree.running.spec import (
     BeliefsLike,
     PartitionerLike,
@@ -126,7 +128,7 @@ def map_tree(
     True
     """
     spec = RunSpec.of("map_tree", locals())
-    result = play(problem, spec, executor, progress, store)
+    result = play(play_rounds, problem, spec, executor, progress, store)
     with Interrupts():  # Ctrl-C must not lose the run now that it is over
         result.mode()
     return result

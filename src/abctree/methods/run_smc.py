@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
+
 from abctree.answers.failure_policy import FailurePolicy
 from abctree.answers.result import Result
-from abctree.data import Progress
+from abctree.baselines.smc import SmcGame, SmcRules, accepted_of, populations
+from abctree.data import Mixture, Progress, Round, Table
 from abctree.keywords import checks_keywords
-from abctree.methods.run_folder import StoreLike, play
 from abctree.problem import Problem
+from abctree.proposals.coordinates import coordinates
+from abctree.proposals.kernel_mixture import update_mixture
 from abctree.proposals.perturbations import Perturbation
 from abctree.running.executors import ExecutorLike
+from abctree.running.ledger import StoreLike
+from abctree.running.play import play
+from abctree.running.runner import Runner
 from abctree.running.spec import RunSpec, ScheduleLike, StopLike
 from abctree.types import RNGLike
+
+#: A population that was cut short answers if its effective sample size is this share of N.
+_ANSWER = 0.5
 
 
 @checks_keywords
@@ -138,4 +148,46 @@ def smc(
     2000
     """
     spec = RunSpec.of("smc", locals())
-    return play(problem, spec, executor, progress, store)
+    return play(play_populations, problem, spec, executor, progress, store)
+
+
+def play_populations(run: Runner) -> Result:
+    """Populations until there is a reason to stop."""
+    s = run.spec.settings
+    n_prior = run.pilot().n_drawn[0]
+    run.record_pilot((Mixture(n_prior),))
+    chart = coordinates(run.problem.prior, s["space"])
+    rules = SmcRules(s["kernel"], s["schedule"], chart, s["min_ess"])
+    game = SmcGame(run.problem, run.table, run.plan, rules, run.simulate, run.rng, run.stop)
+    why = None
+    for played in populations(game, n_prior):
+        if why := run.after_round(played, _acceptance_rate(run.table, played)):
+            break
+    why = why or run.stop_reason()
+    population = _answering(run, s["min_ess"])
+    if s["weights"] == "mixture":
+        update_mixture(run.table, run.rounds[-1].mixtures[0])
+        return run.result(why, population=population)
+    return run.result(why, population=population, default_epsilon=run.rounds[population].epsilon)
+
+
+def _acceptance_rate(table: Table, played: Round) -> float:
+    """Of a population, the pilot included in the first."""
+    first = 0 if played.index == 1 else played.first
+    close = np.count_nonzero(table.distance[first : played.last] < played.epsilon)
+    return float(close / max(1, played.last - first))
+
+
+def _answering(run: Runner, min_ess: float) -> int:
+    """The last population that is whole, or that the end of the run has cut short by little."""
+    particles, played = run.plan.quota, run.rounds[1:]
+
+    def is_enough(population: Round) -> bool:
+        n = len(accepted_of(run.table, population.index, population.epsilon))
+        whole = n >= particles and population.ess >= min_ess
+        return whole or population.ess >= max(min_ess, _ANSWER * particles)
+
+    enough = [population for population in played if is_enough(population)]
+    if enough:  # several have one tolerance where it could not fall
+        played = [population for population in enough if population.epsilon == enough[-1].epsilon]
+    return max(played, key=lambda population: population.ess).index

@@ -196,6 +196,12 @@ class Ledger:
         return sum(len(np.unique(np.concatenate([e.index for e in p]))) for p in parts if p)
 
     @property
+    def of_unfinished(self) -> str:
+        """What a store has beside whole blocks, in words."""
+        n = 0 if self.store is None else self.n_noted
+        return f"; {n} simulations of unfinished blocks are kept for abctree.resume" if n else ""
+
+    @property
     def holds_failures_only(self) -> bool:
         """Whether there was something when it was opened, and all of it had failed."""
         return 0 < self.n_failed == self.n_simulations + self.n_noted
@@ -213,9 +219,8 @@ class Ledger:
     def conclude(self, why: str, seconds: float) -> None:
         """Keep how the run ended, unless that is known."""
         if self.ending is None or self.ending["stopped_because"] != why:
-            self.ending = {
-                "stopped_because": why, "seconds": seconds, "n_simulations": self.n_simulations,
-            }  # fmt: skip
+            n = self.n_simulations
+            self.ending = {"stopped_because": why, "seconds": seconds, "n_simulations": n}
             self._append(ENDING, json.dumps(self.ending).encode(), flush=True)
 
     def drop_first(self) -> None:

@@ -7,9 +7,9 @@ runner, and asks it after every block whether to stop.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,14 +29,15 @@ from abctree.data import (
     Simulations,
     Table,
 )
-from abctree.errors import AbctreeError, SimulatorError
+from abctree.errors import AbctreeError, SimulatorError, warn
+from abctree.method import METHODS
 from abctree.problem import Discrepancy, Problem
 from abctree.problem.measurement import NegativeDistanceError
-from abctree.protocols import Ahead, Chunk, Executor, StoppingRule
+from abctree.problem.simulators import described
+from abctree.protocols import Ahead, Chunk, Executor
 from abctree.running.interrupts import Interrupts
 from abctree.running.journal import START_ANEW
 from abctree.running.ledger import Ledger
-from abctree.running.progress_callback import ProgressCallback
 from abctree.running.settings import names_of
 from abctree.running.spec import RunSpec
 from abctree.running.stopping import is_hurried
@@ -53,23 +54,10 @@ _PATIENCE = 1.0
 class Runner:
     """One run: its clock, its failures, its stopping rules, and who is told of its progress.
 
-    Parameters
-    ----------
-    problem : Problem
-        As given; after the pilot `problem` is the one with its distance scaled.
-    spec : RunSpec
-        What makes the run.
-    executor : Executor or None
-        Who makes what is not in the ledger; None where a run is only read: it ends there, as if it
-        were interrupted.
-    table : Table
-        Takes the rows.
-    ledger : Ledger
-        Answers that were kept before, and those to come.
-    rules : sequence of StoppingRule, optional
-        Instead of those of the spec.
-    progress : callable, optional
-        Told of the progress after each round, and now and then in the pilot.
+    A context manager, in which Ctrl-C is let through only while the run waits for simulations.
+
+    It makes what is not in the ledger.  Without an executor the run is only read: it ends where the
+    ledger does, and none of its stopping rules is asked.
     """
 
     def __init__(
@@ -77,46 +65,50 @@ class Runner:
         problem: Problem,
         spec: RunSpec,
         executor: Executor | None,
-        table: Table,
         ledger: Ledger,
-        rules: Sequence[StoppingRule] | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        self.problem = problem
+        self.problem = problem  #: after the pilot the one with its distance scaled
         self.spec = spec
         self.plan = spec.plan
-        self.table = table
+        capacity = self.plan.n_simulations if METHODS[spec.method].keeps_all else 1
+        self.table = Table(problem.d, len(problem.names), spec.summary_size, capacity=capacity)
         self.root = spec.seeds.root
         self.rng = np.random.default_rng(spec.seeds.algorithm)
         self.rounds: list[Round] = []
-        self.failures = Failures(table, self.rounds, self.root, problem.unit)
+        self.failures = Failures(self.table, self.rounds, self.root, problem.unit)
         self.n_simulations = 0  #: that have come back
         self._other_streams: set[OtherStream] = set()
         self._work = Discrepancy(problem.measurement, self.root)  # one: a pool packs it once
         self._executor = executor
         self._ledger = ledger
+        self._n_recorded = ledger.n_simulations
+        if ledger.store is not None and spec.summary_size == 0:  # keep those that are read again
+            ledger.n_summaries = self.plan.n_pilot if problem.needs_pilot else 0
         self._ahead: list[Ahead] = []  # blocks that come back while another is waited for
-        self.interrupts = Interrupts()
+        self._interrupts = Interrupts()
         self._streak = Streak(spec.on_failure)
-        self._rules = spec.stop if rules is None else tuple(rules)
-        self._hurried = [rule for rule in self._rules if is_hurried(rule)]
-        self._progress = ProgressCallback(progress)
+        self._progress = progress
+        self._has_warned = False  # of what the callback raised
         self._round = 0, float("inf"), 0.0, 0.0
         self._why: str | None = None
         self._told = 0.0
         self._began = time.monotonic()
         self._first: float | None = None  # when the first simulation began
 
+    def __enter__(self) -> Self:
+        self._interrupts.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._interrupts.__exit__()
+        if self._executor is not None and kind is not None and issubclass(kind, SimulatorError):
+            self._ledger.drop_first()
+
     # Simulations ----------------------------------------------------------------------------
 
     def simulate(self, theta: FloatArray, index: IntArray) -> Callable[[], Simulations]:
-        """Begin a block; the answer waits for it.
-
-        Raises
-        ------
-        StoreError
-            If the ledger has answers to other parameters.
-        """
+        """Begin a block; the answer waits for it."""
         rows = Rows(theta, index, self.problem.unit)
         missing = self._ledger.begin(rows)
         chunks: Iterator[Chunk] = iter(())
@@ -132,7 +124,7 @@ class Runner:
         """The answers to a block; each chunk is in the ledger before the next one is waited for."""
         try:
             while not self._ledger.has(rows):
-                with self.interrupts.through():
+                with self._interrupts.through():
                     chunk = next(chunks, None)
                 if chunk is None:
                     raise self._incomplete()
@@ -154,9 +146,8 @@ class Runner:
                 self._ledger.put(*sound(chunk))
 
     def _incomplete(self) -> BaseException:
-        """What to raise for simulations that nobody makes."""
         if self._executor is None:
-            return KeyboardInterrupt()
+            return KeyboardInterrupt()  # the run is only read
         return AbctreeError(
             f"`executor` must give the answers to all rows, but {self._executor!r} ended before."
         )
@@ -169,10 +160,8 @@ class Runner:
     def pilot(self, table: Table | None = None) -> Pilot:
         """Prior draws into the run's table, or another; fewer than planned if the run ends there.
 
-        Raises
-        ------
-        SimulatorError
-            If the first have the wrong shape, or all fail from which the distance takes its scale.
+        A `SimulatorError` says that the first have the wrong shape, or that all fail from which the
+        distance takes its scale.
         """
         plan, table = self.plan, self.table if table is None else table
         calls: list[IntArray] = []
@@ -203,13 +192,7 @@ class Runner:
         return pilot
 
     def record_pilot(self, mixtures: tuple[Mixture, ...]) -> None:
-        """Round 0, once the pilot's rows are in the table.
-
-        Raises
-        ------
-        SimulatorError
-            If all of them failed: there is no tolerance to begin with.
-        """
+        """Round 0, once the pilot's rows are in the table; they must not all have failed."""
         self._explain(None)
         n = len(self.table)
         self.rounds.append(self.round_on_one_box(0, float("inf"), mixtures, (0, n), float(n)))
@@ -306,7 +289,7 @@ class Runner:
 
     def stop(self) -> bool:
         """Whether not even to finish the round: to be asked after every block."""
-        self._why = self._why or self._hopeless() or self._reason(self._hurried)
+        self._why = self._why or self._hopeless() or self._reason(hurried=True)
         return self._why is not None
 
     def report_round(
@@ -314,8 +297,8 @@ class Runner:
     ) -> str | None:
         """Tell of round s; why to stop after it, or None."""
         self._round = s, epsilon, acceptance_rate, ess
-        self._progress(self._now())
-        return self._reason(self._rules)
+        self._tell()
+        return self._reason(hurried=False)
 
     def after_round(self, played: Round, rate: float | None = None) -> str | None:
         """Take a round that was played; why to stop after it, or None."""
@@ -336,7 +319,11 @@ class Runner:
         return "the schedule has no lower tolerance"
 
     def result(self, why: str, **more: Any) -> Result:
-        """The run as it is now."""
+        """The run as it is now; a ledger that goes on keeps how it ended."""
+        seconds = self._ledger.seconds
+        if self._executor is not None:
+            why += self._ledger.of_unfinished if why == "interrupted" else ""
+            self._ledger.conclude(why, seconds)
         return Result(
             problem=self.problem,
             table=self._with_all_summaries(),
@@ -344,7 +331,7 @@ class Runner:
             plan=self.plan,
             failures=self.failures,
             stopped_because=why,
-            seconds=time.monotonic() - self._began,
+            seconds=seconds,
             root=self.root,
             other_streams=frozenset(self._other_streams),
             default_weights=self.spec.settings["weights"],
@@ -363,9 +350,20 @@ class Runner:
         """As `stop`; that nearly all of it fails is no reason to end the pilot."""
         if self._seconds - self._told >= _PATIENCE:
             self._told = self._seconds
-            self._progress(self._now())
-        self._why = self._reason(self._hurried)
+            self._tell()
+        self._why = self._reason(hurried=True)
         return self._why is not None
+
+    def _tell(self) -> None:
+        """Tell of the progress; what the user's callback raises is a warning, the first time."""
+        if self._progress is None:
+            return
+        try:
+            self._progress(self._now())
+        except Exception as error:  # noqa: BLE001 - a user's callback may raise anything
+            if not self._has_warned:
+                self._has_warned = True
+                warn(f"`progress` raised {described(error)}. The run goes on without it.")
 
     def _hopeless(self) -> str | None:
         if not self._streak.is_hopeless:
@@ -373,9 +371,19 @@ class Runner:
         count, first = self.failures.count, self.failures.first[0].reason
         return f"{count} of {self.n_simulations} {HOPELESS} {first}"
 
-    def _reason(self, rules: Iterable[StoppingRule]) -> str | None:
-        now = self._now()
-        return next((r for r in (rule.reason(now) for rule in rules) if r), None)
+    def _reason(self, *, hurried: bool) -> str | None:
+        """Why to stop by the rules, or by those only that are asked after every block.
+
+        The clock of these does not run out while records are read again.
+        """
+        n, now = self.n_simulations, self._now()
+        if self._executor is None:
+            return "unfinished" if self._n_recorded <= n < now.budget else None
+        for rule in self.spec.stop:
+            is_asked = n >= self._n_recorded if is_hurried(rule) else not hurried
+            if is_asked and (reason := rule.reason(now)):
+                return reason
+        return None
 
     @property
     def _seconds(self) -> float:

@@ -1,0 +1,49 @@
+"""`play`: a run from its spec, in a store or without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, TypeAlias
+
+from abctree.answers.result import Result
+from abctree.data import Progress
+from abctree.errors import ParameterError
+from abctree.problem import Problem
+from abctree.running.executors import ExecutorLike, as_executor, running
+from abctree.running.ledger import Ledger, StoreLike
+from abctree.running.manifest import manifest_of
+from abctree.running.runner import Runner
+from abctree.running.spec import RunSpec
+
+#: The loop of a method.
+Loop: TypeAlias = Callable[[Runner], Result]
+
+
+def play(
+    loop: Loop,
+    problem: Problem,
+    spec: RunSpec,
+    executor: ExecutorLike | None,
+    progress: Callable[[Progress], None] | None,
+    path: StoreLike | None,
+) -> Result:
+    """A new run, kept in a store if one is given."""
+    check_progress(progress)
+    with (
+        running(as_executor(executor)) as ready,  # refused before there is a folder
+        closing(Ledger() if path is None else Ledger.new(path)) as ledger,
+    ):
+        if path is not None:
+            ledger.describe(manifest_of(spec, problem))
+        with Runner(problem, spec, ready, ledger, progress) as run:
+            return loop(run)
+
+
+def check_progress(progress: Any) -> None:
+    """Raise `ParameterError` unless it is a function or None."""
+    if progress is not None and not callable(progress):
+        raise ParameterError(
+            f"`progress` must be a function of an abctree.Progress, but got {progress!r}. "
+            "Try progress=print."
+        )
