@@ -26,6 +26,7 @@ import abctree
 from abctree import metrics, problems
 from abctree.problems import truth
 from experiments import command
+from experiments.reference import load_reference
 from experiments.scores import honest_gain
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -190,7 +191,7 @@ class Referenced(Yardstick):
 
     def __init__(self, name: str, problem: Any, path: Path) -> None:
         self.name, self.problem = name, problem
-        self.reference = truth.load_reference(path)
+        self.reference = load_reference(path)
         self.target = self.reference.closest(1000)
 
     def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:

@@ -10,10 +10,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import abctree
-from abctree.problems import truth
 from experiments import command
 from experiments.curves import curve, known_after
 from experiments.methods import METHODS, Reading, play
+from experiments.reference import load_reference
 from experiments.scores import Judge
 
 BUDGET, QUICK_BUDGET = 100_000, 3_000
@@ -62,7 +62,7 @@ def judge_from_file(
 
     def judge(args: command.Options) -> Judge | str:
         if args.reference is not None and (args.reference / file).exists():
-            return Judge(truth.load_reference(args.reference / file).closest(1000), theta_true)
+            return Judge(load_reference(args.reference / file).closest(1000), theta_true)
         if not args.quick:
             return f"it needs {file}: give the folder that holds it by --reference"
         run = abctree.rejection(problem(), n_simulations=100_000, keep=200, rng=0)

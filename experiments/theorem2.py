@@ -119,7 +119,7 @@ def posterior_errors(rule: str, seed: int) -> list[float]:
     return [_log_error(game.arm[:n], game.reward[:n]) for n in LONG]
 
 
-def _game(rule: str, budget: int, seed: int) -> bandits.Game:
+def _game(rule: str, budget: int, seed: int) -> bandits.History:
     if rule == "uniform":
         return bandits.uniform(MU, budget, rng=seed)
     if rule == "thompson":

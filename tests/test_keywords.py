@@ -18,7 +18,7 @@ from abctree.problems.truth import BananaTruth, GaussianMixtureTruth, GaussTruth
 _MODULES = (abctree, abctree.bandits, abctree.metrics, abctree.plots, abctree.problems)
 _MODULES = (*_MODULES, abctree.stopping, abctree.testing)
 #: Records that only the library makes, a simulator that is never called, a plain function of data.
-_NOT_CALLED = {"Climb", "Game", "Progress", "elsewhere", "ess"}
+_NOT_CALLED = {"Climb", "History", "Progress", "elsewhere", "ess"}
 
 
 def public():

@@ -22,6 +22,7 @@ from abctree import ParameterError, problems
 from abctree.kernels import generator, simulators
 from abctree.problems import predator_prey, truth, volatility
 from examples import hare_lynx
+from experiments.reference import load_reference
 
 #: Reference tables of many simulations, which are no part of the repository.
 REFERENCE = Path(os.environ.get("ABCTREE_REFERENCE", "no-such-folder"))
@@ -227,7 +228,7 @@ def test_problem_can_be_sent_to_a_worker(name):
 @pytest.mark.parametrize("make", [problems.gauss, problems.gaussian_mixture])
 @pytest.mark.parametrize("d", [0, -1, 2.5, "2"])
 def test_problem_refuses_a_bad_dimension(make, d):
-    with pytest.raises(ParameterError, match="`d` must be an integer of at least 1"):
+    with pytest.raises(ParameterError, match="`d` must be a whole number of at least 1"):
         make(d)
 
 
@@ -610,7 +611,7 @@ def reference(name):
     path = REFERENCE / f"{name}.npz"
     if not path.exists():
         pytest.skip(f"{path.name} is not shipped: ABCTREE_REFERENCE names the folder that holds it")
-    return truth.load_reference(path)
+    return load_reference(path)
 
 
 def z_against_reference(run, start):
@@ -743,7 +744,7 @@ def stored(tmp_path, **changes):
 
 
 def test_reference_is_sorted_and_gives_evidence_as_a_share(tmp_path):
-    run = truth.load_reference(stored(tmp_path))
+    run = load_reference(stored(tmp_path))
     assert run.closest(2).tolist() == [[1.0], [2.0]]
     assert run.evidence(0.2) == 0.01
     assert run.evidence(0.25) == 0.02
@@ -755,7 +756,7 @@ def test_reference_is_sorted_and_gives_evidence_as_a_share(tmp_path):
 
 def test_reference_refuses_a_file_without_its_arrays(tmp_path):
     with pytest.raises(ParameterError, match="scale"):
-        truth.load_reference(stored(tmp_path, scale=None))
+        load_reference(stored(tmp_path, scale=None))
 
 
 @pytest.mark.parametrize("epsilon", [-1.0, math.nan, math.inf])

@@ -668,7 +668,7 @@ def test_smc_says_so_when_a_constraint_leaves_no_room_around_the_particles(monke
 
     with pytest.raises(abctree.ParameterError, match=r"around .* but refused \d+ steps"):
         drawn(lambda t: np.zeros(len(t["a"]), dtype=bool))
-    half = drawn(lambda t: t["a"] > t["b"])  # the twin: some room is enough
+    half, _ = drawn(lambda t: t["a"] > t["b"])  # the twin: some room is enough
     assert len(half.theta) == 5
     assert (half.theta[:, 0] > half.theta[:, 1]).all()
 

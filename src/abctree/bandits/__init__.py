@@ -5,12 +5,12 @@ hierarchical optimistic optimisation on the cube.  They are what MAP-Tree is mad
 against, and need no problem.
 """
 
-from abctree.bandits.finite import Game, identified, thompson_sampling, top_two, ucb, uniform
+from abctree.bandits.finite import History, identified, thompson_sampling, top_two, ucb, uniform
 from abctree.bandits.hoo import Climb, hoo
 
 __all__ = [
     "Climb",
-    "Game",
+    "History",
     "hoo",
     "identified",
     "thompson_sampling",

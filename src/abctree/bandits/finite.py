@@ -29,7 +29,7 @@ Challenger = Literal["resample", "transport"]
 
 
 @dataclass(frozen=True, eq=False)
-class Game:
+class History:
     """What was pulled, and what it gave.
 
     Attributes
@@ -71,7 +71,7 @@ class Game:
 @checks_keywords
 def thompson_sampling(
     mu: Sequence[float] | FloatArray, budget: int, *, block: int = 1, rng: RNGLike = None
-) -> Game:
+) -> History:
     """Thompson sampling on Bernoulli arms (Algorithm 5 without its top-two step).
 
     Parameters
@@ -87,7 +87,7 @@ def thompson_sampling(
 
     Returns
     -------
-    Game
+    History
         Arms and rewards.
 
     Raises
@@ -118,7 +118,7 @@ def top_two(
     challenger: Challenger = "resample",
     block: int = 1,
     rng: RNGLike = None,
-) -> Game:
+) -> History:
     """Top-two Thompson sampling on Bernoulli arms (Algorithm 5, all lines; Russo 2016).
 
     Parameters
@@ -135,7 +135,7 @@ def top_two(
 
     Returns
     -------
-    Game
+    History
         Arms and rewards.
 
     Raises
@@ -154,7 +154,7 @@ def top_two(
 @checks_keywords
 def ucb(
     mu: Sequence[float] | FloatArray, budget: int, *, scale: float = 1.0, rng: RNGLike = None
-) -> Game:
+) -> History:
     """UCB1 on Bernoulli arms (Auer, Cesa-Bianchi and Fischer 2002).
 
     Every arm once, then the arm of the largest mean + scale · √(2 log t / n).  Arguments as for
@@ -170,7 +170,7 @@ def ucb(
 
 
 @checks_keywords
-def uniform(mu: Sequence[float] | FloatArray, budget: int, *, rng: RNGLike = None) -> Game:
+def uniform(mu: Sequence[float] | FloatArray, budget: int, *, rng: RNGLike = None) -> History:
     """Arms drawn uniformly, as rejection does; arguments as for `thompson_sampling`."""
     return _played(games.UNIFORM, mu, budget, 1.0, 1, rng)
 
@@ -204,7 +204,7 @@ def identified(
     Returns
     -------
     (m,) array of int
-        Games whose `Game.best` is the best arm.
+        Games whose `History.best` is the best arm.
 
     Raises
     ------
@@ -247,14 +247,14 @@ def _played(
     share: float,
     block: int,
     rng: RNGLike,
-) -> Game:
+) -> History:
     rates = _rates(mu)
     for name, value in (("budget", budget), ("block", block)):
         check_rule(name, value, "a whole number of at least 1")
     arm, reward = np.empty(budget, dtype=np.int64), np.empty(budget, dtype=np.int64)
     none = np.zeros(len(rates))
     games.play(rule, rates, share, block, none, checked_rng(rng), arm, reward)
-    return Game(arm, reward, len(rates))
+    return History(arm, reward, len(rates))
 
 
 def _rates(mu: Sequence[float] | FloatArray) -> FloatArray:

@@ -54,22 +54,11 @@ class KeptRows:
 
 
 class PriorDraws:
-    """Prior draws by their numbers: the same whatever the size of the chunks they are taken in.
-
-    Parameters
-    ----------
-    problem : Problem
-        Prior and constraint.
-    root : int
-        Seed of the draws.
-    first : int
-        Number of the first draw.
-    """
+    """Prior draws by their numbers: the same whatever the size of the chunks they are taken in."""
 
     def __init__(self, problem: Problem, root: int, first: int) -> None:
-        self._problem = problem
-        self._root = root
-        self._next = first  #: of the segment after the one at hand
+        self._problem, self._root = problem, root
+        self._next = first  #: number of the first draw after the segment at hand
         self._cube = np.empty((0, problem.d))
         self._theta = np.empty((0, len(problem.names)))
         self._size = self._cost = 0  #: draws of the segment at hand, and points drawn for them
@@ -110,12 +99,7 @@ class Closest:
     """The rows with the smallest distances of a stream, in the order in which they came.
 
     Of equal distances at the border the first ones are kept, and the others are counted: then each
-    that was kept stands for several.
-
-    Parameters
-    ----------
-    keep : int or None
-        Rows to keep; None for all, failures included.
+    that was kept stands for several.  Without a number to `keep` all are, failures included.
     """
 
     def __init__(self, keep: int | None) -> None:
@@ -213,23 +197,10 @@ def rejection(
 ) -> Iterator[tuple[int, float]]:
     """Simulations number first..last-1, in chunks that end when the caller stops asking.
 
-    Parameters
-    ----------
-    draws : PriorDraws
-        Where the parameters come from.
-    closest : Closest
-        What keeps the rows.
-    simulate : callable
-        Begins simulations.
-    first, last, chunk, unit : int
-        Range, rows in a chunk, and rows that must be simulated together: chunks end at multiples
-        of `unit`, so that their size changes nothing.
-    lookahead : int
-        Chunks that may be begun before the oldest has come back.
-    milestones : sequence of int
-        Numbers of simulations at which a chunk ends: earlier budgets of a run that is extended.
-    n_columns : int
-        Numbers of summary to keep.
+    Chunks of rows end at multiples of `unit`, which must be simulated together, and at
+    `milestones`, the earlier budgets of a run that is extended: their size changes nothing.  So
+    many as `lookahead` may be begun before the oldest has come back; `n_columns` numbers of a
+    summary are kept.
 
     Yields
     ------

@@ -31,7 +31,7 @@ from abctree.problem import Problem
 from abctree.proposals.coordinates import Coordinates
 from abctree.proposals.kernel_mixture import FAR, Particles
 from abctree.proposals.perturbations import KernelDensity, Perturbation
-from abctree.proposals.points import draw_allowed, draw_points
+from abctree.proposals.points import Points, draw_allowed, draw_points
 from abctree.proposals.proposal import OnBoxes
 from abctree.protocols import HasCubeDensity, Schedule
 from abctree.tree.inner_loop import Simulate
@@ -55,7 +55,7 @@ class SmcRules:
 
 
 @dataclass(frozen=True)
-class SmcGame:
+class SmcRun:
     """What all populations of a run share."""
 
     problem: Problem  #: with its distance fitted
@@ -72,57 +72,44 @@ class Population:
     """A population while it is simulated; its rows go to the table when it is over."""
 
     epsilon: float
-    n: int = 0  #: simulations
-    n_drawn: int = 0  #: points drawn, refused ones included
-    theta: list[FloatArray] = field(default_factory=list)
-    cube: list[FloatArray] = field(default_factory=list)
-    log_ratio: list[FloatArray] = field(default_factory=list)  #: of the proposal to the cube
-    done: list[Simulations] = field(default_factory=list)
+    #: Points, the log of their proposal relative to the cube (n,), and what came of them.
+    blocks: list[tuple[Points, FloatArray, Simulations]] = field(default_factory=list)
     interrupted: bool = False  #: by Ctrl-C
 
+    @property
+    def n(self) -> int:
+        """Simulations."""
+        return sum(len(log_ratio) for _, log_ratio, _ in self.blocks)
 
-@dataclass(frozen=True, eq=False)
-class Points:
-    """Points to simulate, and the number of points drawn to get them."""
-
-    theta: FloatArray
-    cube: FloatArray
-    log_ratio: FloatArray
-    n_drawn: int
+    @property
+    def n_drawn(self) -> int:
+        """Points drawn, refused ones included."""
+        return sum(points.n_drawn for points, _, _ in self.blocks)
 
 
-def populations(game: SmcGame, n_prior: float) -> Iterator[Round]:
+def populations(run: SmcRun, n_prior: float) -> Iterator[Round]:
     """Populations until the budget is spent, or a list of tolerances ends.
 
     Where no tolerance is lower because all accepted distances are equal, the last population is
     proposed from these draws, at the same tolerance, and takes the rest of the budget.
 
-    Parameters
-    ----------
-    game : SmcGame
-        Its table holds the pilot's prior draws, which belong to the first population.
-    n_prior : float
-        Points drawn for the pilot, refused ones included.
-
-    Yields
-    ------
-    Round
-        One for each population.  One that the budget or a stopping rule cuts short has fewer
-        accepted draws, and the tolerance that these have.
+    The table holds the pilot's prior draws, which belong to the first population; for them
+    `n_prior` points were drawn, refused ones included.  A population that the budget or a stopping
+    rule cuts short has fewer accepted draws, and the tolerance that these have.
     """
-    table, plan = game.table, game.plan
-    epsilon: float | None = game.rules.schedule.first(table.distance)
+    table, plan = run.table, run.plan
+    epsilon: float | None = run.rules.schedule.first(table.distance)
     mixture = Mixture(float(n_prior))
-    whole = game.problem.region.measure(Boxes.whole(game.problem.d))
+    whole = run.problem.region.measure(Boxes.whole(run.problem.d))
     proposal: Particles | None = None
     quota = float(plan.quota)
     t = 1
     while epsilon is not None:
         begin = len(table)
-        population = _play(game, proposal, epsilon, quota)
-        _record(game, population, t)
+        population = _play(run, proposal, epsilon, quota)
+        _record(run, population, t)
         mixture = _with(mixture, proposal, population.n_drawn)
-        played = _round(game, whole, mixture, population, t, begin)
+        played = _round(run, whole, mixture, population, t, begin)
         yield played
         accepted = accepted_of(table, t, epsilon)
         t += 1
@@ -131,13 +118,13 @@ def populations(game: SmcGame, n_prior: float) -> Iterator[Round]:
         if played.interrupted or spent or most or not len(accepted):
             return
         weight = weights(table)[accepted]
-        proposal = _learn(game, accepted, weight, proposal)
+        proposal = _learn(run, accepted, weight, proposal)
         distance = table.distance[accepted]
-        lower = game.rules.schedule.next(epsilon, distance, weight)
-        if lower is None and _is_floor(game.rules.schedule, distance):
+        lower = run.rules.schedule.next(epsilon, distance, weight)
+        if lower is None and _is_floor(run.rules.schedule, distance):
             lower, quota = epsilon, float("inf")
         epsilon = lower
-        if game.stop():  # no population that nobody begins
+        if run.stop():  # no population that nobody begins
             return
 
 
@@ -161,34 +148,33 @@ def weights(table: Table) -> FloatArray:
     return np.asarray(table.prior_weight / table.proposal)
 
 
-def _play(game: SmcGame, proposal: Particles | None, epsilon: float, quota: float) -> Population:
+def _play(run: SmcRun, proposal: Particles | None, epsilon: float, quota: float) -> Population:
     """Simulate until so many draws are closer and weigh evenly enough, or the budget is spent."""
     population = Population(epsilon)
-    table, plan = game.table, game.plan
+    table, plan = run.table, run.plan
     earlier = np.empty(0, dtype=np.int64)
     if proposal is None:
         earlier = accepted_of(table, 1, epsilon)
     weight = weights(table)[earlier]
     made = len(table) if proposal is None else 0
-    while len(table) + population.n < plan.n_simulations and not game.stop():
-        missing = _missing(weight, quota, game.rules.min_ess)
+    while len(table) + population.n < plan.n_simulations and not run.stop():
+        missing = _missing(weight, quota, run.rules.min_ess)
         if missing <= 0.0:
             break
         n = _block(plan, missing, len(weight), made)
         begun = len(table) + population.n
         n = min([n, *(m - begun for m in (*plan.milestones, plan.n_simulations) if m > begun)])
-        points = draw(game.problem, proposal, game.rules.coordinates, n, game.rng)
-        index = len(table) + population.n + np.arange(n)
+        points, log_ratio = draw(run.problem, proposal, run.rules.coordinates, n, run.rng)
         try:
-            done = game.simulate(points.theta, index)()
+            done = run.simulate(points.theta, begun + np.arange(n))()
         except KeyboardInterrupt:
             population.interrupted = True  # what was simulated before is a shorter population
             break
-        _add(population, points, done)
+        population.blocks.append((points, log_ratio, done))
         made += n
         close = done.distance < epsilon
-        prior = game.problem.region.weight(points.cube[close])
-        weight = np.append(weight, prior * np.exp(-points.log_ratio[close]))
+        prior = run.problem.region.weight(points.cube[close])
+        weight = np.append(weight, prior * np.exp(-log_ratio[close]))
     return population
 
 
@@ -210,82 +196,59 @@ def _block(plan: Plan, missing: float, accepted: int, made: int) -> int:
     return int(np.clip(0.9 * missing / rate, max(8, plan.quota // 20), 2 * plan.quota + 100))
 
 
-def _add(population: Population, points: Points, done: Simulations) -> None:
-    population.n += len(points.log_ratio)
-    population.n_drawn += points.n_drawn
-    population.theta.append(points.theta)
-    population.cube.append(points.cube)
-    population.log_ratio.append(points.log_ratio)
-    population.done.append(done)
-
-
 def draw(
     problem: Problem,
     proposal: Particles | None,
     coordinates: Coordinates,
     n: int,
     rng: np.random.Generator,
-) -> Points:
-    """n points that the prior and the constraint allow, from a proposal or from the prior.
-
-    Raises
-    ------
-    ParameterError
-        If practically all points are refused.
-    """
+) -> tuple[Points, FloatArray]:
+    """n points that prior and constraint allow, and the log of their proposal to the cube (n,)."""
     if proposal is None:
         prior = OnBoxes(Boxes.whole(problem.d), np.ones(1))
-        drawn = draw_points(problem, prior, n, rng)
-        return Points(drawn.theta, drawn.cube, np.zeros(n), drawn.n_drawn)
+        return draw_points(problem, prior, n, rng), np.zeros(n)
+    n_proposed = 0
 
-    def propose(want: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def propose(want: int) -> tuple[FloatArray, FloatArray, FloatArray, IntArray]:
+        nonlocal n_proposed
+        n_proposed += want
         z = proposal.kernels.draw(want, rng)
-        return z, *coordinates.theta(z)
+        return z, *coordinates.theta(z), np.arange(n_proposed - want, n_proposed) + 1
 
-    def allowed(z: FloatArray, theta: FloatArray, log_base: FloatArray) -> BoolArray:
-        return _allowed(problem, coordinates, z, theta, log_base)
+    def allowed(z: FloatArray, theta: FloatArray, log_base: FloatArray, _: IntArray) -> BoolArray:
+        # Outside the support theta means nothing, and the constraint is not asked.
+        rows = np.flatnonzero(log_base > -np.inf)
+        rows = rows[problem.region.feasible(theta[rows])]
+        if isinstance(problem.prior, HasCubeDensity):
+            rows = rows[problem.region.weight(coordinates.cube(z[rows], theta[rows])) > 0.0]
+        kept = np.zeros(len(z), dtype=bool)
+        kept[rows] = True
+        return kept
 
-    (z, theta, log_base), n_drawn = draw_allowed(propose, allowed, n, _NOWHERE)
+    (z, theta, log_base, looked), _ = draw_allowed(propose, allowed, n, _NOWHERE)
     log_ratio = np.clip(proposal.kernels.log_density(z) - log_base, -FAR, FAR)
-    return Points(theta, coordinates.cube(z, theta), log_ratio, n_drawn)
+    return Points(coordinates.cube(z, theta), theta, looked), log_ratio
 
 
-def _allowed(
-    problem: Problem,
-    coordinates: Coordinates,
-    z: FloatArray,
-    theta: FloatArray,
-    log_base: FloatArray,
-) -> BoolArray:
-    """Which points (n,) the prior and the constraint allow."""
-    # Outside the support theta means nothing, and the constraint is not asked.
-    rows = np.flatnonzero(log_base > -np.inf)
-    rows = rows[problem.region.feasible(theta[rows])]
-    if isinstance(problem.prior, HasCubeDensity):
-        rows = rows[problem.region.weight(coordinates.cube(z[rows], theta[rows])) > 0.0]
-    allowed = np.zeros(len(z), dtype=bool)
-    allowed[rows] = True
-    return allowed
-
-
-def _record(game: SmcGame, population: Population, t: int) -> None:
+def _record(run: SmcRun, population: Population, t: int) -> None:
     """The rows of a population, now that the share of refused points is known."""
-    if not population.n:
+    if not population.blocks:
         return
-    cube = np.concatenate(population.cube)
-    done = Simulations.join(population.done)
+    points, log_ratio, done = zip(*population.blocks, strict=True)
+    cube = np.concatenate([p.cube for p in points])
+    joined = Simulations.join([*done])
     share = population.n / population.n_drawn
-    game.table.append(
+    run.table.append(
         cube=cube,
-        theta=np.concatenate(population.theta),
-        distance=done.distance,
-        proposal=np.exp(np.concatenate(population.log_ratio)) / share,
-        prior_weight=game.problem.region.weight(cube),
+        theta=np.concatenate([p.theta for p in points]),
+        distance=joined.distance,
+        proposal=np.exp(np.concatenate(log_ratio)) / share,
+        prior_weight=run.problem.region.weight(cube),
         arm=0,
         round=t,
         fold=0,
         denominator=np.nan,  # known when weights by the mixture are asked for
-        summary=done.summary,
+        summary=joined.summary,
     )
 
 
@@ -297,14 +260,14 @@ def _with(mixture: Mixture, proposal: Particles | None, n_drawn: int) -> Mixture
 
 
 def _round(
-    game: SmcGame,
+    run: SmcRun,
     whole: Partition,
     mixture: Mixture,
     population: Population,
     t: int,
     begin: int,
 ) -> Round:
-    table = game.table
+    table = run.table
     accepted = accepted_of(table, t, population.epsilon)
     made = np.count_nonzero(members(table, t))
     return Round(
@@ -317,25 +280,25 @@ def _round(
         last=len(table),
         n_accepted=int(np.count_nonzero(table.distance[begin:] < population.epsilon)),
         ess=effective_sample_size(weights(table)[accepted]),
-        rng_state=dict(game.rng.bit_generator.state),
+        rng_state=dict(run.rng.bit_generator.state),
         interrupted=population.interrupted,
     )
 
 
 def _learn(
-    game: SmcGame, accepted: IntArray, weight: FloatArray, last: Particles | None
+    run: SmcRun, accepted: IntArray, weight: FloatArray, last: Particles | None
 ) -> Particles:
     """The proposal of the next population from the accepted draws of this one."""
-    chart, table = game.rules.coordinates, game.table
+    chart, table = run.rules.coordinates, run.table
     z = chart.of(table.theta[accepted], table.cube[accepted])
     # Where all particles agree: the scale of the population before, at first of the prior draws.
-    scale = _pilot_scale(game) if last is None else last.kernels.scale
-    density = KernelDensity.of(z, weight, game.rules.perturbation, chart.is_lattice, scale)
-    return Particles(density, chart, game.problem.prior, accepted)
+    scale = _pilot_scale(run) if last is None else last.kernels.scale
+    density = KernelDensity.of(z, weight, run.rules.perturbation, chart.is_lattice, scale)
+    return Particles(density, chart, run.problem.prior, accepted)
 
 
-def _pilot_scale(game: SmcGame) -> FloatArray:
-    pilot = slice(game.plan.n_pilot)
-    z = game.rules.coordinates.of(game.table.theta[pilot], game.table.cube[pilot])
+def _pilot_scale(run: SmcRun) -> FloatArray:
+    pilot = slice(run.plan.n_pilot)
+    z = run.rules.coordinates.of(run.table.theta[pilot], run.table.cube[pilot])
     scale = z.std(axis=0)
     return np.asarray(np.where(scale > 0.0, scale, np.maximum(np.abs(z[0]), 1.0)))

@@ -9,7 +9,7 @@ import numpy as np
 
 from abctree.answers.failure_policy import FailurePolicy
 from abctree.answers.result import Result
-from abctree.baselines.smc import SmcGame, SmcRules, accepted_of, populations
+from abctree.baselines.smc import SmcRun, SmcRules, accepted_of, populations
 from abctree.data import Mixture, Progress, Round, Table
 from abctree.keywords import checks_keywords
 from abctree.problem import Problem
@@ -158,9 +158,9 @@ def play_populations(run: Runner) -> Result:
     run.record_pilot((Mixture(n_prior),))
     chart = coordinates(run.problem.prior, s["space"])
     rules = SmcRules(s["kernel"], s["schedule"], chart, s["min_ess"])
-    game = SmcGame(run.problem, run.table, run.plan, rules, run.simulate, run.rng, run.stop)
+    smc_run = SmcRun(run.problem, run.table, run.plan, rules, run.simulate, run.rng, run.stop)
     why = None
-    for played in populations(game, n_prior):
+    for played in populations(smc_run, n_prior):
         if why := run.after_round(played, _acceptance_rate(run.table, played)):
             break
     why = why or run.stop_reason()

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import qmc
 
-from abctree.errors import ParameterError
+from abctree.numbers import check_rule
 from abctree.types import BoolArray, FloatArray
 
 #: log2 of the number of points of the quasi-random averages over a ball.
@@ -21,8 +21,7 @@ _BATCH = (1024, 2**17)
 
 def checked_radius(epsilon: float) -> float:
     """Return the radius of the ball of a tolerance, or raise `ParameterError`."""
-    if not 0.0 <= epsilon < math.inf:
-        raise ParameterError(f"`epsilon` must be finite and at least 0, but got {epsilon}.")
+    check_rule("epsilon", epsilon, "in [0, inf)")
     return float(epsilon)
 
 

@@ -24,25 +24,21 @@ _STIMULUS_SEED, _OBSERVED_SEED = 2024, 7
 
 #: A filter that answers to the recent past and is inhibited by what was before.
 THETA_TRUE = np.array([-1.0, 0.8, 1.2, 1.0, 0.5, 0.0, -0.4, -0.5, -0.3, -0.1])
-#: Summaries of spikes at THETA_TRUE.
-OBSERVED = np.array(
+#: Summaries of spikes at THETA_TRUE, and their standard deviations under the prior.
+OBSERVED, SCALE = np.array(
     [
-        39.0,
-        11.39939301314409,
-        20.58439908302354,
-        19.49661448993014,
-        14.356020674262309,
-        4.531346990006908,
-        -1.3137060369810705,
-        -2.5976248243019637,
-        -13.539707748244753,
-        1.677755163711228,
+        (39.0, 16.2482),  # count of spikes
+        (11.39939301314409, 9.35537),  # sums of the stimulus, from lag 0 to 8
+        (20.58439908302354, 12.3761),
+        (19.49661448993014, 13.5643),
+        (14.356020674262309, 12.039),
+        (4.531346990006908, 10.5501),
+        (-1.3137060369810705, 10.2659),
+        (-2.5976248243019637, 11.2325),
+        (-13.539707748244753, 11.5683),
+        (1.677755163711228, 11.1247),
     ]
-)
-#: Standard deviations of the summaries under the prior.
-SCALE = np.array(
-    [16.2482, 9.35537, 12.3761, 13.5643, 12.039, 10.5501, 10.2659, 11.2325, 11.5683, 11.1247]
-)
+).T.copy()
 
 
 @checks_keywords

@@ -14,34 +14,20 @@ START = np.array([100.0, 50.0])  #: prey and predators at time 0
 TIMES = np.linspace(0.0, 25.0, 101)  #: when they are recorded
 MAX_EVENTS = 10_000  #: after so many the state is held
 
-#: Summaries of one path at THETA_TRUE.
-OBSERVED = np.array(
+#: Summaries of one path at THETA_TRUE, and their standard deviations under the prior.
+OBSERVED, SCALE = np.array(
     [
-        52.51485148514851,
-        113.51485148514851,
-        6.661933587336447,
-        7.350129645173582,
-        0.9534083906871413,
-        0.8805160462730409,
-        0.9633781583272997,
-        0.9036922963321824,
-        -0.08542505639579259,
+        (52.51485148514851, 136.3168261701564),  # mean of x
+        (113.51485148514851, 838.5092883189724),  # mean of y
+        (6.661933587336447, 0.4108720380293781),  # log(variance + 1) of x
+        (7.350129645173582, 1.8132402982976634),  # log(variance + 1) of y
+        (0.9534083906871413, 0.057246573202213616),  # autocorrelation of x at lag 1
+        (0.8805160462730409, 0.0372600909657957),  # of x at lag 2
+        (0.9633781583272997, 0.12071421772370841),  # of y at lag 1
+        (0.9036922963321824, 0.12977064265406463),  # of y at lag 2
+        (-0.08542505639579259, 0.22023038728710603),  # correlation of x and y
     ]
-)
-#: Standard deviations of the summaries under the prior.
-SCALE = np.array(
-    [
-        136.3168261701564,
-        838.5092883189724,
-        0.4108720380293781,
-        1.8132402982976634,
-        0.057246573202213616,
-        0.0372600909657957,
-        0.12071421772370841,
-        0.12977064265406463,
-        0.22023038728710603,
-    ]
-)
+).T.copy()
 THETA_TRUE = np.array([0.8, 0.008, 0.008, 0.4])
 
 

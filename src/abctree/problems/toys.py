@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 
-from abctree.errors import ParameterError
 from abctree.kernels import simulators
 from abctree.keywords import checks_keywords
+from abctree.numbers import checked_count
 from abctree.problem import Problem
 from abctree.problem.priors import Integers
 
@@ -32,9 +30,9 @@ def gauss(d: int = 2) -> Problem:
     Raises
     ------
     ParameterError
-        If `d` is not a positive integer.
+        If `d` is not a whole number of at least 1.
     """
-    d = _dimensions(d)
+    d = checked_count("d", d)
     return Problem(
         prior={f"theta{j + 1}": (-10.0, 10.0) for j in range(d)},
         simulator=simulators.gauss,
@@ -66,9 +64,9 @@ def gaussian_mixture(d: int = 2) -> Problem:
     Raises
     ------
     ParameterError
-        If `d` is not a positive integer.
+        If `d` is not a whole number of at least 1.
     """
-    d = _dimensions(d)
+    d = checked_count("d", d)
     return Problem(
         prior={f"theta{j + 1}": (-5.0, 5.0) for j in range(d)},
         simulator=simulators.gaussian_mixture,
@@ -119,13 +117,3 @@ def finite_normal() -> Problem:
         observed=np.array([50.0]),
         vectorized="seeds",
     )
-
-
-def _dimensions(d: int) -> int:
-    try:
-        value = operator.index(d)
-    except TypeError:
-        value = 0
-    if value < 1:
-        raise ParameterError(f"`d` must be an integer of at least 1, but got {d!r}. Give 2 or 5.")
-    return value

@@ -10,8 +10,6 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from os import PathLike
-from typing import Any
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
@@ -233,77 +231,6 @@ class FiniteNormalTruth:
     def evidence(self, epsilon: float = 1.0) -> float:
         """P(|X − 50| < ε): the mean rate."""
         return float(self.rates(epsilon).mean())
-
-
-@dataclass(frozen=True)
-class RejectionReference:
-    """The closest draws of a very long rejection run, for problems without a closed form."""
-
-    theta: FloatArray  #: (n, d), sorted by distance
-    distance: FloatArray  #: (n,)
-    n_simulations: int  #: prior draws the run made
-    names: tuple[str, ...]
-    observed_summary: FloatArray  #: (m,)
-    scale: FloatArray  #: (m,) what the summaries are divided by
-    theta_true: FloatArray  #: (d,)
-
-    def closest(self, n: int) -> FloatArray:
-        """The n closest draws (n, d), an approximate sample of the posterior."""
-        if not 0 <= n <= len(self.theta):
-            raise ParameterError(f"`n` must be between 0 and {len(self.theta)}, but got {n}.")
-        return self.theta[:n]
-
-    def evidence(self, epsilon: float) -> float:
-        """P(distance < ε) as the share of the run's draws; its relative error is 1/√(draws below).
-
-        Raises
-        ------
-        ParameterError
-            If ε is above the largest distance kept: the run does not know the share there.
-        """
-        radius = checked_radius(epsilon)
-        if radius > self.distance[-1]:
-            raise ParameterError(
-                f"`epsilon` must be at most {self.distance[-1]:.6g}, the largest distance that the "
-                f"reference keeps, but got {epsilon}. Choose a smaller one."
-            )
-        return float(np.searchsorted(self.distance, radius)) / self.n_simulations
-
-
-def load_reference(path: str | PathLike[str]) -> RejectionReference:
-    """The reference run stored in an npz file.
-
-    Parameters
-    ----------
-    path : path
-        A file with ``theta``, ``distance``, ``n_simulations``, ``names``, ``observed_summary``,
-        ``scale`` and ``theta_true``.  abctree ships none.
-
-    Returns
-    -------
-    RejectionReference
-        Its draws sorted by distance.
-
-    Raises
-    ------
-    ParameterError
-        If an array is missing.
-    """
-    with np.load(path, allow_pickle=False) as stored:
-        data: dict[str, Any] = {name: stored[name] for name in stored.files}
-    missing = sorted(set(RejectionReference.__dataclass_fields__) - set(data))
-    if missing:
-        raise ParameterError(f"`path` must hold {missing}, but {path} does not. Check the file.")
-    order = np.argsort(data["distance"], kind="stable")
-    return RejectionReference(
-        theta=data["theta"][order],
-        distance=data["distance"][order],
-        n_simulations=int(data["n_simulations"]),
-        names=tuple(str(name) for name in data["names"]),
-        observed_summary=data["observed_summary"],
-        scale=data["scale"],
-        theta_true=data["theta_true"],
-    )
 
 
 def _normal_density(z: FloatArray, sd: float | FloatArray) -> FloatArray:

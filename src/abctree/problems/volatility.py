@@ -14,30 +14,18 @@ N_STEPS = 2000
 DT = 1 / 252  #: years: one trading day
 RISK_FREE_RATE = 0.02  #: μ, a year
 
-#: Summaries of one path at THETA_TRUE.
-OBSERVED = np.array(
+#: Summaries of one path at THETA_TRUE, and their standard deviations under the prior.
+OBSERVED, SCALE = np.array(
     [
-        -0.0011083431249719348,
-        0.0011306622560765193,
-        -3.393019402902552,
-        -6.35494914007769,
-        0.08185621530399897,
-        0.07535692316041895,
-        -0.04201727297607343,
+        (-0.0011083431249719348, 0.0011746170190647524),  # mean of r
+        (0.0011306622560765193, 0.0011974124920309528),  # mean of r²
+        (-3.393019402902552, 0.4499059769404679),  # log sd of r
+        (-6.35494914007769, 0.7478536743729546),  # log sd of r²
+        (0.08185621530399897, 0.07950864700148169),  # autocorrelation of r² at lag 1
+        (0.07535692316041895, 0.0792417970891926),  # at lag 2
+        (-0.04201727297607343, 0.06702596583653375),  # correlation of r and r²
     ]
-)
-#: Standard deviations of the summaries under the prior.
-SCALE = np.array(
-    [
-        0.0011746170190647524,
-        0.0011974124920309528,
-        0.4499059769404679,
-        0.7478536743729546,
-        0.07950864700148169,
-        0.0792417970891926,
-        0.06702596583653375,
-    ]
-)
+).T.copy()
 THETA_TRUE = np.array([3.0, 0.25, 0.25, -0.6, 0.5])
 
 
