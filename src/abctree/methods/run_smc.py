@@ -9,7 +9,7 @@ import numpy as np
 
 from abctree.answers.failure_policy import FailurePolicy
 from abctree.answers.result import Result
-from abctree.baselines.smc import SmcRun, SmcRules, accepted_of, populations
+from abctree.baselines.smc import SmcRules, SmcRun, accepted_of, populations
 from abctree.data import Mixture, Progress, Round, Table
 from abctree.keywords import checks_keywords
 from abctree.problem import Problem
