@@ -787,7 +787,7 @@ def test_run_without_store_cannot_be_resumed(plain):
 
 
 def test_run_replaces_nothing_if_it_cannot_start(plain):
-    from abctree.running.lock import FolderLock
+    from abctree.running.journal import FolderLock
 
     call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a")
     before = {file.name: file.read_bytes() for file in (plain / "a").iterdir()}

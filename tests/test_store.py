@@ -24,7 +24,7 @@ from hypothesis.extra import numpy as hnp
 
 import abctree
 from abctree.data import Failure, Rows, Simulations
-from abctree.running import journal, lock, packing
+from abctree.running import journal, packing
 from abctree.running.ledger import CHUNK, FILE, MANIFEST, Journal, Ledger
 from tests import runs
 from tests.runs import posix
@@ -575,7 +575,7 @@ def test_folder_that_cannot_be_locked_is_warned_of(copy, monkeypatch):
     def no_locks(*_):
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr(lock.fcntl, "lockf", no_locks)
+    monkeypatch.setattr(journal.fcntl, "lockf", no_locks)
     with pytest.warns(abctree.AbctreeWarning, match="cannot be locked"):
         ledger = Ledger.open(copy)
     assert ledger.n_simulations == N_BLOCKS * SIZE

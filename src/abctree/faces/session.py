@@ -6,10 +6,9 @@ the run with a ledger that is filled by hand: what it keeps is what a run folder
 
 from __future__ import annotations
 
-import json
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from abctree import streams
 from abctree.answers.result import Result
 from abctree.data import Rows
-from abctree.errors import ParameterError, SimulatorError, StoreError
+from abctree.errors import ParameterError, SimulatorError
 from abctree.faces.session_run import Waiting
 from abctree.faces.told import (
     GIVEN_UP,
@@ -26,9 +25,10 @@ from abctree.faces.told import (
     Answers,
     Ask,
     Mark,
-    told_data,
-    told_distances,
-    told_summaries,
+    asked_of,
+    marks_of,
+    record_of_asked,
+    told,
 )
 from abctree.keywords import check_keywords, checks_keywords_of_methods
 from abctree.method import METHODS
@@ -37,16 +37,12 @@ from abctree.numbers import checked_count
 from abctree.problem import Problem
 from abctree.protocols import Chunk
 from abctree.running.journal import Journal, Memory
-from abctree.running.ledger import CHUNK, Ledger
-from abctree.running.packing import spans, unpack
+from abctree.running.ledger import Ledger
 from abctree.running.play import play
 from abctree.running.settings import names_of
 from abctree.running.spec import RunSpec
 from abctree.running.stopping import is_hurried
-from abctree.types import Data, FloatArray, IntArray, RNGLike
-
-#: Kind of the record of what was handed out.
-_ASKED = "asked"
+from abctree.types import Data, FloatArray, IntArray, NamedDict, RNGLike
 
 
 def elsewhere(theta: FloatArray, rng: np.random.Generator) -> NoReturn:  # noqa: ARG001
@@ -116,27 +112,17 @@ class Session:
         spec = RunSpec.of(method, given)
         _check(spec)
         store = Memory()
-        self._begin(
-            problem,
-            store,
-            lambda waiting: play(LOOPS[method], problem, spec, waiting, None, store),
-            {},
-            (),
-        )
+        loop = LOOPS[method]
+        self._begin(problem, store, lambda run: play(loop, problem, spec, run, None, store), {})
 
     def _begin(
-        self,
-        problem: Problem,
-        store: Memory,
-        run: Callable[[Waiting], Result],
-        parts: dict[str, Any],
-        asked: Iterable[int],
+        self, problem: Problem, store: Memory, run: Callable[[Waiting], Result], parts: NamedDict
     ) -> None:
         self._problem = problem
         self._store = store
         self._parts = parts
-        self._asked = set(asked)
-        self._marks: dict[int, Mark] = dict(_marks_of(store))
+        self._asked = asked_of(store)
+        self._marks: dict[int, Mark] = dict(marks_of(store))
         self._run = Waiting(run)
         weakref.finalize(self, self._run.forget)
         self._run.tell()
@@ -181,7 +167,9 @@ class Session:
             number = fresh.popleft()
             if number not in self._asked and number not in self._marks:
                 numbers.append(number)
-        self._asked.update(numbers)
+        if numbers:
+            self._asked.update(numbers)
+            self._store.append(*record_of_asked(numbers), flush=False)
         return self._ask(numbers)
 
     def outstanding(self) -> Ask:
@@ -241,18 +229,7 @@ class Session:
             If the whole pilot failed: the run cannot go on.
         """
         index = self._numbers(numbers)
-        given = [x is not None for x in (distances, summaries, data)]
-        if sum(given) != 1:
-            raise ParameterError(
-                f"`tell` must be given one of distances, summaries and data, but got {sum(given)}."
-            )
-        if distances is not None:
-            answers = told_distances(self._problem, index, distances)
-        elif summaries is not None:
-            answers = told_summaries(self._problem, index, summaries)
-        else:
-            answers = told_data(self._problem, index, data)
-        return self._take(index, answers)
+        return self._take(index, told(self._problem, index, distances, summaries, data))
 
     def give_up(self, numbers: ArrayLike, reason: str = "given up") -> int:
         """Count simulations as failed: they are rejections, and remain in the evidence.
@@ -347,13 +324,7 @@ class Session:
     @property
     def state(self) -> bytes:
         """All that the session is: what `save` writes."""
-        return bytes(self._kept())
-
-    def _kept(self) -> Memory:
-        asked = self._asked & self._run.wanted.keys()
-        numbers = np.array(sorted(asked), dtype=np.int64)
-        record = json.dumps(spans(numbers) if asked else []).encode()
-        return Memory([*self._store.records(), (_ASKED, record)])
+        return bytes(self._store)
 
     @classmethod
     def from_state(cls, state: bytes, problem: Problem, **parts: Any) -> Session:
@@ -366,7 +337,7 @@ class Session:
         `abctree.load`, `abctree.resume` and the command line read it as that of any run.  After a
         crash the folder holds either the old or the new session.
         """
-        self._kept().save(path)
+        self._store.save(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], problem: Problem, **parts: Any) -> Session:
@@ -399,48 +370,25 @@ class Session:
         return cls._of(Memory(Journal.read(path).records()), problem, parts)
 
     @classmethod
-    def _of(cls, found: Memory, problem: Problem, parts: dict[str, Any]) -> Session:
-        store = Memory(record for record in found.records() if record[0] != _ASKED)
+    def _of(cls, store: Memory, problem: Problem, parts: NamedDict) -> Session:
         Ledger.read(store)  # raises if it is none
         session = cls.__new__(cls)
+        to_read = {name: part for name, part in parts.items() if name != "stop"}
         session._begin(
-            problem,
-            store,
-            lambda waiting: resume(store, problem, executor=waiting, **parts),
-            {name: part for name, part in parts.items() if name != "stop"},
-            _asked_of(found),
+            problem, store, lambda run: resume(store, problem, executor=run, **parts), to_read
         )
         return session
 
 
 def _check(spec: RunSpec) -> None:
+    hurried = [rule for rule in spec.stop if is_hurried(rule)]
     if spec.on_failure.on_failure == "raise":
         raise ParameterError(
             '`on_failure` must be "reject" in a session, but got "raise". Raise where you make the '
             "simulations."
         )
-    for rule in spec.stop:
-        if is_hurried(rule):
-            raise ParameterError(
-                f"`stop` must not look at the clock, which is yours in a session, but got {rule!r}."
-            )
-
-
-def _asked_of(store: Memory) -> set[int]:
-    """Numbers that were handed out when the session was saved."""
-    records = [data for kind, data in store.records() if kind == _ASKED]
-    try:
-        found = json.loads(records[-1]) if records else []
-        return {number for first, last in found for number in range(first, last)}
-    except (ValueError, TypeError) as error:
-        raise StoreError(f"The state of the session cannot be read ({error}).") from error
-
-
-def _marks_of(store: Memory) -> Iterator[tuple[int, Mark]]:
-    """How each simulation of a run was answered."""
-    for kind, data in store.records():
-        if kind == CHUNK:
-            kept = unpack(data)
-            answers = Answers.of_simulations(kept.index, kept.done)
-            marks = (answers.mark(i) for i in range(len(kept.index)))
-            yield from zip(kept.index.tolist(), marks, strict=True)
+    if hurried:
+        raise ParameterError(
+            "`stop` must not look at the clock, which is yours in a session, but got "
+            f"{hurried[0]!r}."
+        )

@@ -56,13 +56,7 @@ class Waiting:
         )
 
     def tell(self, *chunks: Chunk) -> None:
-        """Let the run go on with some answers until it needs others.
-
-        Raises
-        ------
-        Exception
-            What the run raises.
-        """
+        """Let the run go on with some answers until it needs others."""
         self._come_back()  # if Ctrl-C came while it went on
         self._told.extend(chunks)
         if self._thread.ident is None:

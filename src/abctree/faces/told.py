@@ -1,9 +1,11 @@
-"""What `Session.ask` hands out, and what `Session.tell` is given."""
+"""What `Session.ask` hands out, what `Session.tell` is given, and what a store keeps of both."""
 
 from __future__ import annotations
 
+import json
 import reprlib
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,15 +14,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from abctree import streams
 from abctree.data import Failure, Rows, Simulations
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, StoreError
 from abctree.problem import Measurement, Problem, finite_rows
 from abctree.problem.arrays import WrongTypeError, floats
 from abctree.problem.labels import WrongLabelsError, is_labelled
 from abctree.problem.simulators import CAUGHT, WrongShapeError, described
+from abctree.running.journal import Memory
+from abctree.running.ledger import CHUNK
+from abctree.running.packing import spans, unpack
 from abctree.types import BoolArray, FloatArray, IntArray, SeedArray
 
 #: Not a simulator's failures, but slips of who tells them.
 _SLIPS = (WrongShapeError, WrongTypeError, WrongLabelsError)
+#: Kind of the record of what was handed out.
+_ASKED = "asked"
 #: How a simulation was answered.
 _DISTANCE, _SUMMARY, _FAILED, _UNKNOWN = range(1, 5)
 #: The same with what was told, or a checksum of it.
@@ -120,14 +127,28 @@ class Answers:
 # Reading what is told ---------------------------------------------------------------------------
 
 
-def told_distances(problem: Problem, index: IntArray, distances: ArrayLike) -> Answers:
-    """Answers from distances (n,).
+def told(
+    problem: Problem,
+    index: IntArray,
+    distances: ArrayLike | None,
+    summaries: ArrayLike | None,
+    data: Any,
+) -> Answers:
+    """Answers of simulations (n,), from the one thing that is told of them."""
+    given = [x is not None for x in (distances, summaries, data)]
+    if sum(given) != 1:
+        raise ParameterError(
+            f"`tell` must be given one of distances, summaries and data, but got {sum(given)}."
+        )
+    if distances is not None:
+        return _told_distances(problem, index, distances)
+    if summaries is not None:
+        return _told_summaries(problem, index, summaries)
+    return _told_data(problem, index, data)
 
-    Raises
-    ------
-    ParameterError
-        If they are no distances, or the problem's take their scale from the pilot.
-    """
+
+def _told_distances(problem: Problem, index: IntArray, distances: ArrayLike) -> Answers:
+    """Answers from distances (n,)."""
     if problem.needs_pilot:
         raise ParameterError(
             "`distances` must not be told when the distance takes its scale from the pilot. "
@@ -141,14 +162,8 @@ def told_distances(problem: Problem, index: IntArray, distances: ArrayLike) -> A
     return Answers.of(_DISTANCE, value, summary, np.isfinite(value), reasons)
 
 
-def told_summaries(problem: Problem, index: IntArray, summaries: ArrayLike) -> Answers:
-    """Answers from summaries (n, ...).
-
-    Raises
-    ------
-    ParameterError
-        If they are no numbers, or of another shape.
-    """
+def _told_summaries(problem: Problem, index: IntArray, summaries: ArrayLike) -> Answers:
+    """Answers from summaries (n, ...)."""
     form = problem.model.form
     if form is None:
         value = _numbers(summaries, "summaries", (len(index), *problem.shape))
@@ -161,14 +176,8 @@ def told_summaries(problem: Problem, index: IntArray, summaries: ArrayLike) -> A
     return _summarised(value, ["summary told is nan or inf"] * len(index))
 
 
-def told_data(problem: Problem, index: IntArray, data: Any) -> Answers:
-    """Answers from what a simulator would return, one item for each.
-
-    Raises
-    ------
-    ParameterError
-        If there are more or fewer items, or one is not None and has a wrong shape or type.
-    """
+def _told_data(problem: Problem, index: IntArray, data: Any) -> Answers:
+    """Answers from what a simulator would return, one item for each."""
     if problem.measurement.vectorized and is_labelled(data):
         try:
             rows = problem.model.read(data, (len(index), *problem.shape))
@@ -256,3 +265,30 @@ def _wrong_data(problem: Problem, number: int, item: Any, error: Exception) -> P
         f"`data` must have {what} of shape {problem.shape}, real numbers, but got {got} for "
         f"simulation {number}. Tell None for a simulation that failed."
     )
+
+
+# What a store says of a session -----------------------------------------------------------------
+
+
+def record_of_asked(numbers: list[int]) -> tuple[str, bytes]:
+    """The record of simulations that are handed out."""
+    return _ASKED, json.dumps(spans(np.array(numbers, dtype=np.int64))).encode()
+
+
+def asked_of(store: Memory) -> set[int]:
+    """Numbers that were handed out."""
+    try:
+        found = [json.loads(data) for kind, data in store.records() if kind == _ASKED]
+        return {n for spans in found for first, last in spans for n in range(first, last)}
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"The state of the session cannot be read ({error}).") from error
+
+
+def marks_of(store: Memory) -> Iterator[tuple[int, Mark]]:
+    """How each simulation of a run was answered."""
+    for kind, data in store.records():
+        if kind == CHUNK:
+            kept = unpack(data)
+            answers = Answers.of_simulations(kept.index, kept.done)
+            marks = (answers.mark(i) for i in range(len(kept.index)))
+            yield from zip(kept.index.tolist(), marks, strict=True)

@@ -22,12 +22,12 @@ from abctree.methods.run_rejection import play_stream
 from abctree.methods.run_smc import play_populations
 from abctree.problem import Problem
 from abctree.running.executors import ExecutorLike, as_executor, running
+from abctree.running.fingerprint import changes
 from abctree.running.ledger import Ledger, StoreLike
 from abctree.running.manifest import check_version, manifest_of, spec_of, unknown_code
 from abctree.running.play import Loop, check_progress
 from abctree.running.runner import Runner
 from abctree.running.spec import StopLike, check_problem_given
-from abctree.running.versions import changes
 
 __all__ = ["LOOPS", "load", "resume"]
 

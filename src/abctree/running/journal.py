@@ -2,21 +2,24 @@
 
 A file is 16 bytes of header and records one after the other: kind, length, CRC32, bytes.  What a
 crash or a power cut has left unfinished at its end never happened.  But a record that was flushed
-to the disk has whole records before it only, or the file is damaged.
+to the disk has whole records before it only, or the file is damaged.  One process at a time writes
+to a folder.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import struct
+import sys
+import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Self
 
-from abctree.errors import ParameterError, StoreError
-from abctree.running.lock import FolderLock
+from abctree.errors import ParameterError, StoreError, warn
 
 FILE = "run.journal"
 #: Version of the file.  One that is newer is refused.
@@ -29,6 +32,13 @@ _BEGIN = len(_MAGIC) + _VERSION.size
 #: Of each record: a mark, its kind, whether the disk was flushed after it, length and CRC32.
 _HEAD = struct.Struct("<4s8s?QI")
 _MARK = b"\xabrec"
+_LOCK = "run.lock"
+#: The byte that Windows locks: far behind the text, which others must be able to read.
+_BYTE = 1 << 20
+#: Folders locked by this process: the system's locks do not keep a process from itself.
+_held: set[tuple[int, Path]] = set()
+#: Between looking and holding no other thread of this process may look.
+_guard = threading.Lock()
 
 Record = tuple[str, bytes]
 
@@ -50,13 +60,6 @@ class Journal:
         """A journal for a new run; the folder is made, the file with the first record.
 
         What the folder holds is not in `records`, and is replaced then: look at it before.
-
-        Raises
-        ------
-        ParameterError
-            If something else is in the way.
-        StoreError
-            If another process uses it.
         """
         folder = Path(path)
         if folder.exists() and not folder.is_dir():
@@ -67,13 +70,7 @@ class Journal:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """The journal of an existing run, to go on with it.
-
-        Raises
-        ------
-        StoreError
-            If there is none, it is damaged, foreign or newer, or another process uses it.
-        """
+        """The journal of an existing run, to go on with it."""
         folder = existing(path)
         with explained(folder):
             lock = FolderLock(folder)
@@ -85,13 +82,7 @@ class Journal:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """The journal of an existing run, to look at it; also while another process goes on.
-
-        Raises
-        ------
-        StoreError
-            If there is none, or it is damaged, foreign or newer.
-        """
+        """The journal of an existing run, to look at it; also while another process goes on."""
         folder = existing(path)
         with explained(folder):
             return cls(folder, None, (folder / FILE).read_bytes())
@@ -107,13 +98,7 @@ class Journal:
         return self._records
 
     def append(self, kind: str, data: bytes, *, flush: bool) -> None:
-        """Put a record at the end: past the end of this process at once, `flush`: on the disk.
-
-        Raises
-        ------
-        StoreError
-            If it cannot be written.  What was kept before stays.
-        """
+        """Put a record at the end: past the end of this process at once, `flush`: on the disk."""
         if self._lock is None:
             raise StoreError(f"The run store {self._folder} was opened for reading only.")
         packed = _packed(kind, data, flush=flush)
@@ -176,36 +161,18 @@ class Memory:
         return b"".join([_MAGIC, _VERSION.pack(SCHEMA), *packed])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Make it the journal of a folder, in the place of the one that is there.
-
-        Raises
-        ------
-        ParameterError, StoreError
-            As `Journal.new`, or if it cannot be written.
-        """
+        """Make it the journal of a folder, in the place of the one that is there."""
         with Journal.new(path), explained(Path(path), "could not be written to"):
             write_whole(Path(path) / FILE, [bytes(self)])
 
     @classmethod
     def of(cls, held: bytes, name: str = "state") -> Self:
-        """The journal whose bytes these are.
-
-        Raises
-        ------
-        StoreError
-            If they are damaged, foreign or newer.
-        """
+        """The journal whose bytes these are."""
         return cls(_parsed(Path(name), held)[0])
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
-    """The folder, if it holds a file of this name.
-
-    Raises
-    ------
-    StoreError
-        If it does not.
-    """
+    """The folder, if it holds a file of this name."""
     folder = Path(path)
     if not (folder / FILE).is_file():
         raise StoreError(
@@ -306,3 +273,79 @@ def explained(folder: Path, what: str = "cannot be read") -> Iterator[None]:
         raise StoreError(
             f"The run store {folder} {what}: {error}. What was kept before is unchanged."
         ) from error
+
+
+# One process at a time -------------------------------------------------------------------------
+
+
+class FolderLock:
+    """A folder is this process's until `release`, or until the process ends in whatever way.
+
+    A record lock, not `flock`: workers forked from this process do not inherit it, so those that
+    outlive it do not keep the folder locked.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._key = os.getpid(), folder.resolve()
+        with _guard:
+            self._take(folder)
+
+    def _take(self, folder: Path) -> None:
+        if self._key in _held:
+            raise StoreError(_refusal(folder, f"this process (pid {os.getpid()})"))
+        self._file = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        if not _lock(self._file, folder):
+            holder = _holder(self._file)
+            os.close(self._file)
+            raise StoreError(_refusal(folder, holder))
+        with contextlib.suppress(OSError):  # a full disk: others are told less
+            os.ftruncate(self._file, 0)
+            os.lseek(self._file, 0, os.SEEK_SET)
+            os.write(self._file, f"pid {os.getpid()} on {socket.gethostname()}\n".encode())
+        _held.add(self._key)
+
+    def release(self) -> None:
+        """Let others in; the file stays, for removing it would let two in at once."""
+        if self._key in _held:
+            _held.discard(self._key)
+            os.close(self._file)
+
+
+def _refusal(folder: Path, holder: str) -> str:
+    return (
+        f"The run folder {folder} is in use by {holder}. Wait for it to end, or stop it, and "
+        "resume then."
+    )
+
+
+def _holder(file: int) -> str:
+    os.lseek(file, 0, os.SEEK_SET)
+    text = os.read(file, 200).decode(errors="replace").strip()
+    return f"another process ({text})" if text else "another process"
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: int, folder: Path) -> bool:  # noqa: ARG001 - as below
+        os.lseek(file, _BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _lock(file: int, folder: Path) -> bool:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            return False
+        except OSError as error:
+            warn(
+                f"The run folder {folder} cannot be locked ({error}). Take care that no second "
+                "process writes to it.",
+            )
+        return True

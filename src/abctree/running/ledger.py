@@ -87,15 +87,7 @@ class Ledger:
 
     @classmethod
     def new(cls, path: StoreLike) -> Self:
-        """The ledger of a new run, in a new folder or an unused store.
-
-        Raises
-        ------
-        ParameterError
-            If it holds a run.
-        StoreError
-            If another process uses it.
-        """
+        """The ledger of a new run, in a new folder or an unused store."""
         if not isinstance(path, str | os.PathLike):
             ledger = cls(path)
             if ledger.manifest is not None:
@@ -114,24 +106,12 @@ class Ledger:
 
     @classmethod
     def open(cls, path: StoreLike) -> Self:
-        """The ledger of an existing run, to go on with it.
-
-        Raises
-        ------
-        StoreError
-            If there is none, it is damaged, foreign or newer, or another process uses it.
-        """
+        """The ledger of an existing run, to go on with it."""
         return cls._existing(Journal.open(path) if isinstance(path, str | os.PathLike) else path)
 
     @classmethod
     def read(cls, path: StoreLike) -> Self:
-        """The ledger of an existing run, to look at it; also while another process goes on.
-
-        Raises
-        ------
-        StoreError
-            If there is none, or it is damaged, foreign or newer.
-        """
+        """The ledger of an existing run, to look at it; also while another process goes on."""
         ledger = cls._existing(Journal.read(path) if isinstance(path, str | os.PathLike) else path)
         ledger._began = None
         return ledger
@@ -238,13 +218,7 @@ class Ledger:
     # Answers --------------------------------------------------------------------------------
 
     def begin(self, rows: Rows) -> Rows:
-        """Those of a block that are not answered.
-
-        Raises
-        ------
-        StoreError
-            If there are answers to other parameters.
-        """
+        """Those of a block that are not answered."""
         first = int(rows.index[0])
         entries = self._blocks.setdefault(first, [])
         if not entries and first < self.n_simulations:
@@ -260,15 +234,7 @@ class Ledger:
         return rows if missing.all() else rows[missing]
 
     def put(self, part: Rows, done: Simulations) -> None:
-        """Take the answers to some rows of a block; a later one counts in the place of an earlier.
-
-        Raises
-        ------
-        StoreError
-            If they cannot be kept.  What was kept before stays.
-        AbctreeError
-            If these rows are of no block that was begun and not taken.
-        """
+        """Take the answers to some rows of a block; a later one replaces an earlier one."""
         if not len(part):
             return
         firsts = [-1, *self._open]  # in their order, for so they are begun

@@ -23,11 +23,18 @@ from abctree.method import METHODS
 from abctree.problem import Problem
 from abctree.problem.distances import FunctionDistance
 from abctree.protocols import StoppingRule
-from abctree.running.fingerprint import fingerprint, is_ours, qualified_name
+from abctree.running.fingerprint import (
+    Version,
+    Versions,
+    continued,
+    fingerprint,
+    is_ours,
+    qualified_name,
+    unknown,
+)
 from abctree.running.settings import SETTINGS, Part
 from abctree.running.spec import RunSpec, Seeds, complete
 from abctree.running.stopping import as_stopping_rules
-from abctree.running.versions import Version, Versions, continued, unknown
 from abctree.types import Named, NamedDict
 
 #: Settings that are objects; of a user's own, the name is written.

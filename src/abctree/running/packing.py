@@ -81,13 +81,7 @@ def spans(index: IntArray) -> list[tuple[int, int]]:
 
 
 def unpack(data: bytes) -> Kept:
-    """The answers that `pack` made these bytes of.
-
-    Raises
-    ------
-    UnreadableError
-        If they are anything else.
-    """
+    """The answers that `pack` made these bytes of."""
     try:
         return _unpack(data)
     except _UNREADABLE as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -35,13 +36,13 @@ from abctree.problem import Discrepancy, Problem
 from abctree.problem.measurement import NegativeDistanceError
 from abctree.problem.simulators import described
 from abctree.protocols import Ahead, Chunk, Executor
+from abctree.running.fingerprint import changes
 from abctree.running.interrupts import Interrupts
 from abctree.running.journal import START_ANEW
 from abctree.running.ledger import Ledger
 from abctree.running.settings import names_of
 from abctree.running.spec import RunSpec
 from abctree.running.stopping import is_hurried
-from abctree.running.versions import changes
 from abctree.tree.pilot import Pilot, run_pilot
 from abctree.types import FloatArray, IntArray
 
@@ -90,7 +91,7 @@ class Runner:
         self._streak = Streak(spec.on_failure)
         self._progress = progress
         self._has_warned = False  # of what the callback raised
-        self._round = 0, float("inf"), 0.0, 0.0
+        self._played = Progress(0, self.plan.n_simulations, 0, float("inf"), 0.0, 0.0, 0, 0.0)
         self._why: str | None = None
         self._told = 0.0
         self._began = time.monotonic()
@@ -258,12 +259,14 @@ class Runner:
         if isinstance(error, FailedSimulationError) or not 0 < n == self.failures.count:
             return
         first = self.failures.first[0]
+        can_grow = "n_pilot" in names_of(self.spec.method)
+        larger = "; if it works in a small part of the prior only, give a larger n_pilot="
         if error is not None and first.reason.partition(": ")[2].rstrip(".") in str(error):
             return
         raise SimulatorError(
             f"All {n} pilot simulations failed; number {first.index}, at "
             f"{written_theta(self.problem.names, first.theta)}: {first.reason.rstrip('.')}. "
-            f"Run `problem.check()` to see what the simulator returns{self._larger_pilot}."
+            f"Run `problem.check()` to see what the simulator returns{larger if can_grow else ''}."
             + self._kept
             + (f"\n{first.traceback}" if first.traceback else "")
         ) from error
@@ -278,13 +281,6 @@ class Runner:
         what = "failures only" if all_failed else "the simulations of this pilot"
         return f" {ledger.store!r} holds {what}. {START_ANEW}"
 
-    @property
-    def _larger_pilot(self) -> str:
-        """What to do where the simulator works in a small part of the prior only."""
-        if "n_pilot" not in names_of(self.spec.method):
-            return ""
-        return "; if it works in a small part of the prior only, give a larger n_pilot="
-
     # Whether to go on -----------------------------------------------------------------------
 
     def stop(self) -> bool:
@@ -292,11 +288,10 @@ class Runner:
         self._why = self._why or self._hopeless() or self._reason(hurried=True)
         return self._why is not None
 
-    def report_round(
-        self, s: int, epsilon: float, acceptance_rate: float, ess: float
-    ) -> str | None:
+    def report_round(self, s: int, epsilon: float, rate: float, ess: float) -> str | None:
         """Tell of round s; why to stop after it, or None."""
-        self._round = s, epsilon, acceptance_rate, ess
+        old = self._played
+        self._played = replace(old, round=s, epsilon=epsilon, acceptance_rate=rate, ess=ess)
         self._tell()
         return self._reason(hurried=False)
 
@@ -391,17 +386,8 @@ class Runner:
         return 0.0 if self._first is None else time.monotonic() - self._first
 
     def _now(self) -> Progress:
-        s, epsilon, acceptance_rate, ess = self._round
-        return Progress(
-            n_simulations=self.n_simulations,
-            budget=self.plan.n_simulations,
-            round=s,
-            epsilon=epsilon,
-            acceptance_rate=acceptance_rate,
-            ess=ess,
-            n_failures=self.failures.count,
-            seconds=self._seconds,
-        )
+        n, failed = self.n_simulations, self.failures.count
+        return replace(self._played, n_simulations=n, n_failures=failed, seconds=self._seconds)
 
 
 def _sound(chunk: Chunk) -> Chunk:

@@ -354,13 +354,7 @@ def names_of(method: str) -> tuple[str, ...]:
 
 
 def resolve(method: str, d: int, given: Named) -> NamedDict:
-    """Return the settings of a method: defaults, where `given` has none or None.
-
-    Raises
-    ------
-    ParameterError
-        If a value breaks its rule.
-    """
+    """Return the settings of a method: defaults, where `given` has none or None."""
     s: NamedDict = {}
     for row in _OF_METHODS:
         if method in row.defaults:

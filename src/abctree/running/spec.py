@@ -23,9 +23,9 @@ from abctree.protocols import (
     StoppingRule,
     Utility,
 )
+from abctree.running.fingerprint import Versions
 from abctree.running.settings import SETTINGS, resolve
 from abctree.running.stopping import Rounds, as_stopping_rules
-from abctree.running.versions import Versions
 from abctree.tree.beliefs import Counts
 from abctree.tree.partitioners import Cart, Dyadic
 from abctree.tree.policies import T3C, Thompson, TopTwo
@@ -106,13 +106,7 @@ class RunSpec:
 
     @classmethod
     def of(cls, method: str, given: Named) -> RunSpec:
-        """The spec of a call, from the arguments of the method by name, `problem` among them.
-
-        Raises
-        ------
-        ParameterError
-            If one of them breaks its rule.
-        """
+        """The spec of a call, from the arguments of the method by name, `problem` among them."""
         problem = given["problem"]
         check_problem_given(problem)
         settings = complete(method, problem.d, given)
@@ -143,13 +137,7 @@ class RunSpec:
         return Plan(**{**numbers, "block": s["block"] or 0})
 
     def extended(self, n_simulations: int | None) -> RunSpec:
-        """The spec with a larger budget; blocks end where those of the former one did.
-
-        Raises
-        ------
-        ParameterError
-            If the budget is smaller than the former one.
-        """
+        """The spec with a larger budget; blocks end where those of the former one did."""
         former = self.plan.n_simulations
         if n_simulations is None or n_simulations == former:
             return self
@@ -173,13 +161,7 @@ def check_problem_given(problem: object) -> None:
 
 
 def complete(method: str, d: int, given: Named) -> NamedDict:
-    """Return the settings of a run: resolved, and with what follows from several of them.
-
-    Raises
-    ------
-    ParameterError
-        If a value breaks its rule, or two do not go together.
-    """
+    """Return the settings of a run: resolved, and with what follows from several of them."""
     preset = given.get("preset")
     if preset is not None:
         SETTINGS["preset"].kind.read("preset", preset)

@@ -176,7 +176,7 @@ def clear(directory: Path) -> None:
     former = [directory / name for name in (_NOTE, *FILES, _STORE)]
     if not any(file.exists() for file in former):
         return
-    from abctree.running.lock import FolderLock
+    from abctree.running.journal import FolderLock
 
     lock = FolderLock(directory)
     try:

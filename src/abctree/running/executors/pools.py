@@ -124,13 +124,7 @@ class Pool(Pooled):
 
 
 def _threads_of(client: Any) -> int | None:
-    """Tasks that the workers of a client of Dask run at the same time; None if there is none yet.
-
-    Raises
-    ------
-    ParameterError
-        If it can only be awaited.
-    """
+    """Tasks that the workers of a client of Dask run at a time; None if there is none yet."""
     if getattr(client, "asynchronous", False):
         raise ParameterError(
             f"`executor` must be a client that can be waited for, but got {client!r}, which is "

@@ -243,13 +243,7 @@ class Worker:
             far.close()
 
     def prepared(self, first: _Call | None) -> Worker:
-        """The worker itself, once it has started and done a first call.
-
-        Raises
-        ------
-        WorkerLostError
-            If it does not live to see that.
-        """
+        """The worker itself, once it has started and done a first call."""
         if not self.is_started:
             self._receive()
             self.is_started = True
@@ -259,13 +253,7 @@ class Worker:
         return self
 
     def answer(self, call: _Call) -> Any:
-        """What the call returns or raises in the worker.
-
-        Raises
-        ------
-        WorkerLostError
-            If the worker died with it, was killed because it took too long, or had not the memory.
-        """
+        """What the call returns or raises in the worker."""
         try:
             self._pipe.send(call)
         except OSError:

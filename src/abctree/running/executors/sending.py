@@ -89,13 +89,7 @@ def _may_guard(node: ast.AST) -> bool:
 
 
 def pack(work: Work) -> tuple[str, bytes]:
-    """A token that says which work it is, and the work as bytes.
-
-    Raises
-    ------
-    ParameterError
-        If it cannot be pickled, with the name of the part that cannot.
-    """
+    """A token that says which work it is, and the work as bytes."""
     try:
         payload = _dumps(work)
     except Exception as error:

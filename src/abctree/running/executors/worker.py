@@ -76,11 +76,6 @@ def unpack(token: str, payload: bytes | None) -> Work | None:
     """In a worker: the work with this token, which is remembered.
 
     None if this worker does not know it, and no payload was sent.
-
-    Raises
-    ------
-    ParameterError
-        If the payload cannot be loaded.
     """
     if token not in _works:
         if payload is None:
