@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from abctree.answers.adjustment import linear_adjustment
-from abctree.answers.mcse import error_of, error_of_quantile, room
 from abctree.answers.scores import Scores
+from abctree.answers.weighted import Weighted, error_of, room
 from abctree.data import effective_sample_size
 from abctree.errors import MissingDependencyError, ParameterError, warn
 from abctree.keywords import checks_keywords_of_methods
@@ -20,8 +20,8 @@ from abctree.numbers import check_rule, checked_levels, checked_rng
 from abctree.problem.region import Region
 from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
 
-#: Levels of a cumulative weight are compared with this much room for rounding.
-ROUNDING = 1e-12
+#: What is worked out from the rest, and not worth sending.
+_MADE_AGAIN = ("_scores", "_columns")
 #: How often a smooth draw is tried where the constraint refuses it.
 _TRIES = 100
 
@@ -54,7 +54,7 @@ class Posterior:
 
     def __getstate__(self) -> dict[str, Any]:
         """All that can be pickled: a constraint that is a lambda, and its prior with it, cannot."""
-        state = {key: value for key, value in self.__dict__.items() if key != "_scores"}
+        state = {key: value for key, value in self.__dict__.items() if key not in _MADE_AGAIN}
         try:
             pickle.dumps(self.region)
         except Exception:  # noqa: BLE001 - whatever a function or a prior of the user's raises
@@ -78,11 +78,7 @@ class Posterior:
         ParameterError
             If there is no parameter of this name.
         """
-        if name not in self.names:
-            raise ParameterError(
-                f"`name` must be one of {', '.join(self.names)}, but got {name!r}."
-            )
-        return self.theta[:, self.names.index(name)]
+        return self.theta[:, column_of(self.names, name)]
 
     # Weights --------------------------------------------------------------------------------
 
@@ -150,7 +146,7 @@ class Posterior:
             If a level is outside [0, 1].
         """
         level = checked_levels(q)
-        columns = [_quantile(*self._sorted(j), level) for j in range(self.theta.shape[1])]
+        columns = [draws.quantile(level) for draws in self._columns]
         return np.stack(columns, axis=-1) if columns else np.empty((*level.shape, 0))
 
     def hdi(self, mass: float = 0.9) -> FloatArray:
@@ -170,8 +166,7 @@ class Posterior:
             If `mass` is not in (0, 1].
         """
         check_rule("mass", mass, "in (0, 1]", "Try 0.9.")
-        rows = [_shortest(*self._sorted(j), mass) for j in range(self.theta.shape[1])]
-        return np.array(rows).reshape(-1, 2)
+        return np.array([draws.shortest(mass) for draws in self._columns]).reshape(-1, 2)
 
     # Errors ---------------------------------------------------------------------------------
 
@@ -218,8 +213,7 @@ class Posterior:
         if np.isnan(room(self.weights)):
             return np.full(self.theta.shape[1], np.nan)
         if prob is not None:
-            columns = range(self.theta.shape[1])
-            return np.array([error_of_quantile(*self._sorted(j), prob) for j in columns])
+            return np.array([draws.error_of_quantile(prob) for draws in self._columns])
         varies = np.ptp(self.theta, axis=0) > 0.0  # the mean of equal values is rounded
         centred = np.where(varies, self.theta - self.mean(), 0.0)
         if method == "mean":
@@ -228,13 +222,10 @@ class Posterior:
         influence = (centred**2 - std**2) / np.where(std > 0.0, 2.0 * std, 1.0)
         return error_of(influence, self.weights)
 
-    def _sorted(self, j: int) -> tuple[FloatArray, FloatArray]:
-        """Values of the draws with weight, sorted, and their cumulative weights."""
-        kept = self.weights > 0.0
-        value = self.theta[kept, j]
-        order = np.argsort(value, kind="stable")
-        cumulative = np.cumsum(self.weights[kept][order])
-        return value[order], cumulative / cumulative[-1:]
+    @cached_property
+    def _columns(self) -> tuple[Weighted, ...]:
+        """The draws of each parameter, sorted."""
+        return tuple(Weighted.of(column, self.weights) for column in self.theta.T)
 
     # Draws without weights ------------------------------------------------------------------
 
@@ -439,21 +430,11 @@ def _root(scatter: FloatArray) -> FloatArray:
     return np.asarray(sd[:, None] * vector * np.sqrt(np.maximum(value, 0.0)))
 
 
-def _quantile(value: FloatArray, cumulative: FloatArray, level: FloatArray) -> FloatArray:
-    if len(value) == 0:
-        return np.full(level.shape, np.nan)
-    return np.asarray(value[np.searchsorted(cumulative, level - ROUNDING, side="left")])
-
-
-def _shortest(value: FloatArray, cumulative: FloatArray, mass: float) -> tuple[float, float]:
-    if len(value) == 0:
-        return np.nan, np.nan
-    before = np.concatenate([[0.0], cumulative[:-1]])
-    end = np.searchsorted(cumulative, before + mass - ROUNDING, side="left")
-    start = np.flatnonzero(end < len(value))
-    width = value[end[start]] - value[start]
-    best = int(np.argmin(width))
-    return float(value[start[best]]), float(value[end[start[best]]])
+def column_of(names: Sequence[str], name: str) -> int:
+    """The number of the parameter of this name, or a `ParameterError`."""
+    if name not in names:
+        raise ParameterError(f"`name` must be one of {', '.join(names)}, but got {name!r}.")
+    return names.index(name)
 
 
 def log_of(weight: FloatArray) -> FloatArray:

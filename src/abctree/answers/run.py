@@ -13,7 +13,6 @@ from abctree.answers import diagnostics
 from abctree.answers.evidence import Evidence, evidence, gap_between
 from abctree.answers.failures import Failures
 from abctree.answers.histogram import (
-    PriorDensity,
     StepFold,
     StepPosterior,
     cube_range,
@@ -326,7 +325,7 @@ class Run:
             for partition, arms in zip(last.partitions, last.arms, strict=True)
         ]
         problem = self.problem
-        density = None if problem.region.is_plain else PriorDensity(problem)
+        density = None if problem.region.is_plain else problem.region.density
         return StepPosterior.from_folds(folds, problem.prior, epsilon=last.epsilon, density=density)
 
     @property

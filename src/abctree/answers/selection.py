@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from abctree.answers.evidence import check_epsilon, check_rows
-from abctree.answers.posterior import ROUNDING, Posterior, log_of
+from abctree.answers.posterior import Posterior, log_of
+from abctree.answers.weighted import ROUNDING
 from abctree.data import running_ess
 from abctree.errors import ParameterError, warn
 from abctree.numbers import check_rule
@@ -52,14 +53,11 @@ def select(
 
     Parameters
     ----------
-    theta : (T, p) array
-        Parameters of all simulations.
-    distance, weight : (T,) array
-        Their distances, inf or nan for a failure (never accepted), and raw importance weights.
-    names : sequence of str
-        Of the columns of `theta`.
+    theta, distance, weight : (T, p), (T,), (T,) array
+        All simulations: parameters, distances (inf or nan for a failure: never accepted), and raw
+        importance weights.  Rows without weight are no draws.
     epsilon : float, optional
-        Accept distances strictly below it.  Rows without weight are no draws.
+        Accept distances strictly below it.
     ess : float, optional
         Take the smallest ε from which on the accepted draws keep this effective sample size, as ε
         grows.  (Where they reach it first is where no heavy draw has come yet: errors that are
@@ -67,31 +65,19 @@ def select(
         to the next larger distance.  Default
         (with `epsilon` None, too): `default_ess`, or what is nearer to it where many distances are
         equal, as those of counts, and half of it is reached at the ε below.
-    limit : float
-        ε stays at or below it when `ess` is the aim.
-    near : float
-        Where the target is reached below it, it need not be kept beyond.
-    cube, summary : (T, ...) array, optional
-        Rows that go with `theta`.
-    observed, bounds, continuous, region : optional
-        As in `Posterior`.
+    limit, near : float
+        ε stays at or below `limit` when `ess` is the aim; where the target is reached below `near`,
+        it need not be kept beyond.
     n_simulations : int, optional
         T, where only the closest simulations are given.
-
-    Returns
-    -------
-    Posterior
+    names, cube, summary, observed, bounds, continuous, region
+        As in `Posterior`, of all simulations.
 
     Warns
     -----
     AbctreeWarning
         If the target is out of reach, in which case the ε up to `limit` with the largest effective
         sample size is taken; and if nothing is accepted.
-
-    Raises
-    ------
-    ParameterError
-        If both `epsilon` and `ess` are given, or an argument breaks its rule.
     """
     distance, weight = np.asarray(distance, np.float64), np.asarray(weight, np.float64)
     check_rows(distance, weight)

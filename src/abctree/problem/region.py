@@ -91,6 +91,10 @@ class Region:
         """`weight`, and zero where the constraint refuses: (n, d) -> (n,)."""
         return np.asarray(self.weight(cube) * self._constrained(self.prior.from_cube(cube)))
 
+    def density(self, cube: FloatArray) -> FloatArray:
+        """Density of the truncated prior relative to the cube: (n, d) -> (n,)."""
+        return self.weight_of_feasible(cube) / self.normaliser[0]
+
     @property
     def normaliser(self) -> tuple[float, float]:
         """Integral of `weight_of_feasible` over the cube, and its relative error.

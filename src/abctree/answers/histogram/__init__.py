@@ -1,8 +1,6 @@
 """The posterior as a step function on boxes: what it is, its draws, its marginals, its regions."""
 
-from abctree.answers.histogram.dense_region import DenseRegion
-from abctree.answers.histogram.density import PriorDensity
-from abctree.answers.histogram.folds import StepFold
+from abctree.answers.histogram.folds import DenseRegion, StepFold
 from abctree.answers.histogram.posterior import StepPosterior
 from abctree.answers.histogram.ranges import (
     cube_range,
@@ -14,7 +12,6 @@ from abctree.answers.histogram.ranges import (
 
 __all__ = [
     "DenseRegion",
-    "PriorDensity",
     "StepFold",
     "StepPosterior",
     "cube_range",

@@ -1,14 +1,19 @@
-"""How a density is drawn within boxes."""
+"""Points of a density within boxes: random draws, and the even points of a quadrature."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
-from abctree.answers.histogram.density import nowhere
 from abctree.answers.histogram.folds import StepFold
+from abctree.errors import ParameterError
+from abctree.problem.priors.cube import HIGHEST, LOWEST, spread
 from abctree.types import FloatArray, IntArray
+
+#: Of the prior relative to the cube, (n, d) -> (n,), up to a constant.
+Density: TypeAlias = Callable[[FloatArray], FloatArray]
 
 #: Candidates with density among which a draw from a density is picked.
 _N_CANDIDATES = 64
@@ -18,11 +23,21 @@ _N_FIRST = 4
 _N_IN_VAIN = 4096
 #: Draws made at once: a limit on memory.
 _DRAWS_AT_ONCE = 4096
+#: Nodes shared out by mass, those of each box, and those of a box in which the first ones found
+#: nothing.
+_N_NODES, _N_NODES_EACH, _N_NODES_AGAIN = 2**16, 64, 1024
+
+
+def _nowhere() -> ParameterError:
+    return ParameterError(
+        "`density` must be positive somewhere in the boxes with mass, but no such point was found. "
+        "The constraint leaves too little of them: use the weighted draws of `Result.posterior`."
+    )
 
 
 def draw_within(
     fold: StepFold,
-    density: Callable[[FloatArray], FloatArray],
+    density: Density,
     box: IntArray,
     rng: np.random.Generator,
     *,
@@ -50,7 +65,7 @@ class _Search:
     def __init__(
         self,
         fold: StepFold,
-        density: Callable[[FloatArray], FloatArray],
+        density: Density,
         enough: int,
         box: IntArray,
         rng: np.random.Generator,
@@ -104,6 +119,55 @@ class _Search:
         self.mass[(self.count_in == 0) & (self.tried_in >= _N_IN_VAIN)] = 0.0
         left = self.mass.sum()
         if not left > 0.0:
-            raise nowhere()
+            raise _nowhere()
         self.box[rows] = self.rng.choice(len(self.mass), size=len(rows), p=self.mass / left)
         self.tried[rows] = 0
+
+
+# Even points -------------------------------------------------------------------------------------
+
+
+def nodes(
+    lower: FloatArray,
+    upper: FloatArray,
+    mass: FloatArray,
+    density: Density,
+) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Points (m, d) of the cube with density, their boxes (m,) and their shares (m,) of mass.
+
+    Boxes (K, d) may overlap; their masses (K,) sum to one.
+
+    Raises
+    ------
+    ParameterError
+        If no point with density is found.
+    """
+    wanted = np.where(mass > 0.0, _N_NODES_EACH + _N_NODES * mass, 0.0)
+    cube, box, value = _spread(lower, upper, wanted.astype(np.int64), density)
+    found = np.bincount(box, minlength=len(wanted)) > 0
+    again = np.where((wanted > 0.0) & ~found, _N_NODES_AGAIN, 0)
+    if again.any():
+        more = _spread(lower, upper, again, density)
+        cube, box = np.concatenate([cube, more[0]]), np.concatenate([box, more[1]])
+        value = np.concatenate([value, more[2]])
+    if len(box) == 0:
+        raise _nowhere()
+    total = np.bincount(box, value, minlength=len(wanted))
+    weight = mass[box] * value / total[box]
+    return cube, box, weight / weight.sum()
+
+
+def _spread(
+    lower: FloatArray,
+    upper: FloatArray,
+    wanted: IntArray,
+    density: Density,
+) -> tuple[FloatArray, IntArray, FloatArray]:
+    """So many (K,) even points in each box, of which those with density are kept, and it there."""
+    box = np.repeat(np.arange(len(wanted)), wanted)
+    low, high = lower[box], upper[box]
+    cube = low + (high - low) * spread(len(box), lower.shape[1])
+    cube = np.clip(np.minimum(cube, np.nextafter(high, low)), LOWEST, HIGHEST)
+    value = density(cube)
+    kept = value > 0.0
+    return cube[kept], box[kept], value[kept]

@@ -1,13 +1,15 @@
-"""`StepFold`: what one partition says of the posterior."""
+"""`StepFold`, what one partition says of the posterior, and `DenseRegion`, some of its boxes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from abctree.data import Boxes, Partition
 from abctree.errors import ParameterError
+from abctree.problem.priors.cube import HIGHEST, LOWEST
+from abctree.protocols import Prior
 from abctree.types import FloatArray
 
 
@@ -26,6 +28,11 @@ class StepFold:
         mass = partition.prior_mass * eta
         return cls(partition.boxes, mass, partition.log_volume, partition.prior_mass)
 
+    @property
+    def prior_masses(self) -> FloatArray:
+        """(K,) The prior masses of the boxes, wherever they are from."""
+        return self.boxes.volume if self.prior_mass is None else self.prior_mass
+
 
 def check_masses(fold: StepFold) -> None:
     """Raise `ParameterError` unless a fold has one mass, finite and not negative, for each box."""
@@ -37,11 +44,31 @@ def check_masses(fold: StepFold) -> None:
         )
 
 
-def prior_mass_of(fold: StepFold) -> FloatArray:
-    """(K,) The prior masses of the boxes of a fold."""
-    return fold.boxes.volume if fold.prior_mass is None else fold.prior_mass
+@dataclass(frozen=True, eq=False)
+class DenseRegion:
+    """A union of boxes in θ space."""
+
+    lower: FloatArray  #: (m, p)
+    upper: FloatArray  #: (m, p)
+    mass: FloatArray  #: (m,) posterior mass that each box brings
+
+    def __len__(self) -> int:
+        return len(self.mass)
 
 
-def prior_fold(fold: StepFold) -> StepFold:
-    """The fold that has the masses of the prior."""
-    return replace(fold, mass=prior_mass_of(fold))
+def densest(
+    prior: Prior,
+    lower: FloatArray,
+    upper: FloatArray,
+    density: FloatArray,
+    brings: FloatArray,
+    mass: float,
+) -> DenseRegion:
+    """Of boxes (K, d) the densest whose masses (K,) reach `mass`; none that brings nothing."""
+    ranked = np.argsort(-density, kind="stable")
+    ranked = ranked[brings[ranked] > 0.0]
+    reached = np.cumsum(brings[ranked])
+    n = int(np.searchsorted(reached, mass - 1e-12, side="left")) + 1
+    chosen = ranked[:n]
+    corners = [prior.from_cube(np.clip(c[chosen], LOWEST, HIGHEST)) for c in (lower, upper)]
+    return DenseRegion(np.minimum(*corners), np.maximum(*corners), brings[chosen])

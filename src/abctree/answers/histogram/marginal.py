@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
+from abctree.answers.weighted import Weighted
 from abctree.errors import ParameterError
 from abctree.problem.priors.cube import HIGHEST, LOWEST
 from abctree.protocols import Prior
@@ -23,10 +23,16 @@ _N_SOME, _LARGEST_WHOLE = 512, 2.0**50
 _HALVINGS = 55
 
 
-class StepMarginal:
-    """The marginal in one dimension of the cube: a density that is constant between knots."""
+class DrivenMarginal:
+    """The law of parameter i that dimension j of the cube drives; exact up to quadrature.
 
-    def __init__(self, lower: FloatArray, upper: FloatArray, mass: FloatArray) -> None:
+    Along the dimension the density of boxes (K,), (K,) of masses (K,) is constant between knots.
+    """
+
+    def __init__(
+        self, prior: Prior, i: int, j: int, lower: FloatArray, upper: FloatArray, mass: FloatArray
+    ) -> None:
+        self.along = partial(along, prior, i, j)
         self.knots = np.unique(np.concatenate([[0.0, 1.0], lower, upper]))
         density = mass / (upper - lower)
         steps = np.zeros(len(self.knots))
@@ -37,47 +43,13 @@ class StepMarginal:
         cumulative = np.concatenate([[0.0], np.cumsum(piece)])
         self.cumulative = cumulative / cumulative[-1]
 
-    def cdf(self, u: FloatArray) -> FloatArray:
-        """The mass below u, of the shape of u."""
-        return np.asarray(np.interp(u, self.knots, self.cumulative))
-
-    def quantile(self, level: FloatArray) -> FloatArray:
-        """The coordinate below which there is this mass, of the shape of `level`."""
-        return np.asarray(np.interp(level, self.cumulative, self.knots))
-
-
-class Marginal(Protocol):
-    """The marginal law of one parameter."""
-
     def cdf(self, x: FloatArray) -> FloatArray:
         """P(parameter <= x): (k,) -> (k,)."""
+        return np.asarray(np.interp(self._coordinate(x), self.knots, self.cumulative))
 
     def quantile(self, level: FloatArray) -> FloatArray:
         """The values below which there is a mass of `level`: (k,) -> (k,)."""
-
-    def moments(self) -> tuple[float, float]:
-        """Mean and standard deviation."""
-
-    def values(self) -> FloatArray:
-        """(k,) Some of its values, from all of its range."""
-
-
-@dataclass(frozen=True, eq=False)
-class DrivenMarginal:
-    """Of parameter i that dimension j of the cube drives; exact up to quadrature."""
-
-    prior: Prior
-    i: int
-    j: int
-    step: StepMarginal
-
-    def cdf(self, x: FloatArray) -> FloatArray:
-        """P(parameter <= x): (k,) -> (k,)."""
-        return self.step.cdf(cube_coordinate(self.prior, self.i, self.j, x))
-
-    def quantile(self, level: FloatArray) -> FloatArray:
-        """The values below which there is a mass of `level`: (k,) -> (k,)."""
-        return along(self.prior, self.i, self.j, self.step.quantile(level))
+        return self.along(np.interp(level, self.cumulative, self.knots))
 
     def moments(self) -> tuple[float, float]:
         """Mean and standard deviation."""
@@ -86,32 +58,26 @@ class DrivenMarginal:
 
     def values(self) -> FloatArray:
         """(k,) Some of its values, from all of its range."""
-        return along(self.prior, self.i, self.j, (np.arange(_N_SOME) + 0.5) / _N_SOME)
+        return self.along((np.arange(_N_SOME) + 0.5) / _N_SOME)
+
+    def _coordinate(self, x: FloatArray) -> FloatArray:
+        """The measure of {u_j : parameter i <= x}, by halving: right for atoms, too."""
+        low, high = np.zeros(len(x)), np.ones(len(x))
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2.0
+            below = self.along(middle) <= x
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        low = np.where(self.along(np.ones(len(x))) <= x, 1.0, low)
+        return np.where(self.along(np.zeros(len(x))) > x, 0.0, low)
 
 
-@dataclass(frozen=True, eq=False)
 class DrawnMarginal:
-    """Of weighted draws: values (m,), weights (m,) of sum one."""
+    """The law of weighted draws (m,), weights (m,) of sum one."""
 
-    value: FloatArray
-    weight: FloatArray
-
-    @cached_property
-    def _sorted(self) -> tuple[FloatArray, FloatArray]:
-        """The values in order, and their cumulative weights."""
-        order = np.argsort(self.value, kind="stable")
-        cumulative = np.cumsum(self.weight[order])
-        return self.value[order], cumulative / cumulative[-1]
-
-    def cdf(self, x: FloatArray) -> FloatArray:
-        """P(parameter <= x): (k,) -> (k,)."""
-        value, cumulative = self._sorted
-        return np.append(0.0, cumulative)[np.searchsorted(value, x, side="right")]
-
-    def quantile(self, level: FloatArray) -> FloatArray:
-        """The values below which there is a mass of `level`: (k,) -> (k,)."""
-        value, cumulative = self._sorted
-        return value[np.searchsorted(cumulative, level)]
+    def __init__(self, value: FloatArray, weight: FloatArray) -> None:
+        self.value, self.weight = value, weight
+        self.sorted = Weighted.of(value, weight)
+        self.cdf, self.quantile = self.sorted.cdf, self.sorted.quantile
 
     def moments(self) -> tuple[float, float]:
         """Mean and standard deviation."""
@@ -121,6 +87,10 @@ class DrawnMarginal:
     def values(self) -> FloatArray:
         """(k,) Some of its values, from all of its range."""
         return self.value
+
+
+#: The marginal law of one parameter.
+Marginal: TypeAlias = DrivenMarginal | DrawnMarginal
 
 
 def edges_of(marginal: Marginal, bins: int | FloatArray | None) -> FloatArray:
@@ -159,17 +129,6 @@ def along(prior: Prior, i: int, j: int, u: FloatArray) -> FloatArray:
     cube = np.full((len(u), prior.d), 0.5)
     cube[:, j] = np.clip(u, LOWEST, HIGHEST)
     return np.asarray(prior.from_cube(cube)[:, i])
-
-
-def cube_coordinate(prior: Prior, i: int, j: int, x: FloatArray) -> FloatArray:
-    """The measure of {u_j : parameter i <= x}, by halving: right for atoms, too."""
-    low, high = np.zeros(len(x)), np.ones(len(x))
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2.0
-        below = along(prior, i, j, middle) <= x
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    low = np.where(along(prior, i, j, np.ones(len(x))) <= x, 1.0, low)
-    return np.where(along(prior, i, j, np.zeros(len(x))) > x, 0.0, low)
 
 
 def drivers(prior: Prior) -> tuple[int | None, ...]:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from abctree.answers.histogram.dense_region import DenseRegion, densest
-from abctree.answers.histogram.draws import draw_within
-from abctree.answers.histogram.folds import StepFold, check_masses, prior_fold, prior_mass_of
+from abctree.answers.histogram.draws import Density, draw_within, nodes
+from abctree.answers.histogram.folds import DenseRegion, StepFold, check_masses, densest
 from abctree.answers.histogram.marginal import (
     DrawnMarginal,
     DrivenMarginal,
     Marginal,
-    StepMarginal,
     drivers,
     edges_of,
 )
-from abctree.answers.histogram.quadrature import nodes
 from abctree.answers.histogram.ranges import cube_range, mean_over, middle, out_of_support
+from abctree.answers.posterior import column_of
 from abctree.data import Boxes
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods
@@ -56,7 +54,7 @@ class StepPosterior:
     prior: Prior
     epsilon: float = np.nan
     empty: bool = False  #: nothing was accepted in any fold: this is the prior
-    density: Callable[[FloatArray], FloatArray] | None = None  #: v; None if it is 1 everywhere
+    density: Density | None = None  #: v; None if it is 1 everywhere
 
     @classmethod
     def from_folds(
@@ -65,7 +63,7 @@ class StepPosterior:
         prior: Prior,
         *,
         epsilon: float = np.nan,
-        density: Callable[[FloatArray], FloatArray] | None = None,
+        density: Density | None = None,
     ) -> StepPosterior:
         """The average of the step functions of one or several folds, all with the same weight.
 
@@ -94,7 +92,7 @@ class StepPosterior:
         for fold in given:
             check_masses(fold)
         telling = [f for f in given if f.mass.sum() > 0.0]
-        chosen = telling or [prior_fold(f) for f in given]
+        chosen = telling or [replace(f, mass=f.prior_masses) for f in given]
         normalised = tuple(replace(f, mass=f.mass / f.mass.sum()) for f in chosen)
         return cls(normalised, prior, epsilon, empty=not telling, density=density)
 
@@ -148,7 +146,7 @@ class StepPosterior:
         volume = fold.boxes.volume
         mass = fold.mass
         if self.density is not None:
-            share = prior_mass_of(fold) / volume
+            share = fold.prior_masses / volume
             mass = np.divide(mass, share, out=np.zeros_like(mass), where=share > 0.0)
         return mass * np.exp(-fold.log_volume) if in_theta else mass / volume
 
@@ -235,7 +233,7 @@ class StepPosterior:
         v within a box: to about 0.01 posterior standard deviations unless next to nothing of the
         boxes is allowed.
         """
-        return self._drivers[self._column(name)]
+        return self._drivers[column_of(self.names, name)]
 
     @cached_property
     def _drivers(self) -> tuple[int | None, ...]:
@@ -250,8 +248,7 @@ class StepPosterior:
         if j is None or self.density is not None:
             theta, weight = self._cloud
             return DrawnMarginal(theta[:, i], weight)
-        step = StepMarginal(self._lower[:, j], self._upper[:, j], self._mass)
-        return DrivenMarginal(self.prior, i, j, step)
+        return DrivenMarginal(self.prior, i, j, self._lower[:, j], self._upper[:, j], self._mass)
 
     def marginal(
         self, name: str, bins: int | FloatArray | None = None
@@ -275,7 +272,7 @@ class StepPosterior:
         ParameterError
             If the parameter is unknown or the edges do not increase.
         """
-        marginal = self._marginals[self._column(name)]
+        marginal = self._marginals[column_of(self.names, name)]
         edges = edges_of(marginal, bins)
         below = marginal.cdf(np.append(np.nextafter(edges[:-1], -np.inf), edges[-1]))
         return edges, np.diff(below) / np.diff(edges)
@@ -283,7 +280,9 @@ class StepPosterior:
     def cdf(self, name: str, x: float | FloatArray) -> FloatArray:
         """P(parameter <= x), of the shape of x; exact or from draws, see `driver`."""
         points = np.asarray(x, dtype=np.float64)
-        return self._marginals[self._column(name)].cdf(points.ravel()).reshape(points.shape)
+        return (
+            self._marginals[column_of(self.names, name)].cdf(points.ravel()).reshape(points.shape)
+        )
 
     def mean(self) -> FloatArray:
         """(p,) Posterior means; exact or from draws, see `driver`."""
@@ -339,13 +338,6 @@ class StepPosterior:
         low, high = self.quantile(begin), self.quantile(np.minimum(begin + mass, 1.0))
         best = np.argmin(high - low, axis=0), np.arange(len(self.names))
         return np.stack([low[best], high[best]], axis=-1)
-
-    def _column(self, name: str) -> int:
-        if name not in self.names:
-            raise ParameterError(
-                f"`name` must be one of {', '.join(self.names)}, but got {name!r}."
-            )
-        return self.names.index(name)
 
     # Regions --------------------------------------------------------------------------------
 
