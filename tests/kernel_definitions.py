@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from abctree.types import FloatArray, IntArray
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 
 def boxes_of_tree(

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.running import packing
-from abctree.running.journal import Memory
+from abctree.running import journal, packing
 from abctree.running.ledger import CHUNK, FILE, Journal, Ledger
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="forks")
@@ -115,7 +114,7 @@ def edit_last_chunk(folder, edit=None):
     records = list(Journal.read(folder).records())
     last = max(i for i, (kind, _) in enumerate(records) if kind == CHUNK)
     records[last] = CHUNK, packing.pack((edit or one_bit)(packing.unpack(records[last][1])))
-    Memory(records).save(folder)
+    journal.Memory(records).save(folder)
 
 
 def chunks_of(folder):

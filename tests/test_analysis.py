@@ -29,11 +29,10 @@ from abctree.answers import (
     StepPosterior,
     adjustment,
     diagnostics,
+    histogram,
     selection,
 )
 from abctree.answers.evidence import Gap, evidence, gap_between
-from abctree.answers.histogram import draws as within_boxes
-from abctree.answers.histogram import mean_density, mean_over, ranges
 from abctree.data import Boxes, Mixture, Partition, SplitTree, Steps
 
 
@@ -1044,7 +1043,7 @@ def test_mean_over_ranges_is_the_overlap_with_boxes(free):
     upper = ends[0].copy()
     upper[:, free] = ends[1][:, free]
     exact = overlap_mean(boxes, value, ends[0], upper)
-    np.testing.assert_allclose(mean_over(boxes, value, ends[0], upper), exact, rtol=1e-12)
+    np.testing.assert_allclose(histogram.mean_over(boxes, value, ends[0], upper), exact, rtol=1e-12)
     # The twin: the value in the middle.
     twin = value[boxes.locate((ends[0] + upper) / 2)]
     assert (len(free) == 0) == np.allclose(twin, exact)
@@ -1055,10 +1054,10 @@ def test_mean_over_many_ranges_does_not_depend_on_how_many_at_once(monkeypatch):
     boxes = random_boxes(2, 20, rng)
     lower, upper = np.sort(rng.random((2, 100, 2)), axis=0)
     value = rng.random(len(boxes))
-    whole = mean_over(boxes, value, lower, upper)
-    monkeypatch.setattr(ranges, "_ROWS_AT_ONCE", 7)
-    assert np.array_equal(mean_over(boxes, value, lower, upper), whole)
-    assert len(mean_over(boxes, value, lower[:0], upper[:0])) == 0
+    whole = histogram.mean_over(boxes, value, lower, upper)
+    monkeypatch.setattr(histogram.ranges, "_ROWS_AT_ONCE", 7)
+    assert np.array_equal(histogram.mean_over(boxes, value, lower, upper), whole)
+    assert len(histogram.mean_over(boxes, value, lower[:0], upper[:0])) == 0
 
 
 def test_mean_density_is_that_of_all_layers():
@@ -1068,8 +1067,8 @@ def test_mean_density_is_that_of_all_layers():
     lower, upper = np.sort(rng.random((2, 50, 2)), axis=0)
     means = [overlap_mean(law.boxes, law.value, lower, upper) for law in laws]
     exact = 5.0 + means[0] + 2.0 * means[1] + means[2]
-    np.testing.assert_allclose(mean_density(mixture, lower, upper), exact)
-    np.testing.assert_allclose(mean_density(mixture, lower, lower), mixture(lower))
+    np.testing.assert_allclose(histogram.mean_density(mixture, lower, upper), exact)
+    np.testing.assert_allclose(histogram.mean_density(mixture, lower, lower), mixture(lower))
 
 
 class Curved:
@@ -1085,10 +1084,10 @@ def test_mean_density_of_another_mixture_is_near_its_integral():
     upper = np.array([[0.5, 1.0], [0.9, 0.9], [0.3, 0.4]])
     a, b = lower[:2, 1], upper[:2, 1]
     exact = 0.01 + lower[:2, 0] * (b**5 - a**5) / (5.0 * (b - a))
-    found = mean_density(mixture, lower, upper)
+    found = histogram.mean_density(mixture, lower, upper)
     assert found[:2] == pytest.approx(exact, rel=0.005)
     assert found[2:] == pytest.approx(mixture(lower[2:]))
-    both = mean_density(mixture, np.zeros((1, 2)), np.ones((1, 2)))  # in two dimensions
+    both = histogram.mean_density(mixture, np.zeros((1, 2)), np.ones((1, 2)))  # in two dimensions
     assert both == pytest.approx(0.01 + 0.1, rel=0.05)
     # The twin: the value in the middle.
     assert mixture((lower + upper) / 2)[:2] != pytest.approx(exact, rel=0.2)
@@ -1210,8 +1209,8 @@ def test_draws_within_a_box_are_those_of_the_prior(name, monkeypatch):
     assert not within_rejects(cube, step, share)
     if name == "density":
         # The twin: the first candidate with density, which is uniform.
-        monkeypatch.setattr(within_boxes, "_N_CANDIDATES", 1)
-        monkeypatch.setattr(within_boxes, "_N_FIRST", 1)
+        monkeypatch.setattr(histogram.draws, "_N_CANDIDATES", 1)
+        monkeypatch.setattr(histogram.draws, "_N_FIRST", 1)
         assert within_rejects(UNIFORM.to_cube(step.sample(20_000, rng=0)), step, share)
 
 
@@ -1224,7 +1223,7 @@ def test_draws_keep_the_mass_of_a_box_of_which_little_is_allowed(monkeypatch):
     seen = np.bincount(boxes.locate(UNIFORM.to_cube(step.sample(4000, rng=0))), minlength=4)
     assert stats.chisquare(seen, 4000 * exact).pvalue > 1e-3
     # The twin: another box is drawn early.
-    monkeypatch.setattr(within_boxes, "_N_IN_VAIN", 64)
+    monkeypatch.setattr(histogram.draws, "_N_IN_VAIN", 64)
     seen = np.bincount(boxes.locate(UNIFORM.to_cube(step.sample(4000, rng=0))), minlength=4)
     assert stats.chisquare(seen, 4000 * exact).pvalue < 1e-6
 

@@ -117,6 +117,7 @@ def test_version_is_that_of_the_package():
     assert call("--version").stdout == f"abctree, version {abctree.__version__}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READY)
 def test_run_knows_its_ready_problems(plain, name):
     done = call("run", name, "-n", 120, "--rng", 1, "--quiet")

@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 from scipy.spatial.distance import cdist
 
+import abctree
 from abctree import AbctreeWarning, ParameterError, SimulatorError
 from abctree.distances import (
     Energy,
@@ -21,7 +22,6 @@ from abctree.distances import (
     Scaled,
     Wasserstein,
 )
-from abctree.problem.distance_spec import as_distance
 
 VECTOR = [
     Euclidean(),
@@ -341,6 +341,10 @@ def test_wasserstein_refuses_bad_settings():
 
 def absolute(s, o):
     return np.abs(s - o).sum()
+
+
+def as_distance(spec, **given):
+    return abctree.Problem({"a": (0.0, 1.0)}, max, np.zeros(3), distance=spec, **given).distance
 
 
 @pytest.mark.parametrize(

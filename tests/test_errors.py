@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -167,8 +167,8 @@ MAKE, KNOWN = calibration.WITH_TRUTH["two normals, d = 5"]  # where weights are 
 
 
 @cache
-def five_dimensions(n, seeds):
-    return [abctree.abc_tree(MAKE(), n_simulations=n, rng=seed) for seed in range(seeds)]
+def five_dimensions(n, seeds, **settings):
+    return [abctree.abc_tree(MAKE(), n_simulations=n, rng=s, **settings) for s in range(seeds)]
 
 
 def of_means(posteriors, claim):
@@ -211,7 +211,7 @@ def test_runs_know_their_errors(problem):
 @cache
 def at_the_last_tolerance(seeds):
     """Evidences, few draws each, over the exact ones."""
-    runs = five_dimensions(5000, seeds)
+    runs = five_dimensions(5000, seeds, block=250)
     return [(run.evidence(run.epsilon), KNOWN.evidence(run.epsilon)) for run in runs]
 
 
@@ -356,7 +356,7 @@ def test_a_parameter_that_the_data_do_not_inform_is_named(kind):
     problem = abctree.Problem(UNINFORMED[kind], first_only, [0.4], vectorized=True)
     named = 0
     for seed in range(8):
-        result = abctree.abc_tree(problem, n_simulations=2500, rng=seed)
+        result = abctree.abc_tree(problem, n_simulations=2500, rng=seed, block=125)
         names = uninformed(result.posterior())
         assert set(names) <= {"n"}, "the other is informed, or fixed"
         said = [w for w in result.warnings if "The posterior of n is its prior" in w]
@@ -519,7 +519,8 @@ def test_a_mode_of_the_mass_that_is_named_is_found():
     """Three over the number of prior draws: 95 % and more; a fortieth of it is often missed."""
 
     def found(mass):
-        runs = [abctree.abc_tree(rare_mode(mass), n_simulations=1000, rng=s) for s in range(25)]
+        run = partial(abctree.abc_tree, rare_mode(mass), n_simulations=1000, block=100)
+        runs = [run(rng=seed) for seed in range(25)]
         return np.mean([(run.table.distance == 0.0).any() for run in runs])
 
     named = 3.0 / (100 + 0.05 * 900)

@@ -17,8 +17,7 @@ from hypothesis.extra import numpy as npst
 
 import abctree
 from abctree import streams
-from abctree.answers.failure_policy import Streak
-from abctree.answers.failures import Failures
+from abctree.answers import failure_policy, failures
 from abctree.data import Failure, Table
 from abctree.problem import simulators
 
@@ -796,14 +795,14 @@ def test_notes_of_a_mode_name_failures_and_an_early_end():
 
 def test_reasons_that_are_all_different_take_bounded_room():
     theta, index = np.zeros((1, 2)), np.arange(1)
-    kept = Failures(Table(2, 2), [], 0, 1)
+    kept = failures.Failures(Table(2, 2), [], 0, 1)
     kept.add(
         [Failure(0, (0.0, 0.0), f"ValueError: a is {-i / 7}") for i in range(500)], theta, index
     )
     assert kept.count == kept.reasons.total() == 500
     assert kept.reasons["ValueError: a is #"] == 400
     assert "500" in repr(kept)
-    words = Failures(Table(2, 2), [], 0, 1)
+    words = failures.Failures(Table(2, 2), [], 0, 1)
     words.add([Failure(0, (0.0, 0.0), f"E: {'ab' * i}") for i in range(500)], theta, index)
     assert words.reasons["other reasons"] == 300
     assert len(words.reasons) == 201
@@ -892,7 +891,7 @@ def test_the_limit_can_be_lifted():
 
 
 def test_streak_is_of_the_last_blocks_only():
-    streak = Streak(abctree.FailurePolicy(limit=0.99, at_least=200))
+    streak = failure_policy.Streak(abctree.FailurePolicy(limit=0.99, at_least=200))
     streak.add(150, 150)
     assert not streak.is_hopeless  # too few
     streak.add(50, 50)

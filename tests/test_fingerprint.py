@@ -138,8 +138,8 @@ DECLARED = {
 @pytest.mark.parametrize(
     ("make", "values"),
     [
-        *itertools.product((HOLDERS | DECLARED).values(), PLAIN.values()),
-        *itertools.product((HOLDERS | DECLARED).values(), MUTABLE.values()),
+        *itertools.product((HOLDERS | DECLARED).values(), [PLAIN["int"], MUTABLE["dict"]]),
+        *itertools.product([Shift, closed, Settings], (PLAIN | MUTABLE).values()),
     ],
 )
 def test_fingerprint_changes_with_a_value(make, values):

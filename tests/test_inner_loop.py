@@ -7,9 +7,7 @@ import pytest
 
 import abctree
 from abctree.data import Mixture, Simulations, Table
-from abctree.proposals import OnBoxes, draw_points, pick
-from abctree.tree import beliefs, fold
-from abctree.tree.inner_loop import inner_loop
+from abctree.tree import beliefs, fold, inner_loop
 
 from .conftest import z_score
 
@@ -47,7 +45,7 @@ def new_game(problem, n_folds=1):
 
 def play(problem, folds, rng, *, utility=None, quota=10**9, budget=500, block=1, defensive=0.0):
     table = Table(1, 1)
-    accepted = inner_loop(
+    accepted = inner_loop.inner_loop(
         problem,
         table,
         folds,
@@ -138,7 +136,7 @@ def test_mixture_weights_are_unbiased_for_the_evidence(n_folds):
         folds = new_game(problem, n_folds)
         sim = simulate_rates(np.random.default_rng(1000 + seed))
         table = Table(1, 1)
-        inner_loop(
+        inner_loop.inner_loop(
             problem, table, folds, 1.0,
             utility=abctree.EffectiveSampleSize(), defensive=0.05,
             simulate=sim, quota=10**9, budget=400, block=20, round_index=1,
@@ -165,27 +163,36 @@ def test_folds_learn_from_the_other_folds_only():
         )
 
 
-def test_pick_draws_in_proportion_to_q():
-    rng = np.random.default_rng(2)
-    q = np.array([0.0, 0.2, 0.0, 0.5, 0.3, 0.0])
-    counts = np.bincount(pick(np.cumsum(q), 100_000, rng), minlength=6)
-    assert counts[[0, 2, 5]].sum() == 0
-    np.testing.assert_allclose(counts / 1e5, q, atol=0.006)
+def test_a_distance_of_exactly_epsilon_is_no_acceptance_of_the_quota():
+    p = abctree.Problem({"t": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0)
+    partition = p.region.measure(abctree.data.Boxes.whole(1))
+    game = fold.Fold(partition, beliefs.BetaBeliefs(np.ones(1), np.ones(1), 1.0), Mixture(0.0, ()))
+    table = Table(1, 1)
+
+    def simulate(theta, index):
+        return lambda: Simulations(np.full(len(theta), 1.0), np.zeros((len(theta), 0)))
+
+    accepted = inner_loop.inner_loop(
+        p, table, [game], 1.0,
+        utility=abctree.PosteriorMatch(), simulate=simulate,
+        quota=5, budget=40, block=4, round_index=1, rng=np.random.default_rng(0),
+    )  # fmt: skip
+    assert accepted == 0
+    assert len(table) == 40
+    assert game.beliefs.arms().alpha[0] == 1.0
 
 
-def test_draw_points_counts_what_the_constraint_refused():
-    problem = finite_problem(constraint=lambda t: t["t"] < 0.2)
-    whole = OnBoxes(abctree.data.Boxes.whole(1), np.ones(1))
-    shares = [
-        draw_points(problem, whole, 50, np.random.default_rng(seed)).n_drawn for seed in range(80)
-    ]
-    assert abs(z_score(shares, 50 / 0.2)) < 3.5
-    points = draw_points(problem, whole, 50, np.random.default_rng(0))
-    assert (points.theta < 0.2).all()
-
-
-def test_a_constraint_that_refuses_everything_is_an_error_and_not_an_endless_loop():
-    problem = finite_problem(constraint=lambda t: t["t"] > 2.0)
-    whole = OnBoxes(abctree.data.Boxes.whole(1), np.ones(1))
-    with pytest.raises(abctree.ParameterError, match="refused"):
-        draw_points(problem, whole, 5, np.random.default_rng(0))
+def test_defensive_share_is_drawn_from_the_prior_and_bounds_every_weight():
+    boxes = abctree.Grid(2).partition(np.empty((0, 1)), np.empty(0), 1.0, None, None)
+    partition = abctree.data.Partition(boxes, np.array([0.9, 0.1]), np.zeros(2), np.ones(2))
+    known = beliefs.BetaBeliefs(np.array([0.0, 1.0]), np.array([1.0, 1.0]), 1.0)
+    pulled = inner_loop.pull_arms(
+        abctree.Problem({"a": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0),
+        [fold.Fold(partition, known, Mixture(0.0, ()))],
+        abctree.PosteriorMatch(), 0.2, None, 0, 500,
+        np.random.default_rng(0),
+    )  # fmt: skip
+    share = pulled.offered[0][1] * boxes.volume
+    q = share / share.sum()
+    np.testing.assert_allclose(q, 0.8 * np.array([0.0, 1.0]) + 0.2 * partition.prior_mass)
+    np.testing.assert_allclose(pulled.proposal, (q / boxes.volume)[pulled.arm])

@@ -105,3 +105,12 @@ def test_soft_tree_respects_its_limits():
     assert counts.min() >= 24
     boxes = Boxes.from_tree(SplitTree(*arrays), 2)
     np.testing.assert_array_equal(boxes.locate(cube), row_box)
+
+
+def test_counts_by_level_are_strict():
+    epsilons, distance = np.array([2.0, 1.0, 0.5]), np.array([2.0, 1.0, 0.5, 0.25])
+    arm = np.zeros(4, dtype=np.int64)
+    for kernels in (compiled, definition):
+        counts = np.zeros((1, 4))
+        kernels.count_by_level(arm, distance, epsilons, counts)
+        assert counts[0].tolist() == [4.0, 3.0, 2.0, 1.0]

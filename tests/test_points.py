@@ -10,12 +10,10 @@ from scipy import stats
 
 import abctree
 from abctree import T3C, Thompson, TopTwo
-from abctree.data import Arms, Mixture, Simulations, Table
+from abctree.data import Arms, Boxes, Mixture, Simulations, Table
 from abctree.problem import region
-from abctree.proposals import OnBoxes, Points, draw_allowed, draw_in_arms, draw_points, points
-from abctree.tree import beliefs, policies
-from abctree.tree import inner_loop as inner
-from abctree.tree.fold import Fold
+from abctree.proposals import OnBoxes, Points, draw_allowed, draw_in_arms, draw_points, pick, points
+from abctree.tree import beliefs, fold, inner_loop, policies
 
 from .conftest import z_score
 
@@ -35,6 +33,10 @@ def noisy(theta, rng):
 
 def square(constraint=ordered):
     return abctree.Problem(SQUARE, noisy, [0.0, 0.0], vectorized=True, constraint=constraint)
+
+
+def line(constraint):
+    return abctree.Problem({"t": (0.0, 1.0)}, noisy, [0.0], constraint=constraint)
 
 
 def grid(problem, bins=4):
@@ -75,6 +77,65 @@ def test_boxes_are_not_taken_to_be_empty_where_hardly_anything_is_allowed():
 
 
 # What is drawn ------------------------------------------------------------------------------------
+
+
+def test_pick_draws_in_proportion_to_q():
+    rng = np.random.default_rng(2)
+    q = np.array([0.0, 0.2, 0.0, 0.5, 0.3, 0.0])
+    counts = np.bincount(pick(np.cumsum(q), 100_000, rng), minlength=6)
+    assert counts[[0, 2, 5]].sum() == 0
+    np.testing.assert_allclose(counts / 1e5, q, atol=0.006)
+
+
+def test_draw_points_counts_what_the_constraint_refused():
+    problem = line(lambda t: t["t"] < 0.2)
+    whole = OnBoxes(Boxes.whole(1), np.ones(1))
+    shares = [
+        draw_points(problem, whole, 50, np.random.default_rng(seed)).n_drawn for seed in range(80)
+    ]
+    assert abs(z_score(shares, 50 / 0.2)) < 3.5
+    drawn = draw_points(problem, whole, 50, np.random.default_rng(0))
+    assert (drawn.theta < 0.2).all()
+
+
+def test_a_constraint_that_refuses_everything_is_an_error_and_not_an_endless_loop():
+    problem = line(lambda t: t["t"] > 2.0)
+    whole = OnBoxes(Boxes.whole(1), np.ones(1))
+    with pytest.raises(abctree.ParameterError, match="refused"):
+        draw_points(problem, whole, 5, np.random.default_rng(0))
+
+
+def test_draws_in_arms_count_what_the_constraint_refused():
+    p = line(lambda t: t["t"] < 0.25)
+    whole = p.region.measure(Boxes.whole(1))
+    drawn = draw_in_arms(p, whole, np.zeros(2000, dtype=np.int64), np.random.default_rng(0))
+    assert drawn.n_drawn == pytest.approx(8000, rel=0.1)
+
+
+def half():
+    """Of four boxes one is allowed wholly, one to a half, and two not at all."""
+    p = line(lambda t: t["t"] < 0.375)
+    boxes = abctree.Grid(4).partition(np.empty((0, 1)), np.empty(0), 1.0, None, None)
+    return p, p.region.measure(boxes)
+
+
+def test_arms_are_played_as_q_whatever_a_constraint_leaves_of_their_boxes():
+    p, partition = half()
+    q = np.array([0.5, 0.5, 0.0, 0.0])
+    share = partition.cube_proposal(q)
+    drawn = draw_points(p, OnBoxes(partition.boxes, share), 20_000, np.random.default_rng(0))
+    assert np.bincount(partition.boxes.locate(drawn.cube), minlength=4)[
+        0
+    ] / 20_000 == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_box_without_a_feasible_point_may_still_hold_a_sliver():
+    _, partition = half()
+    assert partition.prior_mass[:2] == pytest.approx([2 / 3, 1 / 3], rel=0.05)
+    # None of 1 024 points was allowed, where .375 of an average box is.
+    assert partition.feasible[2:] == pytest.approx([0.375] * 2, rel=0.05)
+    sliver = 0.25 * 0.5 / (0.5 + 1024 * 0.375)
+    assert partition.prior_mass[2:] == pytest.approx([sliver] * 2, rel=0.1)
 
 
 def test_draw_allowed_takes_the_first_and_counts_those_before_them():
@@ -159,18 +220,19 @@ class Steady:
 def evidence_of(policy, seed):
     """Of a > 3/4 by the weights; nothing is learnt that matters."""
     problem, table = square(), Table(2, 2)
-    fold = Fold(grid(problem), beliefs.BetaBeliefs(np.ones(16), np.ones(16), 1.0), Mixture(0.0, ()))
+    known = beliefs.BetaBeliefs(np.ones(16), np.ones(16), 1.0)
+    game = fold.Fold(grid(problem), known, Mixture(0.0, ()))
 
     def simulate(theta, index):
         distance = np.where(theta[:, 0] > 0.75, 0.5, 2.0)
         return lambda: Simulations(distance, np.zeros((len(theta), 0)))
 
-    inner.inner_loop(
-        problem, table, [fold], 1.0, utility=abctree.PosteriorMatch(), policy=policy,
-        simulate=simulate, quota=10**9, budget=600, block=3, round_index=1,
+    inner_loop.inner_loop(
+        problem, table, [game], 1.0, utility=abctree.PosteriorMatch(), policy=policy,
+        simulate=simulate, quota=10**9, budget=600, block=10, round_index=1,
         rng=np.random.default_rng(seed),
     )  # fmt: skip
-    weight = len(table) / fold.mixture_so_far()(table.cube) / problem.region.normaliser[0]
+    weight = len(table) / game.mixture_so_far()(table.cube) / problem.region.normaliser[0]
     return float((weight * (table.distance < 1.0)).mean())
 
 
@@ -195,7 +257,7 @@ def test_weights_are_exact_when_a_box_without_allowed_points_is_played(monkeypat
     z = [evidence_of(Steady(fixed=False), seed) for seed in range(20)]
     assert abs(z_score(z, exact)) < 3.5
     assert np.std(z) / np.sqrt(20) < 0.02 * exact
-    monkeypatch.setattr(inner, "draw_in_arms", keep_to_the_arms)
+    monkeypatch.setattr(inner_loop, "draw_in_arms", keep_to_the_arms)
     assert abs(z_score([evidence_of(Steady(fixed=True), seed) for seed in range(8)], exact)) > 10.0
 
 
@@ -243,7 +305,7 @@ def quadrature(epsilon):
 # Thompson sampling alone feeds back: half of the pulls are prior draws.
 RUNS = {
     "Thompson on a grid": {
-        "partitioner": abctree.Grid(10), "policy": Thompson(defensive=0.5), "block": 100,
+        "partitioner": abctree.Grid(10), "policy": Thompson(defensive=0.5),
     },
     "default": {},
 }  # fmt: skip
@@ -252,11 +314,11 @@ RUNS = {
 @pytest.mark.parametrize("kind", ["constraint", "density"])
 @pytest.mark.parametrize("name", RUNS)
 def test_runs_over_boxes_without_allowed_points_are_unbiased(name, kind):
-    epsilon, n = 1.0, 16
+    epsilon, n = 1.0, 10
     z, mean, without = [], [], []
     for seed in range(n):
         problem = run_problem(kind, Counted(2_000_000))
-        result = abctree.abc_tree(problem, n_simulations=2500, rng=seed, **RUNS[name])
+        result = abctree.abc_tree(problem, n_simulations=2500, rng=seed, block=250, **RUNS[name])
         z.append(result.evidence(epsilon).estimate)
         mean.append(result.posterior(epsilon=epsilon).mean()[0])
         without.append(np.mean(result.table.distance < epsilon))
@@ -283,7 +345,7 @@ def test_a_box_that_is_played_again_and_again_would_be_noticed(monkeypatch):
     # The twin: a box in which 32 points are refused counts as any other, and its arm is kept to.
     monkeypatch.setattr(region.Region, "measure", as_any_other(region.Region.measure))
     monkeypatch.setattr(policies, "_pulled", with_fixed_arms(policies._pulled))
-    monkeypatch.setattr(inner, "draw_in_arms", until_all_are_allowed)
+    monkeypatch.setattr(inner_loop, "draw_in_arms", until_all_are_allowed)
     problem = run_problem("constraint", Counted(500_000), [1.0, -1.0])
     with pytest.raises(abctree.ParameterError, match="asked about too many points"):
         abctree.map_tree(problem, n_simulations=1000, rng=1, partitioner=abctree.Grid(10))

@@ -387,7 +387,7 @@ def results(name, kind=None):
 
 
 def runs(case, problem, n_seeds=N_SEEDS):
-    given = {"n_simulations": N_SIMULATIONS, "schedule": case.epsilons, "quota": 300, "block": 200}
+    given = {"n_simulations": N_SIMULATIONS, "schedule": case.epsilons, "quota": 300, "block": 500}
     return [abctree.abc_tree(problem, rng=seed, **given) for seed in range(n_seeds)]
 
 
@@ -891,9 +891,15 @@ class Recorder:
         return np.concatenate(self.seen) if self.seen else np.empty((0, 0))
 
 
-@pytest.mark.parametrize("settings", [{}, {"preset": "published", "block": 50}, {"n_folds": 1}])
-@pytest.mark.parametrize("vectorized", [False, True, "seeds"])
-@pytest.mark.parametrize("name", CONSTRAINED_CASES)
+#: Each case and kind of simulator, and each setting with all of them.
+SPENT = [
+    (name, vectorized, ({}, {"preset": "published", "block": 50}, {"n_folds": 1})[(i + j) % 3])
+    for i, name in enumerate(CONSTRAINED_CASES)
+    for j, vectorized in enumerate((False, True, "seeds"))
+]
+
+
+@pytest.mark.parametrize(("name", "vectorized", "settings"), SPENT)
 def test_no_simulation_is_spent_on_what_a_constraint_refuses(name, vectorized, settings):
     recorder = Recorder(CASES[name], vectorized)
     problem = results(name)[0].problem
@@ -979,6 +985,7 @@ def test_a_constraint_that_returns_something_else_is_an_error_before_any_simulat
     assert len(recorder.theta) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", [None, "published"])
 def test_a_constraint_that_refuses_everything_is_an_error_before_any_simulation(preset):
     case = CASES["constraint: ordered"]

@@ -27,10 +27,9 @@ from abctree import (
     ParameterError,
     PriorTransform,
 )
-from abctree.problem.priors import Product, as_prior
-from abctree.problem.priors.discrete import Atoms
-from abctree.problem.priors.lattice import Lattice, discrete
-from abctree.problem.priors.law import Law
+from abctree.problem import priors
+
+Product, as_prior = priors.Product, priors.as_prior
 
 NEW_STYLE = hasattr(stats, "Normal")
 needs_new_style = pytest.mark.skipif(not NEW_STYLE, reason="scipy without new-style distributions")
@@ -514,7 +513,8 @@ def test_log_volume_of_a_small_part_of_an_atom_keeps_its_digits(width):
     lower, upper = np.array([[0.5]]), np.array([[0.5 + width]])
     wanted = np.log((upper - lower)[0] / law.pmf(law.ppf(0.5)))
     assert Product({"n": law}).log_volume(lower, upper) == pytest.approx(wanted, abs=1e-9)
-    assert Lattice(Law(law)).log_volume(lower, upper) == pytest.approx(wanted, abs=1e-9)
+    lattice = priors.lattice.Lattice(priors.law.Law(law))
+    assert lattice.log_volume(lower, upper) == pytest.approx(wanted, abs=1e-9)
 
 
 def test_log_volume_of_whole_atoms_is_their_number():
@@ -590,8 +590,9 @@ def test_log_density_of_joint_blocks_is_that_of_scipy():
     "law", [stats.poisson(30), stats.binom(40, 0.2), stats.dlaplace(0.3), stats.nbinom(3, 0.2)]
 )
 def test_lattice_equals_the_table(law):
-    table, lattice = discrete("a", Law(law)), Lattice(Law(law))
-    assert isinstance(table, Atoms)
+    read = priors.law.Law(law)
+    table, lattice = priors.lattice.discrete("a", read), priors.lattice.Lattice(read)
+    assert isinstance(table, priors.discrete.Atoms)
     cube = np.random.default_rng(9).random((500, 1))
     theta = table.from_cube(cube)
     assert np.array_equal(lattice.from_cube(cube), theta)

@@ -16,9 +16,7 @@ from scipy.special import ndtr
 import abctree
 from abctree import problems
 from abctree.baselines import rejection
-from abctree.baselines import rejection as stream
 from abctree.problems import truth
-from abctree.proposals.points import Points
 
 from .conftest import z_score
 
@@ -166,11 +164,14 @@ def test_rejection_simulates_only_where_the_prior_has_density():
 
 
 def test_draws_without_a_look_at_the_density_would_be_noticed(monkeypatch):
+    draw = rejection.draw_points
+
     def plain(problem, proposal, n, rng):
         cube = rng.random((n, problem.d))
-        return Points(cube, problem.prior.from_cube(cube), np.arange(1, n + 1))
+        theta = problem.prior.from_cube(cube)
+        return dataclasses.replace(draw(problem, proposal, n, rng), cube=cube, theta=theta)
 
-    monkeypatch.setattr(stream, "draw_points", plain)
+    monkeypatch.setattr(rejection, "draw_points", plain)
     recorder = Recorder()
     abctree.rejection(on_half_of_its_box(recorder), n_simulations=1000, rng=1)
     assert np.concatenate(recorder.seen).min() < 0.0

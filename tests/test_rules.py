@@ -7,13 +7,7 @@ import pytest
 
 import abctree
 from abctree import Counts, GlobalRate, MultiLevel, Quantile
-from abctree.data import Mixture, Simulations, Table, effective_sample_size, mixture_weights
-from abctree.kernels import compiled
-from abctree.proposals import OnBoxes, draw_in_arms, draw_points
-from abctree.tree.beliefs import BetaBeliefs
-from abctree.tree.fold import Fold
-from abctree.tree.inner_loop import inner_loop, pull_arms
-from tests import kernel_definitions as definition
+from abctree.data import Table, effective_sample_size, mixture_weights
 
 
 def problem(**kwargs):
@@ -37,25 +31,6 @@ def test_weights_count_the_rows_of_their_own_fold():
         prior_weight=1.0, arm=0, round=0, fold=[0, 0, 0, 1], denominator=1.0,
     )  # fmt: skip
     assert mixture_weights(table).tolist() == [3.0, 3.0, 3.0, 1.0]
-
-
-def test_a_distance_of_exactly_epsilon_is_no_acceptance_of_the_quota():
-    p = abctree.Problem({"t": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0)
-    partition = p.region.measure(abctree.data.Boxes.whole(1))
-    fold = Fold(partition, BetaBeliefs(np.ones(1), np.ones(1), 1.0), Mixture(0.0, ()))
-    table = Table(1, 1)
-
-    def simulate(theta, index):
-        return lambda: Simulations(np.full(len(theta), 1.0), np.zeros((len(theta), 0)))
-
-    accepted = inner_loop(
-        p, table, [fold], 1.0,
-        utility=abctree.PosteriorMatch(), simulate=simulate,
-        quota=5, budget=40, block=4, round_index=1, rng=np.random.default_rng(0),
-    )  # fmt: skip
-    assert accepted == 0
-    assert len(table) == 40
-    assert fold.beliefs.arms().alpha[0] == 1.0
 
 
 class Spy:
@@ -180,24 +155,6 @@ def test_root_rate_is_under_the_prior():
     assert arms.mean[0] == pytest.approx(0.5, abs=1e-4)
 
 
-def test_draws_in_arms_count_what_the_constraint_refused():
-    p = abctree.Problem(
-        {"t": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0, constraint=lambda t: t["t"] < 0.25
-    )
-    whole = p.region.measure(abctree.data.Boxes.whole(1))
-    points = draw_in_arms(p, whole, np.zeros(2000, dtype=np.int64), np.random.default_rng(0))
-    assert points.n_drawn == pytest.approx(8000, rel=0.1)
-
-
-def test_counts_by_level_are_strict():
-    epsilons, distance = np.array([2.0, 1.0, 0.5]), np.array([2.0, 1.0, 0.5, 0.25])
-    arm = np.zeros(4, dtype=np.int64)
-    for kernels in (compiled, definition):
-        counts = np.zeros((1, 4))
-        kernels.count_by_level(arm, distance, epsilons, counts)
-        assert counts[0].tolist() == [4.0, 3.0, 2.0, 1.0]
-
-
 @pytest.mark.parametrize(("d", "strength"), [(2, 1.0), (3, 0.3)])
 def test_strength_depends_on_the_dimension(d, strength):
     p = abctree.Problem({f"t{j}": (0.0, 1.0) for j in range(d)}, lambda theta, rng: 0.0, 0.0)
@@ -211,34 +168,6 @@ def test_strength_depends_on_the_dimension(d, strength):
     assert arms.alpha[0] == strength
 
 
-def half():
-    """Of four boxes one is allowed wholly, one to a half, and two not at all."""
-    p = abctree.Problem(
-        {"t": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0, constraint=lambda t: t["t"] < 0.375
-    )
-    boxes = abctree.Grid(4).partition(np.empty((0, 1)), np.empty(0), 1.0, None, None)
-    return p, p.region.measure(boxes)
-
-
-def test_arms_are_played_as_q_whatever_a_constraint_leaves_of_their_boxes():
-    p, partition = half()
-    q = np.array([0.5, 0.5, 0.0, 0.0])
-    share = partition.cube_proposal(q)
-    points = draw_points(p, OnBoxes(partition.boxes, share), 20_000, np.random.default_rng(0))
-    assert np.bincount(partition.boxes.locate(points.cube), minlength=4)[
-        0
-    ] / 20_000 == pytest.approx(0.5, abs=0.02)
-
-
-def test_a_box_without_a_feasible_point_may_still_hold_a_sliver():
-    _, partition = half()
-    assert partition.prior_mass[:2] == pytest.approx([2 / 3, 1 / 3], rel=0.05)
-    # None of 1 024 points was allowed, where .375 of an average box is.
-    assert partition.feasible[2:] == pytest.approx([0.375] * 2, rel=0.05)
-    sliver = 0.25 * 0.5 / (0.5 + 1024 * 0.375)
-    assert partition.prior_mass[2:] == pytest.approx([sliver] * 2, rel=0.1)
-
-
 def test_populations_have_as_many_draws_as_asked_for_also_where_distances_tie():
     p = abctree.Problem(
         {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}, whole_steps, [1.0, -1.0], vectorized=True
@@ -249,21 +178,6 @@ def test_populations_have_as_many_draws_as_asked_for_also_where_distances_tie():
             (result.table.round <= 1) if played.index == 1 else result.table.round == played.index
         )
         assert np.count_nonzero(result.table.distance[rows] < played.epsilon) >= 100
-
-
-def test_defensive_share_is_drawn_from_the_prior_and_bounds_every_weight():
-    boxes = abctree.Grid(2).partition(np.empty((0, 1)), np.empty(0), 1.0, None, None)
-    partition = abctree.data.Partition(boxes, np.array([0.9, 0.1]), np.zeros(2), np.ones(2))
-    beliefs = BetaBeliefs(np.array([0.0, 1.0]), np.array([1.0, 1.0]), 1.0)
-    pulled = pull_arms(
-        abctree.Problem({"a": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0),
-        [Fold(partition, beliefs, Mixture(0.0, ()))], abctree.PosteriorMatch(), 0.2, None, 0, 500,
-        np.random.default_rng(0),
-    )  # fmt: skip
-    share = pulled.offered[0][1] * boxes.volume
-    q = share / share.sum()
-    np.testing.assert_allclose(q, 0.8 * np.array([0.0, 1.0]) + 0.2 * partition.prior_mass)
-    np.testing.assert_allclose(pulled.proposal, (q / boxes.volume)[pulled.arm])
 
 
 def test_points_of_a_box_that_is_a_few_floats_wide_stay_below_its_upper_border():

@@ -19,12 +19,8 @@ from scipy.special import ndtr
 import abctree
 from abctree import problems
 from abctree.baselines.smc import accepted_of, draw
-from abctree.problem.priors import as_prior
 from abctree.problems import truth
-from abctree.proposals import perturbations, points
-from abctree.proposals.coordinates import coordinates
-from abctree.proposals.kernel_mixture import Particles
-from abctree.proposals.perturbations import KernelDensity, as_perturbation, weighted_covariance
+from abctree.proposals import coordinates, kernel_mixture, perturbations, points
 from abctree.tree.schedules import RetainedESS, as_schedule
 
 from .conftest import z_score
@@ -84,13 +80,13 @@ def test_smc_samples_the_epsilon_posterior(kernel):
 
 
 def test_smc_with_a_proposal_density_that_forgets_its_weights_is_noticed(monkeypatch):
-    right = KernelDensity.log_density
+    right = perturbations.KernelDensity.log_density
 
     def unweighted(self, z):
         n = len(self.weight)
         return right(dataclasses.replace(self, weight=np.full(n, 1.0 / n)), z)
 
-    monkeypatch.setattr(KernelDensity, "log_density", unweighted)
+    monkeypatch.setattr(perturbations.KernelDensity, "log_density", unweighted)
     runs = gauss_runs(20, kernel="silverman")
     assert z_score([evidence_ratio(r) for r in runs], 1.0) < -3.5
 
@@ -138,7 +134,7 @@ def test_smc_mixture_weighs_a_particle_far_in_the_tail_of_the_prior():
     )
     base = SimpleNamespace(of=lambda theta, cube: theta, theta=lambda z: (z, log_base))
     table = SimpleNamespace(theta=np.zeros((3, 1)), cube=np.full((3, 1), 0.5))
-    particles = Particles(density, base, plain_problem().prior, np.arange(3))
+    particles = kernel_mixture.Particles(density, base, plain_problem().prior, np.arange(3))
     ratio = particles.ratio_without_oneself(table)
     left = 1.5 * (1.0 - np.exp([-1.0, 0.0, -1.0]) / 3)
     expected = np.exp([600.0, 600.0, 0.9]) * left
@@ -327,7 +323,9 @@ def brute_force(density, z):
 def test_kernel_density_is_the_sum_over_particles(kernel, rng):
     z, weight = population(rng)
     lattice = np.array([False, False, True])
-    density = KernelDensity.of(z, weight, as_perturbation(kernel), lattice, np.ones(3))
+    density = perturbations.KernelDensity.of(
+        z, weight, perturbations.as_perturbation(kernel), lattice, np.ones(3)
+    )
     points = np.concatenate([density.draw(200, rng), z])
     np.testing.assert_allclose(
         np.exp(density.log_density(points)), brute_force(density, points), rtol=1e-8
@@ -338,7 +336,9 @@ def test_kernel_density_is_the_sum_over_particles(kernel, rng):
 def test_kernel_density_is_the_law_of_its_draws(kernel, rng):
     z, weight = population(rng, 20)
     lattice = np.array([False, False, True])
-    density = KernelDensity.of(z, weight, as_perturbation(kernel), lattice, np.ones(3))
+    density = perturbations.KernelDensity.of(
+        z, weight, perturbations.as_perturbation(kernel), lattice, np.ones(3)
+    )
     draws = density.draw(20_000, rng)
     # E_q[1/q · 1_box] is the volume of a box times the number of its whole values.
     scale = density.scale[:2]
@@ -356,10 +356,10 @@ def test_kernel_density_follows_the_units(power, shift):
     z, weight = rng.normal(size=(40, 2)), rng.gamma(1.0, size=40)
     unit = np.array([10.0**power, 1.0])
     for kernel in KERNELS:
-        rule = as_perturbation(kernel)
-        plain = KernelDensity.of(z, weight, rule, np.zeros(2, bool), np.ones(2))
+        rule = perturbations.as_perturbation(kernel)
+        plain = perturbations.KernelDensity.of(z, weight, rule, np.zeros(2, bool), np.ones(2))
         moved = (z + shift) * unit
-        other = KernelDensity.of(moved, weight, rule, np.zeros(2, bool), unit)
+        other = perturbations.KernelDensity.of(moved, weight, rule, np.zeros(2, bool), unit)
         points = rng.normal(size=(20, 2))
         np.testing.assert_allclose(
             other.log_density((points + shift) * unit),
@@ -371,8 +371,9 @@ def test_kernel_density_follows_the_units(power, shift):
 def test_kernel_density_of_one_particle_or_equal_ones_can_move():
     for z in (np.array([[1.0, 2.0, 3.0]]), np.tile([1.0, 2.0, 3.0], (5, 1))):
         for kernel in KERNELS:
-            density = KernelDensity.of(
-                z, np.ones(len(z)), as_perturbation(kernel), np.array([False, False, True]),
+            density = perturbations.KernelDensity.of(
+                z, np.ones(len(z)), perturbations.as_perturbation(kernel),
+                np.array([False, False, True]),
                 np.array([2.0, 1e-9, 1.0]),
             )  # fmt: skip
             draws = density.draw(100, np.random.default_rng(0))
@@ -381,8 +382,9 @@ def test_kernel_density_of_one_particle_or_equal_ones_can_move():
 
 
 def test_kernel_density_far_from_all_particles_is_tiny_and_not_nan():
-    density = KernelDensity.of(
-        np.random.default_rng(0).normal(size=(50, 2)), np.ones(50), as_perturbation("local"),
+    density = perturbations.KernelDensity.of(
+        np.random.default_rng(0).normal(size=(50, 2)), np.ones(50),
+        perturbations.as_perturbation("local"),
         np.zeros(2, bool), np.ones(2),
     )  # fmt: skip
     assert (density.log_density(np.full((1, 2), 1e4)) < -1e6).all()
@@ -394,13 +396,13 @@ def test_covariance_rules_by_hand():
     mean = w @ z
     scatter = sum(wi * np.outer(zi - mean, zi - mean) for wi, zi in zip(w, z, strict=True)) / 0.7
     ess = 1.0 / np.sum(w**2)
-    shrunk = weighted_covariance(z, w)
+    shrunk = perturbations.weighted_covariance(z, w)
     assert np.diag(shrunk) == pytest.approx(np.diag(scatter))
     assert shrunk[0, 1] == pytest.approx(scatter[0, 1] * (1.0 - min(1.0, 3.0 / ess) ** 2))
     big, weight = np.tile(z, (500, 1)), np.tile(w, 500) / 500
-    twice = as_perturbation("twice-covariance").covariance(big, weight)
-    single = as_perturbation("componentwise").covariance(big, weight)
-    rule = as_perturbation("silverman").covariance(big, weight)
+    twice = perturbations.as_perturbation("twice-covariance").covariance(big, weight)
+    single = perturbations.as_perturbation("componentwise").covariance(big, weight)
+    rule = perturbations.as_perturbation("silverman").covariance(big, weight)
     assert twice == pytest.approx(2.0 * 0.7 * scatter, rel=1e-2)
     assert single == pytest.approx(np.diag(np.diag(twice)))
     assert rule == pytest.approx(twice / 2.0 * (1.0 / (500 * ess)) ** (1.0 / 3.0), rel=1e-6)
@@ -409,8 +411,9 @@ def test_covariance_rules_by_hand():
 
 
 def test_lattice_coordinates_go_back_and_forth():
-    prior = as_prior({**MIXED, ("p", "q"): abctree.Dirichlet([1.0, 2.0]), "m": stats.poisson(4.0)})
-    chart = coordinates(prior, None)
+    spec = {**MIXED, ("p", "q"): abctree.Dirichlet([1.0, 2.0]), "m": stats.poisson(4.0)}
+    prior = abctree.Problem(spec, max, 0.0).prior
+    chart = coordinates.coordinates(prior, None)
     cube = np.random.default_rng(0).random((200, prior.d))
     theta = prior.from_cube(cube)
     back, log_density = chart.theta(chart.of(theta, cube))
