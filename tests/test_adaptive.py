@@ -28,7 +28,7 @@ from abctree.proposals import (
     fit_thinned,
     log_odds,
 )
-from abctree.proposals.surrogate import _SOFTNESS
+from abctree.proposals.thinned import _SOFTNESS
 from abctree.tree.schedules import PooledESS
 
 SIDE = 4.0
@@ -217,6 +217,23 @@ def test_rate_is_that_of_the_model(rng):
     assert hard.rate(at[2:3])[0] > exact[2] + 0.1
 
 
+def test_where_no_residual_reaches_the_rate_is_that_of_a_student_law(rng):
+    # d = 1, s = 2: the summaries go along a line, and the second has its own noise.
+    cube = rng.random((4_000, 1))
+    z = np.hstack([14.0 * (cube - 0.5), np.zeros_like(cube)]) + rng.normal(size=(4_000, 2)) * [1, 2]
+    every = np.ones(4_000, bool)
+    surrogate = fit_surrogate(Boxes.whole(1), cube, z, every, np.full(1, 1e-9), 10_000, rng)
+    lists = surrogate.residual[0, :, : surrogate.number[0]].astype(float)
+    away = np.array([[1.0]])
+    shift = surrogate.beta[0].T @ [1.0, 0.5, 0.25]
+    assert np.linalg.norm(lists + shift[:, None], axis=0).min() > 1.0 + _SOFTNESS
+    law = stats.multivariate_t(lists.mean(axis=1), np.cov(lists, bias=True) + np.eye(2) / 4.0, df=5)
+    hits, worth = 2.0 * np.pi * law.pdf(-shift), len(lists[0]) + 2.1
+    assert surrogate.rate(away)[0] == pytest.approx((hits + 1e-10) / worth, rel=1e-5)
+    # The twin: the box alone, of which nothing is left so far away.
+    assert surrogate.rate(away)[0] > 1e3 * 2.1e-9 / worth
+
+
 def test_failures_lower_the_rate_and_leave_the_regression_alone(rng):
     cube, z = rows_of(2, 20_000, rng)
     boxes, at = Boxes.whole(2), np.array([[0.5, 0.5]])
@@ -248,6 +265,14 @@ def test_shares_are_standard_unless_others_are_better_by_enough():
     only = np.array([[0.0, 0.0, 1.0]] * 5)
     share = best_shares(np.ones(5), np.ones(5), only, standard)
     np.testing.assert_allclose(share, [0.1, 0.0, 0.9], atol=1e-6)
+
+
+def test_a_share_of_less_than_a_tenth_is_none():
+    added = np.vstack([np.tile([0.0, 1.0, 0.0], (95, 1)), np.tile([0.0, 0.0, 1.0], (5, 1))])
+    share = best_shares(np.ones(100), np.full(100, 1e-3), added, np.array([1.0, 0.0, 0.0]))
+    assert share[2] > 0.15  # in proportion to the root of what it alone reaches
+    share = best_shares(np.ones(100), np.full(100, 1.0), added, np.array([1.0, 0.0, 0.0]))
+    assert share[2] == 0.0
 
 
 def test_shares_minimise_the_second_moment(rng):
@@ -368,7 +393,7 @@ def test_evidence_is_right_and_would_not_be_without_the_refused(d):
     assert error < 0.06
     assert abs(mean) < 3.5 * error
     mean, error = mean_and_error(broken)
-    assert mean > 5 * error
+    assert mean > 3.5 * error
 
 
 def test_evidence_is_right_under_a_constraint():

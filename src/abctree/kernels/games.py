@@ -34,23 +34,9 @@ def play(
 ) -> None:
     """One game on arms of rates mu (K,): fills `pulled` and `reward` (T,).
 
-    Parameters
-    ----------
-    rule : int
-        UNIFORM; UCB, of scale `share`; Thompson sampling that looks for a second arm by
-        RESAMPLE or TRANSPORT with probability 1 - `share`; FIXED, with probabilities `weight`.
-    mu : (K,) array
-        Rates.
-    share : float
-        b of the top-two rules (1: plain Thompson sampling, negative: adaptive).
-    block : int
-        Pulls between two updates of the beliefs of a Thompson rule.
-    weight : (K,) array
-        Probabilities for FIXED, else not looked at.
-    rng : Generator
-        Draws arms and rewards.
-    pulled, reward : (T,) array
-        What happened.
+    The rule is UNIFORM; UCB, of scale `share`; Thompson sampling that looks for a second arm by
+    RESAMPLE or TRANSPORT with probability 1 - `share` (negative: adaptive), and updates its beliefs
+    after each `block`; or FIXED, with probabilities `weight` (K,), at which no other looks.
     """
     if rule == UNIFORM:
         _uniform(mu, rng, pulled, reward)

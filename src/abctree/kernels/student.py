@@ -28,23 +28,10 @@ def write_log_odds(u: Any, y: Any) -> float:
 def student_sums(
     cube: Any, whiten: Any, centre: Any, weight: Any, freedom: float, power: int, out: Any
 ) -> None:
-    """``out_i = Σ_j w_j (1 + |W y_i − c_j|² / ν)^(−power) / Π u_i (1 − u_i)``.
+    """``out_i = Σ_j w_j (1 + |W y_i − c_j|² / ν)^(−power) / Π u_i (1 − u_i)``, y the log-odds of u.
 
-    Parameters
-    ----------
-    cube : (n, d) array
-        Points u, with log-odds y.
-    whiten : (d, d) array
-        W.
-    centre : (d, N) array
-        One row a coordinate: the loop over centres is the inner one, and is vectorised.
-    weight : (N,) array
-    freedom : float
-        ν.
-    power : int
-        A whole number, so that no logarithm is taken.
-    out : (n,) array
-        Written to.
+    Of points u (n, d).  Centres c (d, N) have one row a coordinate: the loop over them is the inner
+    one, and is vectorised.  The power is a whole number, so that no logarithm is taken.
     """
     d, n_centres = centre.shape
     square, y = weight.copy(), np.empty(d)
@@ -74,16 +61,7 @@ def student_mixture(
 ) -> None:
     """``out_i = Σ_k exp(a_k) (1 + |W_k (y_i − m_k)|² / ν)^(−power) / Π u_i (1 − u_i)``.
 
-    Parameters
-    ----------
-    cube : (n, d) array
-        Points u, with log-odds y.
-    log_amplitude, mean, whiten : (K,), (K, d) and (K, d, d) array
-        a, m, and W, lower triangular.
-    freedom, power : float
-        ν, and (ν + d) / 2.
-    out : (n,) array
-        Written to.
+    With a (K,), m (K, d), and W (K, d, d), which are lower triangular; else as `student_sums`.
     """
     n, d = cube.shape
     y = np.empty(d)
@@ -106,26 +84,12 @@ def student_em(
     y: Any, weight: Any, fixed: Any, mean: Any, whole: Any, mass: Any, freedom: float,
     prior: float, ridge: float, least: float, n_steps: int,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
-    """Fit a mixture of Student laws, beside one whose density is fixed, by the EM algorithm.
+    """Fit a mixture of Student laws, beside one whose density is `fixed`, by the EM algorithm.
 
-    Parameters
-    ----------
-    y, weight, fixed : (n, d), (n,) and (n,) array
-        Points, their weights of sum 1, and the density of the fixed law there.
-    mean, mass : (K, d) and (K,) array
-        Where the laws start; with `whole` (d, d), the covariance that each starts with, and is
-        shrunk to with the strength of `prior` points.
-    freedom : float
-        ν.
-    ridge, least : float
-        What is added to a variance: a share of it, and at least.
-    n_steps : int
-        Steps.
-
-    Returns
-    -------
-    mass, mean, root : (K,), (K, d) and (K, d, d) array
-        Shares, means, and lower triangular roots of the covariances.
+    Points y (n, d) have weights of sum 1.  The laws start at `mean` (K, d) with shares `mass` and
+    the covariance `whole` (d, d), to which each is shrunk with the strength of `prior` points; a
+    variance gains `ridge` of itself and `least`.  The answer is the shares, the means, and lower
+    triangular roots of the covariances (K, d, d).
     """
     n_laws, d = mean.shape
     size = 1.0 / np.sum(weight * weight)  # points that all the weight is worth

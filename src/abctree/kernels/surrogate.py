@@ -13,6 +13,9 @@ import numpy as np
 
 from abctree.kernels.jit import jit
 
+#: Degrees of freedom of the laws of residuals.
+FREEDOM = 5.0
+
 
 @jit
 def write_features(u: Any, x: Any) -> None:
@@ -39,13 +42,8 @@ def fit_models(
 
     A node's coefficients β minimise ``Σ |z − β x|² + strength · |β − β_parent|²``, the last in the
     norm of the parent's mean Gram matrix.  Grams are summed where they are first needed, added
-    upwards and solved downwards: O(n p²) in all, and O(p³) a model.
-
-    Returns
-    -------
-    model_of_box : (K,) array
-        The model of a box: that of its deepest node which has one.
-    beta : (M, p, s) array
+    upwards and solved downwards: O(n p²) in all, and O(p³) a model.  The answer is the model
+    of each box (K,), that of its deepest node which has one, and β (M, p, s).
     """
     m, s = len(parent), z.shape[1]
     count = np.zeros(m)
@@ -111,15 +109,8 @@ def residual_lists(
     """Up to `size` residuals z − β x for each box, from its deepest node with so many rows.
 
     They are the first in the given order of the rows.  A row that is not usable is a residual of
-    infinite size.
-
-    Returns
-    -------
-    list_of_box : (K,) array
-    residual : (L, s, size) float32 array
-        One row a summary, so that the loop over residuals is the inner one.
-    number : (L,) array
-        Residuals in each list.
+    infinite size.  The answer is the list of each box (K,), the residuals (L, s, size), one row a
+    summary, so that the loop over residuals is the inner one, and how many are in each list (L,).
     """
     m, s, p = len(parent), z.shape[1], beta.shape[1]
     count = np.zeros(m)
@@ -171,21 +162,57 @@ def predict(b: Any, x: Any, mean: Any) -> None:
             mean[c] += row[c] * value
 
 
+@jit
+def residual_laws(residual: Any, number: Any) -> tuple[Any, Any, Any]:
+    """Student laws, with 5 degrees of freedom, of the residuals of each list and a uniform ball.
+
+    The ball has radius 1, and so the covariance I / (s + 2), which is added to that of the
+    residuals.  The answer is the means (L, s), the inverse roots (L, s, s), lower triangular, and
+    the logarithm of the density at the mean times the volume of the ball (L,), and times the share
+    of residuals that are finite.
+    """
+    n_lists, s, _ = residual.shape
+    mean, whiten = np.zeros((n_lists, s)), np.zeros((n_lists, s, s))
+    log_rate = np.full(n_lists, -np.inf)
+    half = 0.5 * (FREEDOM + s)
+    norm = math.lgamma(half) - math.lgamma(0.5 * FREEDOM) - 0.5 * s * math.log(FREEDOM)
+    norm -= math.lgamma(0.5 * s + 1.0)
+    for j in range(n_lists):
+        finite = np.flatnonzero(np.isfinite(residual[j, 0]))
+        n = len(finite)
+        if n == 0:
+            continue
+        e = np.empty((s, n))
+        for c in range(s):
+            for i in range(n):
+                e[c, i] = residual[j, c, finite[i]]
+            mean[j, c] = np.mean(e[c])
+            e[c] -= mean[j, c]
+        covariance = e @ e.T / n + np.eye(s) / (s + 2.0)
+        root = np.linalg.cholesky(covariance)
+        whiten[j] = np.linalg.inv(root)
+        log_rate[j] = norm - np.sum(np.log(np.diag(root))) + math.log(n / number[j])
+    return mean, whiten, log_rate
+
+
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def acceptance_rates(
     cube: Any, box: Any, model_of_box: Any, beta: Any, list_of_box: Any, residual: Any,
-    number: Any, box_rate: Any, softness: float, pseudo: float, out: Any,
+    number: Any, law_mean: Any, law_whiten: Any, law_rate: Any, box_rate: Any, softness: float,
+    law_worth: float, box_worth: float, out: Any,
 ) -> None:  # fmt: skip
-    """``out_i = (Σ_j k(|β x_i + e_j|) + a₀ η_box) / (R + a₀)``, z and e in units of ε.
+    """``out_i = (Σ_j k(|β x_i + e_j|) + a_S η_S + a_0 η_box) / (R + a_S + a_0)``.
 
-    ``k(r) = 1`` for r < 1 and beyond ``max(0, 1 − ((r − 1) / softness)²)²``, which has no branch:
-    O(R s + p s) a point.
+    z and e are in units of ε.  ``k(r) = 1`` for r < 1 and beyond
+    ``max(0, 1 − ((r − 1) / softness)²)²``, which has no branch.  η_S is the rate under the law of
+    `residual_laws`, and at most 1.  O(R s + s² + p s) a point.
     """
     s, p = beta.shape[2], beta.shape[1]
     x, mean = np.empty(p), np.empty(s)
     square = np.empty(residual.shape[2], dtype=np.float32)
     one, zero, steep = np.float32(1.0), np.float32(0.0), np.float32(1.0 / softness)
     far = np.float32((1.0 + softness) ** 2)
+    power = 0.5 * (FREEDOM + s)
     for i in range(len(cube)):
         k = box[i]
         j = list_of_box[k]
@@ -202,4 +229,12 @@ def acceptance_rates(
             t = max(np.float32(math.sqrt(square[r])) - one, zero) * steep
             t = one - t * t
             total += t * t if square[r] < far else zero  # of inf − inf, too
-        out[i] = (total + pseudo * box_rate[k]) / (number[j] + pseudo)
+        away = 0.0
+        for a in range(s):
+            step = 0.0
+            for b in range(a + 1):
+                step += law_whiten[j, a, b] * (mean[b] + law_mean[j, b])
+            away += step * step
+        law = min(1.0, math.exp(law_rate[j] - power * math.log1p(away / FREEDOM)))
+        hits = total + law_worth * law + box_worth * box_rate[k]
+        out[i] = hits / (number[j] + law_worth + box_worth)

@@ -1,11 +1,18 @@
 """What draws points of the cube and knows its density."""
 
-from abctree.proposals.points import Points, draw_allowed, draw_in_arms, draw_points
+from abctree.proposals.points import (
+    Points,
+    Source,
+    best_shares,
+    density_of,
+    draw_allowed,
+    draw_from,
+    draw_in_arms,
+    draw_points,
+)
 from abctree.proposals.proposal import Blend, OnBoxes, Proposal, UniformCube, pick
-from abctree.proposals.sources import Source, best_shares, density_of, draw_from
 from abctree.proposals.students import CubeKernels, Students, fit_students, log_odds
-from abctree.proposals.surrogate import Surrogate, fit_surrogate
-from abctree.proposals.thinned import Thinned, fit_thinned, target_of
+from abctree.proposals.thinned import Surrogate, Thinned, fit_surrogate, fit_thinned, target_of
 
 __all__ = [
     "Blend",

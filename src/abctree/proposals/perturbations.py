@@ -178,20 +178,9 @@ class KernelDensity:
         is_lattice: BoolArray,
         scale: FloatArray,
     ) -> KernelDensity:
-        """The proposal of a population.
+        """The proposal of a population (N, k) with weights (N,) of any sum above 0.
 
-        Parameters
-        ----------
-        particle : (N, k) array
-            Coordinates, N >= 1.
-        weight : (N,) array
-            Weights, of any sum above 0.
-        rule : Perturbation
-            Covariance of the steps.
-        is_lattice : (k,) array
-            Which coordinates are whole numbers.
-        scale : (k,) array
-            Standard deviations to fall back to where the particles have none.
+        `scale` (k,) are standard deviations to fall back to where the particles have none.
         """
         w = weight / weight.sum()
         center = w @ particle

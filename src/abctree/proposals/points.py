@@ -1,4 +1,4 @@
-"""Points to simulate.
+"""Points to simulate, and the sources that they are drawn from.
 
 Candidates that a proposal, the prior or the constraint refuses cost no simulation: others are drawn
 for them, and all are counted.
@@ -6,8 +6,8 @@ for them, and all are counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +24,12 @@ _HOPELESS = 10_000_000
 _BATCH = 1_000_000
 #: Share of the prior in the arms that are drawn again.
 _ELSEWHERE = 1.0 / 256.0
+#: Steps of the fixed-point iteration for the best shares.
+_STEPS = 25
+#: Least relative gain for which the standard shares are left, and what the first proposal keeps.
+_GAIN, _KEPT = 0.07, 0.1
+#: Share below which a proposal is left out: its density would be looked at for ever after.
+_LEAST = 0.1
 _NO_PRIOR = (
     "`constraint` must leave some of the prior, but refused {n} points in a row. "
     "Check its direction, or reparametrise."
@@ -65,25 +71,10 @@ def draw_allowed(
     hopeless: str = _NO_PRIOR,
     per_point: float = 1.0,
 ) -> tuple[Columns, int]:
-    """The first n allowed ones of proposed points, and how many had to be looked at for them.
+    """The first n >= 1 allowed ones of proposed points, and how many were looked at for them.
 
-    Parameters
-    ----------
-    propose : callable
-        Draws so many points.
-    allowed : callable
-        Which of them (m,) may be simulated, given their columns.
-    n : int
-        Points wanted, at least 1.
-    hopeless : str
-        What to say if there are none; ``{n}`` is the number of points that were refused.
-    per_point : float
-        Points to propose at first for each that is wanted.
-
-    Raises
-    ------
-    ParameterError
-        If ten million points in a row are refused.
+    At first `per_point` points are proposed for each that is wanted.  If ten million in a row are
+    refused, a `ParameterError` says `hopeless`, with their number in the place of ``{n}``.
     """
     parts: list[Columns] = []
     have = n_drawn = refused = 0
@@ -112,15 +103,7 @@ def _first(allowed: BoolArray, n: int) -> tuple[IntArray, int]:
 def draw_points(
     problem: Problem, proposal: Proposal, n: int, rng: np.random.Generator, per_point: float = 1.0
 ) -> Points:
-    """n points of a proposal that the constraint allows.
-
-    One that it refuses is drawn again, at no cost; see `draw_allowed` for `per_point`.
-
-    Raises
-    ------
-    ParameterError
-        If practically everything is refused.
-    """
+    """n points of a proposal that the constraint allows, others drawn again; see `draw_allowed`."""
     if n == 0:
         none = np.empty(0, dtype=np.int64)
         return Points(np.empty((0, problem.d)), np.empty((0, len(problem.names))), none)
@@ -162,3 +145,95 @@ def draw_in_arms(
     # Only where no box needs more points than another do the arms as given have this law.
     given = [arm] if (partition.feasible == 1.0).all() else []
     return draw_points(problem, OnBoxes(partition.boxes, share, given), len(arm), rng)
+
+
+@dataclass
+class Tally:
+    """Points that became simulations, and candidates that were looked at for them."""
+
+    n_kept: int = 0
+    n_drawn: int = 0
+
+    def add(self, points: Points) -> None:
+        """Count points."""
+        self.n_kept += len(points.cube)
+        self.n_drawn += points.n_drawn
+
+    @property
+    def share(self) -> float:
+        """Share of candidates that become simulations.
+
+        Points are drawn until enough are kept, so (n - 1) / (N - 1) is unbiased.
+        """
+        return max(self.n_kept - 1, 1) / max(self.n_drawn - 1, 1)
+
+
+@dataclass
+class Source:
+    """A law that a fold draws a share of its points from."""
+
+    law: Proposal
+    share: float
+    tally: Tally = field(default_factory=Tally)
+    n_ahead: int = 0  #: points that are drawn at once, for a call costs as much as many of them
+    per_point: float = 1.0  #: candidates to begin with, for each of them
+    n_drawn: int = 0  #: candidates of the blocks of this round that have come back
+    _ready: Points | None = None
+
+    def draw(self, problem: Problem, n: int, rng: np.random.Generator) -> Points:
+        """The next n points."""
+        ready = self._ready
+        if ready is None or len(ready.cube) < n:
+            more = draw_points(problem, self.law, max(n, self.n_ahead), rng, self.per_point)
+            self.tally.add(more)
+            ready = more if ready is None else ready.then(more)
+        first, self._ready = ready.split(n)
+        return first
+
+
+def draw_from(
+    problem: Problem, sources: Sequence[Source], n: int, rng: np.random.Generator
+) -> list[Points]:
+    """n points in all, from each source in proportion to its share."""
+    if len(sources) == 1:
+        return [sources[0].draw(problem, n, rng)]
+    number = rng.multinomial(n, [source.share for source in sources]).tolist()
+    return [source.draw(problem, m, rng) for source, m in zip(sources, number, strict=True)]
+
+
+def density_of(cube: FloatArray, sources: Sequence[Source]) -> FloatArray:
+    """Density (n,), relative to the prior, of what becomes a simulation.
+
+    Refused candidates were drawn, too: a share of them did.
+    """
+    total = np.zeros(len(cube))
+    for source in sources:
+        total += source.share * source.law.density(cube) / source.tally.share
+    return total
+
+
+def best_shares(
+    weight: FloatArray, known: FloatArray, added: FloatArray, standard: FloatArray
+) -> FloatArray:
+    """λ (k,) that minimises the second moment of the weights, or the standard.
+
+    The estimate of the moment is ``Σ_i w_i / (M_i + λ · q_i)``, with the weights w (n,) of accepted
+    rows, what is `known` of M (n,), and what each proposal alone would add to it (n, k); it is
+    convex, and ``λ_j ← λ_j √(Σ_i w_i q_ij / (M_i + λ · q_i)²)`` never raises it.  The standard (k,)
+    is kept unless the gain is 7 %.  A tenth of the answer is the first proposal alone: what the
+    rows have not seen yet is worth something, too.
+    """
+    share = np.full(len(standard), 1.0 / len(standard))
+    for _ in range(_STEPS):
+        total = known + added @ share
+        share = share * np.sqrt(np.maximum((weight / total**2) @ added, 0.0))
+        share /= max(share.sum(), np.finfo(float).tiny)
+    share = np.where(share < _LEAST, 0.0, share)
+    share /= share.sum()
+
+    def moment(at: FloatArray) -> float:
+        return float(weight @ (1.0 / (known + added @ at)))
+
+    if not moment(share) <= (1.0 - _GAIN) * moment(standard):
+        return standard
+    return np.asarray(_KEPT * np.eye(len(standard))[0] + (1.0 - _KEPT) * share)

@@ -1,4 +1,9 @@
-"""`Thinned`: candidates of a simple law, kept in proportion to what they promise.
+"""`Thinned`: candidates of a simple law, kept in proportion to what a `Surrogate` promises.
+
+The surrogate is the acceptance rate at any θ and ε.  In the nodes of a tree the standardised
+summaries are regressed on the parameters, each node shrunk to its parent; the residuals that are
+left are added to the fitted summaries at a new θ, and the share of these that is closer than ε is
+the rate there.  All rows teach it, rejected ones too, and it is smooth inside a box.
 
 A refused candidate costs about a microsecond and no simulation.  What is kept follows √η̂, the
 proposal under which draws have the largest effective sample size, inside boxes too.
@@ -11,12 +16,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abctree.data import effective_sample_size
+from abctree.data import Boxes, effective_sample_size
+from abctree.kernels.surrogate import (
+    acceptance_rates,
+    fit_models,
+    residual_laws,
+    residual_lists,
+)
 from abctree.proposals.proposal import Blend, OnBoxes, Proposal
-from abctree.proposals.students import fit_students
-from abctree.proposals.surrogate import Surrogate
-from abctree.types import BoolArray, FloatArray
+from abctree.proposals.students import Students, fit_students
+from abctree.types import BoolArray, FloatArray, IntArray
 
+#: Rows of a node that has a regression of its own, and those that its parent's is worth to it.
+_ROWS, _STRENGTH = 200.0, 60.0
+#: Quadratic features need so many rows for each, and are at most so many; else linear ones.
+_ROWS_PER_FEATURE, _MOST_FEATURES = 6, 120
+#: Residuals that a Student law of them is worth, and the box's own rate.
+_LAW_WORTH, _BOX_WORTH = 2.0, 0.1
+#: Scale of the edge of the ball, in ε.
+_SOFTNESS = 0.35
+#: Residuals in a list: numbers in all, bounds, and a multiple of √T.
+_NUMBERS, _FEWEST, _MOST, _PER_ROOT = 1500, 64, 1024, 8.0
 #: Exponent of the rate in the target: ½ maximises the effective sample size.
 _EXPONENT = 0.5
 #: Candidates from which the bound is set, those to which the base is fitted, and least that these
@@ -29,10 +49,64 @@ _BELOW, _MOST_CANDIDATES = 0.9, 40.0
 
 
 @dataclass(frozen=True, eq=False)
+class Surrogate:
+    """Acceptance rates at a tolerance; made by `fit_surrogate`."""
+
+    boxes: Boxes
+    model_of_box: IntArray  #: (K,)
+    beta: FloatArray  #: (M, p, s) coefficients, of summaries in units of ε
+    list_of_box: IntArray  #: (K,)
+    residual: FloatArray  #: (L, s, R) float32
+    number: IntArray  #: (L,) residuals in each list
+    laws: tuple[FloatArray, FloatArray, FloatArray]  #: of the residuals of each list, and a ball
+    box_rate: FloatArray  #: (K,) rates that the boxes are believed to have, at the same ε
+
+    def rate(self, cube: FloatArray) -> FloatArray:
+        """η̂ in (0, 1): (n, d) -> (n,), in O(R s) a point."""
+        rate = np.empty(len(cube))
+        acceptance_rates(
+            cube, self.boxes.locate(cube), self.model_of_box, self.beta, self.list_of_box,
+            self.residual, self.number, *self.laws, self.box_rate, _SOFTNESS, _LAW_WORTH,
+            _BOX_WORTH, rate,
+        )  # fmt: skip
+        return rate
+
+
+def fit_surrogate(
+    boxes: Boxes,
+    cube: FloatArray,
+    z: FloatArray,
+    usable: BoolArray,
+    box_rate: FloatArray,
+    budget: int,
+    rng: np.random.Generator,
+) -> Surrogate:
+    """Fit the regressions, and keep residuals, the more the larger the budget is.
+
+    Summaries z (n, s) of points (n, d) are differences to the observation whose norm is the
+    distance, in units of ε.  Those that are not usable failed: they are in no regression, and
+    accepted nowhere.
+    """
+    tree, box = boxes.tree, boxes.locate(cube)
+    n_features = min(_MOST_FEATURES, int(np.count_nonzero(usable)) // _ROWS_PER_FEATURE)
+    p = 1 + boxes.d + boxes.d * (boxes.d + 1) // 2
+    if p > n_features:
+        p = 1 + boxes.d
+    where = tree.parent, tree.node_of_box
+    model_of_box, beta = fit_models(cube, z, usable, box, *where, p, _ROWS, _STRENGTH)
+    size = int(np.clip(_NUMBERS / z.shape[1], _FEWEST, min(_MOST, _PER_ROOT * np.sqrt(budget))))
+    order = rng.permutation(len(cube))
+    lists = residual_lists(cube, z, usable, box, order, *where, model_of_box, beta, size)
+    laws = residual_laws(*lists[1:])
+    return Surrogate(boxes, model_of_box, beta, *lists, laws, box_rate)
+
+
+@dataclass(frozen=True, eq=False)
 class Thinned:
     """Candidates of density c, each kept with probability min(1, g / (κ c)), g = √η̂."""
 
     base: Proposal
+    students: Students | None  #: the part of the base that is not boxes
     target: Callable[[FloatArray], FloatArray]  #: g, relative to the cube
     kappa: float
     n_candidates: float  #: that a kept one takes, about
@@ -66,25 +140,11 @@ def fit_thinned(
     last: Thinned | None,
     rng: np.random.Generator,
 ) -> Thinned | None:
-    """A law to draw candidates from, fitted to the target, and the bound κ.
+    """A law of candidates, fitted to those of the last round, and the bound κ.
 
-    Parameters
-    ----------
-    target : callable
-        g, (n, d) -> (n,).
-    on_boxes : OnBoxes
-        What the boxes propose.
-    last : Thinned or None
-        That of the last round, whose candidates the fit begins with.
-    rng : Generator
-        For candidates.
-
-    Returns
-    -------
-    Thinned or None
-        None if the target is zero at all candidates.
+    None if the target g is zero at all candidates.
     """
-    base = _fit_base(target, on_boxes, on_boxes if last is None else last.base, rng)
+    base, students = _fit_base(target, on_boxes, on_boxes if last is None else last.base, rng)
     cube, _ = base.draw(_CANDIDATES, rng)
     ratio = np.sort(target(cube) / base.density(cube))
     if not ratio[-1] > 0.0:
@@ -95,7 +155,7 @@ def fit_thinned(
     share = kept / len(ratio)
     k = np.searchsorted(below, _BELOW * below[-1])
     k = min(int(k), int(np.flatnonzero(share * _MOST_CANDIDATES >= 1.0)[-1]))
-    return Thinned(base, target, float(ratio[k]), float(1.0 / share[k]))
+    return Thinned(base, students, target, float(ratio[k]), float(1.0 / share[k]))
 
 
 def _fit_base(
@@ -103,13 +163,13 @@ def _fit_base(
     on_boxes: OnBoxes,
     last: Proposal,
     rng: np.random.Generator,
-) -> Proposal:
+) -> tuple[Proposal, Students | None]:
     """The boxes and Student laws, fitted to candidates of the last base weighted by g / c."""
     cube, _ = last.draw(_POINTS, rng)
     weight = target(cube) / last.density(cube)
     weight = np.minimum(weight, np.quantile(weight, _CLIP))
     if effective_sample_size(weight) < _WORTH:
-        return on_boxes
+        return on_boxes, None
     share, students = fit_students(cube, weight, on_boxes.density(cube), rng)
     share = min(share, 1.0 - _LEAST_BOXES)
-    return Blend(((1.0 - share, on_boxes), (share, students)))
+    return Blend(((1.0 - share, on_boxes), (share, students))), students

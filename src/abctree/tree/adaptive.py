@@ -17,19 +17,18 @@ import numpy as np
 
 from abctree.data import Plan, Table, mixture_weights
 from abctree.problem import Problem
+from abctree.proposals.points import Source, best_shares
 from abctree.proposals.proposal import OnBoxes, Proposal, UniformCube
-from abctree.proposals.sources import Source, best_shares
 from abctree.proposals.students import CubeKernels
-from abctree.proposals.surrogate import fit_surrogate
-from abctree.proposals.thinned import Thinned, fit_thinned, target_of
+from abctree.proposals.thinned import Thinned, fit_surrogate, fit_thinned, target_of
 from abctree.protocols import Utility
 from abctree.tree.fold import Fold
 from abctree.types import FloatArray, IntArray
 
 #: Centres of kernels, and accepted rows from which shares are judged: the fewest; the most centres.
 _FEWEST, _MOST = 20, 1000
-#: Shares of boxes, thinned candidates and kernels, with and without a surrogate.
-_STANDARD, _WITHOUT = np.array([0.3, 0.7, 0.0]), np.array([1.0, 0.0, 0.0])
+#: Shares of boxes, thinned candidates, kernels and Student laws, with and without a surrogate.
+_STANDARD, _WITHOUT = np.array([0.3, 0.7, 0.0, 0.0]), np.array([1.0, 0.0, 0.0, 0.0])
 #: Most summaries that are modelled; their largest size, in first tolerances and in tolerances:
 #: beyond, all are far, and squares have room.
 _SUMMARIES, _FAR, _FARTHEST = 64, 1e6, 1e100
@@ -54,18 +53,25 @@ class Laws:
     thinned: Thinned | None
     kernels: Proposal | None
 
+    @property
+    def students(self) -> Proposal | None:
+        """The Student laws that candidates are drawn from."""
+        return None if self.thinned is None else self.thinned.students
+
     def at(self, cube: FloatArray) -> FloatArray:
-        """Densities (n, 3) of points that become simulations; zero for a law that there is not."""
-        density = np.zeros((len(cube), 3))
+        """Densities (n, 4) of points that become simulations; zero for a law that there is not."""
+        density = np.zeros((len(cube), 4))
         density[:, 0] = self.boxes.density(cube)
         if self.thinned is not None:
             density[:, 1] = self.thinned.n_candidates * self.thinned.density(cube)
         if self.kernels is not None:
             density[:, 2] = self.kernels.density(cube)
+        if self.students is not None:
+            density[:, 3] = self.students.density(cube)
         return density
 
     def sources(self, share: FloatArray, defensive: float, n: float) -> tuple[Source, ...]:
-        """What draws beside the boxes about n points, in shares (3,) of what the prior leaves."""
+        """What draws beside the boxes about n points, in shares (4,) of what the prior leaves."""
         if (share[1:] == 0.0).all():
             return ()
         per_point = 1.0 if self.thinned is None else self.thinned.n_candidates
@@ -73,6 +79,7 @@ class Laws:
             (UniformCube(self.boxes.boxes.d), defensive, 1.0),
             (self.thinned, (1.0 - defensive) * share[1], 1.2 * per_point),
             (self.kernels, (1.0 - defensive) * share[2], 1.0),
+            (self.students, (1.0 - defensive) * share[3], 1.0),
         ]
         return tuple(
             Source(law, part, n_ahead=min(int(part * n) + 1, _AHEAD), per_point=per_point)
@@ -93,22 +100,8 @@ def with_sources(
 ) -> tuple[Fold, ...]:
     """The folds at the start of a round, each with what draws beside its boxes.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its distance says how summaries differ.
-    table : Table
-        With all denominators up to date.
-    folds : sequence of Fold
-    teachers : sequence of (m,) int
-        For each fold the rows that it may learn from.
-    epsilon : Tolerances
-    utility : Utility
-        Says what the boxes propose.
-    plan : Plan
-        Which laws there are, and the share of the prior.
-    rng : Generator
-        For candidates, residuals and centres.
+    The table has all denominators up to date; teachers are the rows that each fold may learn from,
+    and the utility says what the boxes propose.
     """
     weight = mixture_weights(table)
     z = standardised(problem, table, epsilon) if "thinned" in plan.proposal else None
@@ -195,11 +188,11 @@ def _shares(
     near: IntArray,
     weight: FloatArray,
 ) -> list[FloatArray]:
-    """Shares (3,) of the laws of each fold, judged by accepted rows."""
+    """Shares (4,) of the laws of each fold, judged by accepted rows."""
     standard = [_WITHOUT if law.thinned is None else _STANDARD for law in laws]
     if len(near) < _FEWEST:
         return standard
-    added = np.empty((len(near), 3))
+    added = np.empty((len(near), 4))
     for f, law in enumerate(laws):
         own = table.fold[near] == f
         added[own] = law.at(table.cube[near[own]])

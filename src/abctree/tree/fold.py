@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from abctree.data import Mixture, Partition, Steps
+from abctree.proposals.points import Source, Tally
 from abctree.proposals.proposal import OnBoxes
-from abctree.proposals.sources import Source, Tally
 from abctree.protocols import Beliefs
 from abctree.types import FloatArray
 

@@ -16,9 +16,8 @@ import numpy as np
 
 from abctree.data import Simulations, Table
 from abctree.problem import Problem
-from abctree.proposals.points import draw_in_arms
+from abctree.proposals.points import density_of, draw_from, draw_in_arms
 from abctree.proposals.proposal import OnBoxes
-from abctree.proposals.sources import density_of, draw_from
 from abctree.protocols import Policy, Utility
 from abctree.tree.fold import Fold
 from abctree.types import FloatArray, IntArray

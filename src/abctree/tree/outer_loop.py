@@ -31,6 +31,10 @@ from abctree.tree.fold import Fold
 from abctree.tree.inner_loop import Simulate, inner_loop
 from abctree.types import IntArray
 
+#: Acceptances that end a round which grows, in quotas: of a simulator without noise most draws
+#: are accepted, and ε can fall further.
+_EASY = 2
+
 
 @dataclass(frozen=True)
 class Rules:
@@ -108,7 +112,7 @@ def _play_round(game: Game, folds: Sequence[Fold], s: int, epsilon: float) -> Ro
             defensive=game.plan.defensive,
             policy=game.rules.policy,
             simulate=game.simulate,
-            quota=game.plan.quota if game.plan.growth is None else budget + 1,
+            quota=game.plan.quota if game.plan.growth is None else _EASY * game.plan.quota,
             budget=budget,
             block=game.plan.block,
             lookahead=game.plan.lookahead,

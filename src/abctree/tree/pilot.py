@@ -51,20 +51,7 @@ def run_pilot(
     The first simulations are looked at before the rest is begun, so that a simulator of the wrong
     shape costs nothing.
 
-    Parameters
-    ----------
-    problem : Problem
-        Its distance may still need a scale.
-    table : Table
-        Takes the rows.
-    simulate : callable
-        Begins simulations.
-    n, n_folds : int
-        Prior draws, and the folds that they are dealt to.
-    rng : Generator
-        For the draws.
-    stop : callable
-        Asked after every block, about a twentieth of the pilot, whether to end.
+    `stop` is asked after every block, about a twentieth of the pilot, whether to end.
 
     Raises
     ------

@@ -191,39 +191,11 @@ def filter_rows(
     n_cuts: int,
     factor: float,
 ) -> tuple[IntArray, FloatArray, IntArray, IntArray, IntArray, IntArray, FloatArray]:
-    """Filter rows in their order, and draw one particle by its weight.
+    """Filter rows (n, d) with labels 0 or 1 in their order, and draw one particle by its weight.
 
-    Parameters
-    ----------
-    cube : ndarray of shape (n, d)
-        Points.
-    label : ndarray of shape (n,)
-        Their labels, 0 or 1.
-    rng : Generator
-        Source of all randomness.
-    n_particles : int
-        N, >= 1.
-    max_boxes : int
-        Most leaves of a particle, >= 1.
-    min_rows : int
-        Least rows on each side of a cut when it is made, >= 1.
-    split_prior : (float, float)
-        α in (0, 1) and β >= 0: a node at depth D is cut with prior probability α (1 + D)^-β.
-    rate_prior : (float, float)
-        Pseudo-counts of labels 1 and 0 in a leaf, > 0.
-    n_cuts : int
-        Cuts offered along each coordinate, >= 1.
-    factor : float
-        Growth of a leaf between two offers, >= 1.
-
-    Returns
-    -------
-    feature, threshold, left, right, box : ndarray of shape (m,)
-        The tree, as in `abctree.data.SplitTree`.
-    count : ndarray of shape (K, 2)
-        Rows of label 0 and of label 1 in each box, as the particle knows them.
-    log_predictive : ndarray of shape (n,)
-        Log-probability that the particles together gave to each label before they saw it.
+    The settings are those of `DynamicTree`; a leaf grows by `factor` between two offers.  The
+    answer is the five columns of a `SplitTree`, the rows of label 0 and of label 1 in each box
+    (K, 2), and the log-probability that the particles gave to each label before they saw it (n,).
     """
     n = len(cube)
     alpha, beta = split_prior
