@@ -106,10 +106,10 @@ class Thinned:
     """Candidates of density c, each kept with probability min(1, g / (κ c)), g = √η̂."""
 
     base: Proposal
-    students: Students | None  #: the part of the base that is not boxes
     target: Callable[[FloatArray], FloatArray]  #: g, relative to the cube
     kappa: float
     n_candidates: float  #: that a kept one takes, about
+    students: Students | None = None  #: the part of the base that is not boxes
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
         """See `Proposal`."""
@@ -155,7 +155,7 @@ def fit_thinned(
     share = kept / len(ratio)
     k = np.searchsorted(below, _BELOW * below[-1])
     k = min(int(k), int(np.flatnonzero(share * _MOST_CANDIDATES >= 1.0)[-1]))
-    return Thinned(base, students, target, float(ratio[k]), float(1.0 / share[k]))
+    return Thinned(base, target, float(ratio[k]), float(1.0 / share[k]), students)
 
 
 def _fit_base(
