@@ -16,7 +16,7 @@ import pytest
 
 import abctree
 from abctree import Progress, export, plots
-from abctree.faces.cli import READY, answer, options, progress_line, shared
+from abctree.faces.cli import READY, answer, commands, options, progress_line
 from tests.conftest import command as call
 
 STORED = {"run.json", "run.journal", "run.lock"}
@@ -72,7 +72,7 @@ def here(tmp_path, monkeypatch):
 @pytest.fixture
 def plain(here, monkeypatch):
     """The same, and no time is spent on pictures."""
-    monkeypatch.setattr(answer.Answer, "pictures", lambda self, directory: [])
+    monkeypatch.setattr(answer.Answer, "pictures", lambda self, directory, **more: [])
     return here
 
 
@@ -282,7 +282,7 @@ def test_run_prints_json_that_says_what_was_asked(plain):
 
 
 def test_run_rewrites_one_line_on_a_terminal(plain, monkeypatch):
-    monkeypatch.setattr(shared, "progress_on_stderr", progress_line.Line)
+    monkeypatch.setattr(progress_line, "progress_on_stderr", progress_line.Line)
     monkeypatch.setattr(progress_line, "_REFRESH", 0.0)
     done = call("run", "cli_model:ready", "-n", 1000, "--rng", 1)
     assert "1000 simulations in" in done.stdout, "watching must not stop the run"
@@ -541,7 +541,7 @@ def test_an_error_of_the_user_s_is_one_line_without_a_traceback(plain, fault, co
 
 def test_an_error_of_ours_under_the_command_line_keeps_its_traceback(plain, monkeypatch):
     """The twin: what is no fault of the user's must not be said to be one."""
-    monkeypatch.setattr("abctree.faces.cli.answers.answer_of", None)
+    monkeypatch.setattr("abctree.faces.cli.answer.Answer.of", None)
     done = call("run", "cli_model:ready", "-n", 200, "--rng", 1, "--out", "a", "--quiet")
     assert isinstance(done.exception, TypeError)
 
@@ -635,7 +635,7 @@ def test_resume_after_a_kill_is_the_run_without_it(plain, monkeypatch):
 
 def interrupted(monkeypatch, *arguments):
     """A run in which Ctrl-C is pressed after 3000 simulations."""
-    simulate = abctree.problem.simulators.Vectorized.run
+    simulate = abctree.problem.simulators.Model.arguments
     calls = []
 
     def counted(self, theta, *rest):
@@ -645,7 +645,7 @@ def interrupted(monkeypatch, *arguments):
         return simulate(self, theta, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(abctree.problem.simulators.Vectorized, "run", counted)
+        patched.setattr(abctree.problem.simulators.Model, "arguments", counted)
         return call("run", "cli_model:ready", *arguments)
 
 
@@ -770,7 +770,7 @@ def test_resume_and_run_are_the_same_with_workers(plain):
 
 def test_run_on_a_terminal_leaves_a_folder_that_the_library_resumes(plain, monkeypatch):
     cli_model = model(plain)
-    monkeypatch.setattr(shared, "progress_on_stderr", progress_line.Line)
+    monkeypatch.setattr(progress_line, "progress_on_stderr", progress_line.Line)
     seconds = ("--seconds", 1000)
     done = call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a", *seconds)
     assert done.exit_code == 0, done.output
@@ -1124,9 +1124,9 @@ def test_memory_that_is_no_size_is_wrong_usage(plain, text):
 
 
 def test_memory_is_that_of_the_worker_processes(plain, monkeypatch):
-    assert shared.executor_of(3, None) == 3
-    assert shared.executor_of(3, 2e9).n_workers == 3
-    assert shared.executor_of("processes", 2e9).memory == 2e9
+    assert commands.executor_of(3, None) == 3
+    assert commands.executor_of(3, 2e9).n_workers == 3
+    assert commands.executor_of("processes", 2e9).memory == 2e9
     alone = call("run", "cli_model:ready", "--memory", "2G")
     assert (alone.exit_code, "Add --workers K" in alone.stderr) == (2, True)
     assert not list(plain.glob("*-output"))

@@ -258,12 +258,12 @@ def test_a_wrongly_accepted_output_would_be_noticed(monkeypatch, output):
 
 def test_a_lost_block_would_be_noticed(monkeypatch):
     # The other twin: a failure that takes the simulation after it along.
-    read = simulators.OneByOne.read
+    read = simulators.Model.read
     last = [True]
 
-    def forgetful(self, data, shape):
+    def forgetful(self, data, *shape):
         try:
-            x = read(self, data, shape)
+            x = read(self, data, *shape)
         except Exception:
             last[0] = False
             raise
@@ -272,7 +272,7 @@ def test_a_lost_block_would_be_noticed(monkeypatch):
         last[0] = True
         return x
 
-    monkeypatch.setattr(simulators.OneByOne, "read", forgetful)
+    monkeypatch.setattr(simulators.Model, "read", forgetful)
     with pytest.raises(AssertionError, match="a lost simulation"):
         check_outputs([Returned(None)])
 

@@ -513,7 +513,7 @@ def test_log_volume_of_a_small_part_of_an_atom_keeps_its_digits(width):
     lower, upper = np.array([[0.5]]), np.array([[0.5 + width]])
     wanted = np.log((upper - lower)[0] / law.pmf(law.ppf(0.5)))
     assert Product({"n": law}).log_volume(lower, upper) == pytest.approx(wanted, abs=1e-9)
-    lattice = priors.lattice.Lattice(priors.law.Law(law))
+    lattice = priors.discrete.Lattice(priors.distribution.Distribution(law))
     assert lattice.log_volume(lower, upper) == pytest.approx(wanted, abs=1e-9)
 
 
@@ -590,8 +590,8 @@ def test_log_density_of_joint_blocks_is_that_of_scipy():
     "law", [stats.poisson(30), stats.binom(40, 0.2), stats.dlaplace(0.3), stats.nbinom(3, 0.2)]
 )
 def test_lattice_equals_the_table(law):
-    read = priors.law.Law(law)
-    table, lattice = priors.lattice.discrete("a", read), priors.lattice.Lattice(read)
+    read = priors.distribution.Distribution(law)
+    table, lattice = priors.discrete.discrete("a", read), priors.discrete.Lattice(read)
     assert isinstance(table, priors.discrete.Atoms)
     cube = np.random.default_rng(9).random((500, 1))
     theta = table.from_cube(cube)

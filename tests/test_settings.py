@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.faces.cli import config, main
+from abctree.faces.cli import main
+from abctree.faces.cli import settings as files
 from abctree.methods import run_folder
 from abctree.problems import gauss
 from abctree.running import manifest, settings, spec
@@ -119,12 +120,12 @@ def test_a_file_takes_each_setting_and_names_one_of_another_type(tmp_path, metho
         return file
 
     good, _ = good_and_bad(method, name)
-    assert config.read_config(written(good)).settings == {name: good}
+    assert files.read_config(written(good)).settings == {name: good}
     kind = settings.SETTINGS[name].kind
     wrong = ["a"] if isinstance(kind, settings.Part) else "many"
     wrong = [3] if isinstance(kind, settings.Choice | settings.Names) else wrong
     with pytest.raises(click.UsageError, match=f"{name} must be"):
-        config.read_config(written(wrong))
+        files.read_config(written(wrong))
 
 
 @pytest.mark.parametrize(

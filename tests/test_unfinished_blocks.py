@@ -176,7 +176,7 @@ def test_call_of_which_a_part_is_kept_would_be_noticed(tmp_path, monkeypatch):
     p = problem("vectorized")
     method = partial(ALL["abc_tree"], p, n_simulations=N, rng=1)
     whole = method()
-    fill = simulators.Vectorized.fill
+    fill = simulators.Model.fill
 
     def early(*args):
         for n in fill(*args):
@@ -196,7 +196,7 @@ def test_call_of_which_a_part_is_kept_would_be_noticed(tmp_path, monkeypatch):
     for cut in (fill, early):
         STATE["looks"] = 0
         with monkeypatch.context() as patched:
-            patched.setattr(simulators.Vectorized, "fill", cut)
+            patched.setattr(simulators.Model, "fill", cut)
             clock = SimpleNamespace(monotonic=interrupted(31), time=lambda: 0.0)
             patched.setattr(measurement, "time", clock)
             folder = tmp_path / str(len(found))

@@ -40,6 +40,11 @@ class AbctreeWarning(UserWarning):
     """A result that can be used, but not without knowing this."""
 
 
+def wrong(name: str, rule: str, got: object, advice: str = "") -> ParameterError:
+    """The error of an argument that breaks its rule: what it must, what it is, what to do."""
+    return ParameterError(f"`{name}` must {rule}, but got {got}. {advice}".rstrip())
+
+
 #: By thread, where messages go instead.
 _kept: dict[int, list[str]] = {}
 

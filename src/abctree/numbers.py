@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, wrong
 from abctree.types import FloatArray, RNGLike
 
 T = TypeVar("T")
@@ -84,9 +84,7 @@ def checked_count(name: str, value: object, least: int = 1) -> int:
     """A whole number of at least `least`."""
     number = value if isinstance(value, int | float | np.integer) else np.nan
     if isinstance(value, bool) or not (float(number).is_integer() and number >= least):
-        raise ParameterError(
-            f"`{name}` must be a whole number of at least {least}, but got {value!r}."
-        )
+        raise wrong(name, f"be a whole number of at least {least}", repr(value))
     return int(number)
 
 

@@ -8,7 +8,7 @@ from abctree.answers.diagnostics import FAILURES, on_failures, on_uninformed
 from abctree.answers.posterior import Posterior
 from abctree.answers.run import Run
 from abctree.answers.uninformed import uninformed
-from abctree.problem.reach import all_ties, out_of_reach
+from abctree.problem.check import all_ties, out_of_reach
 
 #: In the reason of a run that ended because nearly everything failed; it survives in the store.
 HOPELESS = "simulations failed; the first:"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from abctree.answers.mode import Candidate, Mode, ModeSummary
+from abctree.answers.mode import Mode, ModeSummary
 from abctree.answers.posterior import Posterior
 from abctree.answers.result import Result
 from abctree.answers.run_notes import run_notes
@@ -65,7 +65,10 @@ def to_csv(
         what = what.mode
     if not isinstance(what, Result | Summary | Mode):
         what = _posterior_of(what)
-    for sentence in _code_changes(what):
+    about = what.posterior if isinstance(what, Summary) else what
+    run = about.run if isinstance(about, Mode) else about
+    notes = run.notes if isinstance(run, Posterior) else None if run is None else run.code_changes
+    for sentence in notes or ():
         warn(sentence)
     if isinstance(what, Result):
         table = what.table
@@ -78,15 +81,6 @@ def to_csv(
     else:
         columns = {"weight": what.weights, "distance": what.distance}
         _write_csv(path, what.names, what.theta, columns)
-
-
-def _code_changes(what: Result | Posterior | Summary | Mode) -> tuple[str, ...]:
-    if isinstance(what, Summary):
-        what = what.posterior
-    if isinstance(what, Posterior):
-        return what.notes
-    run = what if isinstance(what, Result) else what.run
-    return () if run is None else run.code_changes
 
 
 def _write_summary(what: Summary, path: str | os.PathLike[str]) -> None:
@@ -104,7 +98,9 @@ def _write_candidates(what: Mode, path: str | os.PathLike[str]) -> None:
         "acceptance": np.array([c.acceptance for c in shown]),
         "n_accepted": np.array([c.n_accepted for c in shown], dtype=np.int64),
     }
-    error = np.reshape([_error(c) for c in shown], (len(shown), len(names)))
+    unknown = np.full(len(names), np.nan)
+    known = [unknown if c.covariance is None else np.diag(c.covariance) for c in shown]
+    error = np.sqrt(np.reshape(known, (len(shown), len(names))))
     columns |= {f"se_{name}": error[:, j] for j, name in enumerate(names)}
     _write_csv(path, names, _stacked(what), columns)
 
@@ -112,13 +108,6 @@ def _write_candidates(what: Mode, path: str | os.PathLike[str]) -> None:
 def _stacked(what: Mode) -> FloatArray:
     """(c, p) The candidates."""
     return np.reshape([c.theta for c in what.candidates], (len(what.candidates), len(what.names)))
-
-
-def _error(candidate: Candidate) -> FloatArray:
-    """(p,) Standard errors, nan where there is none."""
-    if candidate.covariance is None:
-        return np.full(len(candidate.theta), np.nan)
-    return np.asarray(np.sqrt(np.diag(candidate.covariance)))
 
 
 def _write_csv(
@@ -181,6 +170,16 @@ def to_npz(result: Result | Mode, path: str | os.PathLike[str]) -> None:
     if METHODS[run.method].seeks_mode:
         mode = mode or run.mode()
     table, rounds = run.table, run.rounds
+    about = {
+        "format": _NPZ,
+        "method": run.method,
+        "weights": run.default_weights,
+        "n_simulations": run.n_simulations,
+        "stopped_because": run.stopped_because,
+        "seconds": run.seconds,
+        "n_failures": run.failures.count,
+        "notes": list(run_notes(run)),
+    }
     arrays: dict[str, Any] = {
         "names": np.array(run.problem.names, dtype=np.str_),
         "theta": table.theta,
@@ -193,7 +192,7 @@ def to_npz(result: Result | Mode, path: str | os.PathLike[str]) -> None:
         "round_simulations": np.array([played.n_simulations for played in rounds], dtype=np.int64),
         "round_acceptance_rate": np.array([p.acceptance_rate for p in rounds], dtype=np.float64),
         "round_ess": np.array([played.ess for played in rounds], dtype=np.float64),
-        "about": np.array(json.dumps(_about(run))),
+        "about": np.array(json.dumps(about)),
     }
     if table.summary.shape[1] > 0:
         arrays["summary"] = table.summary
@@ -202,32 +201,15 @@ def to_npz(result: Result | Mode, path: str | os.PathLike[str]) -> None:
 
 
 def _mode_arrays(mode: Mode) -> dict[str, Any]:
-    p = len(mode.names)
-
-    def known(matrix: FloatArray | None) -> FloatArray:
-        return np.full((p, p), np.nan) if matrix is None else matrix
-
+    unknown = np.full((len(mode.names), len(mode.names)), np.nan)
     return {
         "mode": mode.theta,
-        "mode_covariance": known(mode.covariance),
-        "mode_spread": known(mode.spread),
+        "mode_covariance": unknown if mode.covariance is None else mode.covariance,
+        "mode_spread": unknown if mode.spread is None else mode.spread,
         "mode_epsilon": np.float64(mode.epsilon),
         "candidate": _stacked(mode),
         "candidate_density": np.array([c.density for c in mode.candidates]),
         **{f"mode_{name}": value for name, value in mode.estimates.items()},
-    }
-
-
-def _about(result: Result) -> dict[str, Any]:
-    return {
-        "format": _NPZ,
-        "method": result.method,
-        "weights": result.default_weights,
-        "n_simulations": result.n_simulations,
-        "stopped_because": result.stopped_because,
-        "seconds": result.seconds,
-        "n_failures": result.failures.count,
-        "notes": list(run_notes(result)),
     }
 
 

@@ -16,13 +16,13 @@ from abctree import streams
 from abctree.data import Failure, Rows, Simulations
 from abctree.errors import ParameterError, StoreError
 from abctree.problem import Measurement, Problem, finite_rows
-from abctree.problem.arrays import WrongTypeError, floats
+from abctree.problem.form import WrongTypeError, floats
 from abctree.problem.labels import WrongLabelsError, is_labelled
 from abctree.problem.simulators import CAUGHT, WrongShapeError, described
 from abctree.running.journal import Memory
 from abctree.running.ledger import CHUNK
 from abctree.running.packing import spans, unpack
-from abctree.types import BoolArray, FloatArray, IntArray, SeedArray
+from abctree.types import FloatArray, IntArray, SeedArray
 
 #: Not a simulator's failures, but slips of who tells them.
 _SLIPS = (WrongShapeError, WrongTypeError, WrongLabelsError)
@@ -64,17 +64,10 @@ class Answers:
     reasons: list[str]  #: n, of the failed ones
 
     @classmethod
-    def of(
-        cls,
-        kind: int,
-        distance: FloatArray,
-        summary: FloatArray,
-        usable: BoolArray,
-        reasons: list[str],
-    ) -> Self:
-        """Of one kind; those that cannot be used are failed, for the reason of their row."""
-        kinds = np.where(usable, kind, _FAILED).astype(np.uint8)
-        return cls(kinds, distance, summary, reasons)
+    def of_summaries(cls, summary: FloatArray, reasons: list[str]) -> Self:
+        """Of summaries (n, ...); one that is not finite is failed, for the reason of its row."""
+        kind = np.where(finite_rows(summary), _SUMMARY, _FAILED).astype(np.uint8)
+        return cls(kind, np.full(len(summary), np.inf), summary, reasons)
 
     @classmethod
     def failed(cls, n: int, reason: str, shape: tuple[int, ...]) -> Self:
@@ -148,7 +141,7 @@ def told(
 
 
 def _told_distances(problem: Problem, index: IntArray, distances: ArrayLike) -> Answers:
-    """Answers from distances (n,)."""
+    """Answers from distances (n,), unless these take their scale from the pilot."""
     if problem.needs_pilot:
         raise ParameterError(
             "`distances` must not be told when the distance takes its scale from the pilot. "
@@ -158,8 +151,8 @@ def _told_distances(problem: Problem, index: IntArray, distances: ArrayLike) -> 
     if (value < 0.0).any():
         raise ParameterError(f"`distances` must be at least 0, but got {np.nanmin(value)}.")
     summary = np.full((len(index), *problem.shape), np.nan)
-    reasons = ["distance told is nan or inf"] * len(index)
-    return Answers.of(_DISTANCE, value, summary, np.isfinite(value), reasons)
+    kind = np.where(np.isfinite(value), _DISTANCE, _FAILED).astype(np.uint8)
+    return Answers(kind, value, summary, ["distance told is nan or inf"] * len(index))
 
 
 def _told_summaries(problem: Problem, index: IntArray, summaries: ArrayLike) -> Answers:
@@ -173,18 +166,18 @@ def _told_summaries(problem: Problem, index: IntArray, summaries: ArrayLike) -> 
         except (TypeError, ValueError) as error:
             raise ParameterError(f"`summaries` must be like the observation: {error}") from None
         value = form.kept(_numbers(told, "summaries", (len(index), *form.shape)), 1)
-    return _summarised(value, ["summary told is nan or inf"] * len(index))
+    return Answers.of_summaries(value, ["summary told is nan or inf"] * len(index))
 
 
 def _told_data(problem: Problem, index: IntArray, data: Any) -> Answers:
-    """Answers from what a simulator would return, one item for each."""
+    """Answers from what a simulator would return, one item for each; None if it failed."""
     if problem.measurement.vectorized and is_labelled(data):
         try:
-            rows = problem.model.read(data, (len(index), *problem.shape))
+            rows = problem.model.read(data, problem.shape, len(index))
         except CAUGHT as error:
             raise ParameterError(f"`data` must be like the observation: {error}") from None
-        return _summarised(rows, ["data told are nan or inf"] * len(index))
-    return _summarised(*_summaries(problem, index, _items(index, data)))
+        return Answers.of_summaries(rows, ["data told are nan or inf"] * len(index))
+    return Answers.of_summaries(*_summaries(problem, index, _items(index, data)))
 
 
 def _items(index: IntArray, data: Any) -> Any:
@@ -196,16 +189,8 @@ def _items(index: IntArray, data: Any) -> Any:
         n, items = None, None
     if n != len(index):
         got = type(data).__name__ if n is None else f"{n}"
-        raise ParameterError(
-            f"`data` must be a sequence of one item for each of the {len(index)} numbers, but got "
-            f"{got}."
-        )
+        raise wrong("data", f"be a sequence of one item for each of the {len(index)} numbers", got)
     return items
-
-
-def _summarised(summary: FloatArray, reasons: list[str]) -> Answers:
-    distance = np.full(len(summary), np.inf)
-    return Answers.of(_SUMMARY, distance, summary, finite_rows(summary), reasons)
 
 
 def _numbers(value: Any, name: str, shape: tuple[int, ...]) -> FloatArray:
@@ -221,22 +206,21 @@ def _numbers(value: Any, name: str, shape: tuple[int, ...]) -> FloatArray:
 def _summaries(problem: Problem, index: IntArray, data: Any) -> tuple[FloatArray, list[str]]:
     """Summaries (n, ...) of what simulators returned, nan where it cannot be used, and why."""
     summary = problem.model.summary
-    shape = problem.shape
-    rows = np.full((len(data), *shape), np.nan)
+    rows = np.full((len(data), *problem.shape), np.nan)
     source = "data told are" if summary is None else "summary of the data told is"
     reasons = [f"{source} nan or inf"] * len(data)
     if problem.measurement.vectorized:
         try:
-            return problem.model.read(_batch(data), rows.shape), reasons
+            return problem.model.read(_batch(data), problem.shape, len(data)), reasons
         except CAUGHT:  # find the rows that cannot be used, keep the others
-            shape = (1, *shape)
+            pass
     for i in range(len(data)):
         if data[i] is None:
             reasons[i] = "NothingError: None was told"
             continue
         try:
             piece = _batch(data[i : i + 1]) if problem.measurement.vectorized else data[i]
-            rows[i] = problem.model.read(piece, shape).reshape(problem.shape)
+            rows[i] = problem.model.read(piece, problem.shape)[0]
         except _SLIPS as error:
             raise _wrong_data(problem, int(index[i]), data[i], error) from None
         except CAUGHT as error:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import reprlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
-from abctree.errors import ParameterError, SimulatorError
+from abctree.errors import ParameterError, SimulatorError, wrong
 from abctree.numbers import checked_count
+from abctree.problem.distances import (
+    Energy,
+    Euclidean,
+    FunctionDistance,
+    Mahalanobis,
+    Minkowski,
+    Scaled,
+    Wasserstein,
+)
 from abctree.problem.form import Form, Missing, hide, missing_in, n_missing, numbers_of
 from abctree.problem.labels import Layout, is_structured, record_of, with_fields
 from abctree.problem.priors import PriorTransform, as_prior
-from abctree.problem.simulators import Model, OneByOne, Seeded, Vectorized
-from abctree.protocols import NamedSimulator, Prior
+from abctree.problem.simulators import Model
+from abctree.protocols import Distance, HasOfEntries, LearnedDistance, NamedSimulator, Prior
 from abctree.types import Data, FloatArray, IntArray, SimulatorFunction, SummaryFunction
 
 #: What may be done with missing values of the observation.
@@ -51,6 +61,7 @@ def check_function(name: str, value: Data, advice: str = "") -> None:
 
 def model_of(
     simulator: SimulatorFunction | None,
+    names: Sequence[str],
     summary: SummaryFunction | None,
     vectorized: bool | Literal["seeds"],  # noqa: FBT001
     batch_size: int,
@@ -58,23 +69,13 @@ def model_of(
     """Simulator and summary, as they are to be called."""
     if not callable(simulator):
         raise ParameterError(f"`simulator` must be callable, but got {simulator!r}.")
-    _takes_two(simulator)
+    # As `External` is told.
+    named = simulator.with_names(names) if isinstance(simulator, NamedSimulator) else simulator
+    _takes_two(named)
     check_function("summary", summary)
-    batch_size = checked_count("batch_size", batch_size)
-    if vectorized is False:
-        return OneByOne(simulator, summary)
-    if vectorized is True:
-        return Vectorized(simulator, summary, batch_size)
-    if vectorized == "seeds":
-        return Seeded(simulator, summary, batch_size)
-    raise ParameterError(f'`vectorized` must be False, True or "seeds", but got {vectorized!r}.')
-
-
-def with_names(
-    simulator: SimulatorFunction | None, names: Sequence[str]
-) -> SimulatorFunction | None:
-    """The simulator, told the names of its parameters if it asks for them, as `External` does."""
-    return simulator.with_names(names) if isinstance(simulator, NamedSimulator) else simulator
+    if not (isinstance(vectorized, bool) or vectorized == "seeds"):
+        raise wrong("vectorized", 'be False, True or "seeds"', repr(vectorized))
+    return Model(named, summary, vectorized, checked_count("batch_size", batch_size))
 
 
 def _takes_two(simulator: SimulatorFunction) -> None:
@@ -188,3 +189,61 @@ def _short(value: Data) -> str:
         return reprlib.repr(value)
     except Exception:  # noqa: BLE001 - a whole number of 5 000 digits, or a class of the user's
         return f"a {type(value).__name__}"
+
+
+_NAMES: dict[str, Callable[[], Distance]] = {
+    "euclidean": Euclidean,
+    "manhattan": lambda: Minkowski(1.0),
+    "chebyshev": lambda: Minkowski(np.inf),
+    "mad": lambda: Scaled("mad"),
+    "std": lambda: Scaled("std"),
+    "mahalanobis": Mahalanobis,
+    "energy": Energy,
+    "wasserstein": Wasserstein,
+}
+
+
+def as_distance(
+    spec: str | Distance | Callable[..., object], *, vectorized: bool = False
+) -> Distance:
+    """The distance that a name, a function or an object stands for; see `Problem`."""
+    if isinstance(spec, str):
+        if spec not in _NAMES:
+            known = ", ".join(f'"{name}"' for name in _NAMES)
+            raise ParameterError(f"`distance` must be one of {known}, but got {spec!r}.")
+        return _NAMES[spec]()
+    if inspect.isclass(spec):
+        raise ParameterError(
+            f"`distance` must be an object, but got the class {spec.__name__}. Call it first: "
+            f"distance={spec.__name__}()."
+        )
+    if _is_function(spec):
+        return FunctionDistance(spec, vectorized=vectorized)
+    if hasattr(spec, "fitted") and not isinstance(spec, LearnedDistance):
+        raise ParameterError(
+            "`distance` must say by `is_fitted` whether it has the scale that `fitted` gives it, "
+            f"but got {spec!r}. Give it this property."
+        )
+    if callable(spec):
+        return cast("Distance", spec)
+    raise ParameterError(f"`distance` must be a name, a Distance or a function, but got {spec!r}.")
+
+
+def of_entries(distance: Distance, form: Form | None) -> Distance:
+    """The distance for an observation of which some entries are missing."""
+    if form is None or form.keep is None:
+        return distance
+    if isinstance(distance, Energy | Wasserstein) and len(form.shape) > 1 and form.rows is None:
+        raise ParameterError(
+            f"`observed` must have whole rows for {type(distance).__name__}, but some of them miss "
+            "a part. Drop these rows, from what the simulator returns, too."
+        )
+    if isinstance(distance, HasOfEntries):
+        return distance.of_entries(form.keep, int(np.prod(form.shape)))
+    return distance
+
+
+def _is_function(spec: object) -> bool:
+    """Functions of any make, compiled ones (`py_func`) included, but not objects with a call."""
+    is_partial = isinstance(spec, functools.partial)
+    return inspect.isroutine(spec) or is_partial or hasattr(spec, "py_func")

@@ -11,17 +11,48 @@ from abctree.data import Boxes, Simulations
 from abctree.errors import SimulatorError
 from abctree.numbers import checked_rng
 from abctree.problem.measurement import Measurement, NegativeDistanceError, finite_rows
-from abctree.problem.reach import out_of_reach
 from abctree.problem.region import Region
-from abctree.problem.simulators import Seeded
 from abctree.types import FloatArray, IntArray, RNGLike
 
+#: Distances tell nothing when they are fewer.
+_LEAST = 10
+#: A smallest distance of so many standard deviations is far, times the root of the number of
+#: summaries: distances of m independent errors are about √(2m) standard deviations from 0, where
+#: θ hardly moves the data.  Runs of our problems, and of pure noise, stay below 4 with a thousand
+#: simulations.
+_FAR = 50.0
 #: Prior draws that a dry run simulates.
 _DRAWS = 10
 #: And so many more to be sure that the observation is out of reach, if these take so many seconds.
 _MORE_DRAWS, _PATIENCE = 500, 5.0
 #: Seconds of a first call that are told, if they are ten times those of the others.
 _SLOW = 0.1
+
+
+def all_ties(distance: FloatArray) -> bool:
+    """Whether all distances (n,) of simulations that did not fail are equal, but for rounding."""
+    near = distance[np.isfinite(distance)]
+    return len(near) >= _LEAST and bool(np.ptp(near) <= 1e-12 * near.max())
+
+
+def out_of_reach(distance: FloatArray, n_summaries: int) -> str | None:
+    """What it means that all distances (n,) are far from 0 and close to each other, or None.
+
+    They are of draws of the prior, or of a run that began there; inf for failures.
+    """
+    near = distance[np.isfinite(distance)]
+    if len(near) < _LEAST:
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        smallest, spread = float(near.min()), float(near.std())
+    if not smallest > _FAR * np.sqrt(n_summaries) * spread:
+        return None
+    return (
+        f"The smallest of {len(near)} distances is {smallest:.4g}, and they differ by {spread:.2g} "
+        "only (one standard deviation): nothing that was simulated is anywhere near the "
+        "observation. Check that the simulator can produce it: units, and the order of the "
+        "summaries."
+    )
 
 
 @dataclass(frozen=True)
@@ -46,13 +77,7 @@ class CheckReport:
 
 
 def dry_run(region: Region, measurement: Measurement, rng: RNGLike) -> CheckReport:
-    """Simulate a few prior draws, one of them twice with the same seed and once with another.
-
-    Raises
-    ------
-    SimulatorError
-        If no simulation gives anything usable, with the reason of the first.
-    """
+    """Simulate a few prior draws, one of them twice with the same seed and once with another."""
     generator = checked_rng(rng)
     root = int(generator.integers(2**63))
     theta, share = _prior_draws(region, generator, _DRAWS)
@@ -61,43 +86,46 @@ def dry_run(region: Region, measurement: Measurement, rng: RNGLike) -> CheckRepo
     for i in index:
         runs.append(measurement.simulate(theta[i : i + 1], index[i : i + 1], root))
         times.append(time.perf_counter())
-    seconds = (times[-1] - times[1]) / (len(index) - 1)
+    first, seconds = times[1] - times[0], (times[-1] - times[1]) / (len(index) - 1)
     result = Simulations.join(runs)
     if len(result.failures) == len(theta):
-        first = result.failures[0]
+        lost = result.failures[0]
+        named = zip(region.prior.names, lost.theta, strict=True)
         raise SimulatorError(
             f"All {len(theta)} simulations of the dry run failed; the first, at "
-            f"{_named(region, first.theta)}: {first.reason}"
-            + (f"\n{first.traceback}" if first.traceback else "")
+            f"{', '.join(f'{name}={value:.6g}' for name, value in named)}: {lost.reason}"
+            + (f"\n{lost.traceback}" if lost.traceback else "")
         )
     measured = _measure(measurement, result, theta, index)
     said = [
         *_on_failures(measured, len(theta)),
         *_on_randomness(measurement, theta, index, root, result),
-        *_on_rows(measurement, theta, index, root),
         *_on_spread(measured, measurement),
     ]
-    n_calls = len(theta) + 4
-    if _is_far(measured, measurement) and _MORE_DRAWS * seconds <= _PATIENCE:
-        said += _on_reach(region, measurement, generator, root)
-        n_calls += _MORE_DRAWS
-    lines = [
-        *_on_prior(region, theta, share),
-        f"simulator  {_duration(seconds)} a simulation, called {_signature(region, measurement)}",
-        *_on_first_call(times[1] - times[0], seconds),
-        f"summary    {_size(measurement.shape)}, observed {_short(measurement.observed_summary)}",
-        *_on_missing(measurement),
-        f"distance   {type(measurement.distance).__name__}, {_range(measured.distance)} in "
-        f"{len(theta)} prior draws",
-    ]
-    return CheckReport(
-        n_calls=n_calls,
-        seconds=seconds,
-        shape=measurement.shape,
-        n_failed=len(measured.failures),
-        warnings=tuple(said),
-        lines=tuple(lines),
+    n_calls, distance = len(theta) + 4, measured.distance
+    size = measurement.observed_summary.size
+    is_far = out_of_reach(distance, size) and (distance != distance[0]).any()  # else said already
+    if is_far and _MORE_DRAWS * seconds <= _PATIENCE:
+        # A few draws are far, too, where most of the prior makes the same data.
+        more, _ = _prior_draws(region, generator, _MORE_DRAWS)
+        numbers = len(theta) + np.arange(len(more))
+        others = _measure(measurement, measurement.simulate(more, numbers, root), more, numbers)
+        said += filter(None, [out_of_reach(others.distance, size)])
+        n_calls += len(more)
+    lines = _on_prior(region, theta, share)
+    lines.append(
+        f"simulator  {_duration(seconds)} a simulation, called {_call(theta, measurement)}"
     )
+    if first > max(_SLOW, 10.0 * seconds):  # each worker has one of these
+        took = f"the first call took {_duration(first)}, as if it compiled something"
+        lines.append(f"           {took}")
+    lines += _on_summary(measurement)
+    near = distance[np.isfinite(distance)]
+    span = f"from {near.min():.4g} to {near.max():.4g}" if len(near) else "never finite"
+    kind = type(measurement.distance).__name__
+    lines.append(f"distance   {kind}, {span} in {len(theta)} prior draws")
+    n_failed = len(measured.failures)
+    return CheckReport(n_calls, seconds, measurement.shape, n_failed, tuple(said), tuple(lines))
 
 
 def _prior_draws(region: Region, rng: np.random.Generator, n: int) -> tuple[FloatArray, float]:
@@ -118,18 +146,15 @@ def _measure(
     return fitted.measured(result, theta, index)
 
 
-def _on_first_call(first: float, seconds: float) -> list[str]:
-    """That the first call took longer than it will again: each worker has one of these."""
-    took = f"           the first call took {_duration(first)}, as if it compiled something"
-    return [took] if first > max(_SLOW, 10.0 * seconds) else []
+# What is told -----------------------------------------------------------------------------------
 
 
 def _on_prior(region: Region, theta: FloatArray, share: float) -> list[str]:
     names, d = region.prior.names, region.prior.d
     width = max(len(name) for name in names)
     lines = [f"prior      {len(names)} parameters, {d} of them free"]
-    for j, name in enumerate(names):
-        low, high = theta[:, j].min(), theta[:, j].max()
+    for name, column in zip(names, theta.T, strict=True):
+        low, high = column.min(), column.max()
         seen = f"fixed at {low:.6g}" if low == high else f"draws from {low:.4g} to {high:.4g}"
         lines.append(f"           {name:<{width}}  {seen}")
     if region.constraint is not None:
@@ -137,64 +162,77 @@ def _on_prior(region: Region, theta: FloatArray, share: float) -> list[str]:
     return lines
 
 
-def _on_missing(measurement: Measurement) -> list[str]:
-    form = measurement.model.form
-    if form is None or form.keep is None:
-        return []
-    n = int(np.prod(form.shape))
-    m = n - len(form.keep)
-    are = "is" if m == 1 else "are"
-    return [f"           {m} of {n} numbers of the observation {are} missing and left out"]
+def _call(theta: FloatArray, measurement: Measurement) -> str:
+    p = theta.shape[1]
+    if measurement.model.vectorized == "seeds":
+        return f"as simulator(theta (n, {p}), seeds (n,))"
+    rows = f"theta (n, {p})" if measurement.vectorized else f"theta ({p},)"
+    return f"as simulator({rows}, rng)"
+
+
+def _on_summary(measurement: Measurement) -> list[str]:
+    observed, form = measurement.observed_summary, measurement.model.form
+    shape = f"shape {observed.shape}" if observed.shape else "one number"
+    values = np.array2string(observed, precision=4, threshold=6, edgeitems=2)
+    lines = [f"summary    {shape}, observed {values}"]
+    if form is not None and form.keep is not None:
+        n = int(np.prod(form.shape))
+        m = n - len(form.keep)
+        are = "is" if m == 1 else "are"
+        lines.append(f"           {m} of {n} numbers of the observation {are} missing and left out")
+    return lines
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+# What to look at --------------------------------------------------------------------------------
 
 
 def _on_failures(measured: Simulations, n: int) -> list[str]:
     if not measured.failures:
         return []
-    first = measured.failures[0]
-    negative = [f for f in measured.failures if f.reason.startswith(NegativeDistanceError.REASON)]
-    if negative:
-        reason = negative[0].reason.removeprefix(NegativeDistanceError.REASON)
-        return [f"{reason} A run would end here."]
+    for failure in measured.failures:
+        if failure.reason.startswith(NegativeDistanceError.REASON):
+            reason = failure.reason.removeprefix(NegativeDistanceError.REASON)
+            return [f"{reason} A run would end here."]
     return [
         f"{len(measured.failures)} of {n} prior draws failed (each would count as a rejection); "
-        f"the first: {first.reason}"
+        f"the first: {measured.failures[0].reason}"
     ]
 
 
 def _on_randomness(
     measurement: Measurement, theta: FloatArray, index: IntArray, root: int, result: Simulations
 ) -> list[str]:
-    """Whether the simulator draws its random numbers from what it is given, and only there."""
-    ok = np.flatnonzero(finite_rows(result.summary))
-    if len(ok) == 0:
-        return []
-    i = ok[:1]
+    """Whether the simulator draws its random numbers from what it is given, row by row."""
+    said = []
+    i = np.flatnonzero(finite_rows(result.summary))[:1]
     again = measurement.simulate(theta[i], index[i], root).summary
     other = measurement.simulate(theta[i], index[i], root + 1).summary
-    given = result.summary[i]
-    if not np.array_equal(again, given):
-        return [
+    if not np.array_equal(again, result.summary[i]):
+        said.append(
             "the simulator gave two answers for one seed: it draws random numbers of its own. Draw "
             "them all from the generator it is given, or no run can be repeated."
-        ]
-    if np.array_equal(other, given):
-        return [
+        )
+    elif len(i) and np.array_equal(other, again):
+        said.append(
             "the simulator gave the same answer for two seeds: it is deterministic, or it reseeds "
             "itself and ignores the generator it is given."
-        ]
-    return []
-
-
-def _on_rows(measurement: Measurement, theta: FloatArray, index: IntArray, root: int) -> list[str]:
-    """Whether a vectorised simulator gives each row its own answer."""
+        )
     if not measurement.vectorized:
-        return []
+        return said
     pair = measurement.simulate(theta[:2], index[:2], root)
     if pair.failures:
-        return [f"a call with two rows failed: {pair.failures[0].reason}"]
+        return [*said, f"a call with two rows failed: {pair.failures[0].reason}"]
     if np.array_equal(pair.summary[0], pair.summary[1]):
-        return ["the vectorised simulator gave two rows the same answer: do they share randomness?"]
-    return []
+        same = "the vectorised simulator gave two rows the same answer: do they share randomness?"
+        said.append(same)
+    return said
 
 
 def _on_spread(measured: Simulations, measurement: Measurement) -> list[str]:
@@ -211,54 +249,3 @@ def _on_spread(measured: Simulations, measurement: Measurement) -> list[str]:
             'the distance alone. Use distance="mad", or logarithms.'
         ]
     return []
-
-
-def _is_far(measured: Simulations, measurement: Measurement) -> bool:
-    distance = measured.distance
-    constant = bool((distance == distance[0]).all())  # said already
-    return not constant and out_of_reach(distance, measurement.observed_summary.size) is not None
-
-
-def _on_reach(
-    region: Region, measurement: Measurement, rng: np.random.Generator, root: int
-) -> list[str]:
-    """Whether more draws are far, too: a few are where most of the prior makes the same data."""
-    theta, _ = _prior_draws(region, rng, _MORE_DRAWS)
-    index = _DRAWS + np.arange(len(theta))
-    measured = _measure(measurement, measurement.simulate(theta, index, root), theta, index)
-    said = out_of_reach(measured.distance, measurement.observed_summary.size)
-    return [] if said is None else [said]
-
-
-def _named(region: Region, theta: tuple[float, ...]) -> str:
-    return ", ".join(f"{n}={v:.6g}" for n, v in zip(region.prior.names, theta, strict=True))
-
-
-def _signature(region: Region, measurement: Measurement) -> str:
-    p = len(region.prior.names)
-    if isinstance(measurement.model, Seeded):
-        return f"as simulator(theta (n, {p}), seeds (n,))"
-    rows = f"theta (n, {p})" if measurement.vectorized else f"theta ({p},)"
-    return f"as simulator({rows}, rng)"
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    return "one number" if shape == () else f"shape {shape}"
-
-
-def _short(array: FloatArray) -> str:
-    return np.array2string(np.asarray(array), precision=4, threshold=6, edgeitems=2)
-
-
-def _range(distance: FloatArray) -> str:
-    finite = distance[np.isfinite(distance)]
-    if len(finite) == 0:
-        return "never finite"
-    return f"from {finite.min():.4g} to {finite.max():.4g}"
-
-
-def _duration(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} µs"

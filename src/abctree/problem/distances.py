@@ -15,25 +15,8 @@ import numpy as np
 from abctree.errors import SimulatorError, warn
 from abctree.keywords import checks_keywords
 from abctree.numbers import ruled
-from abctree.problem.arrays import floats
-from abctree.problem.differences import check_length, differences, norm
-from abctree.problem.pilot_scales import (
-    covariance,
-    deviations,
-    listed,
-    ones_where_constant,
-    positive,
-    unfitted,
-    usable_rows,
-    whitening,
-)
-from abctree.problem.sample_distances import (
-    directions,
-    energy,
-    energy_line,
-    paired,
-    wasserstein_line,
-)
+from abctree.problem import distance_arithmetic as arrays
+from abctree.problem.form import floats
 from abctree.types import FloatArray, IntArray
 
 __all__ = [
@@ -67,11 +50,11 @@ class Euclidean:
 
     def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
-        return norm(self.standardised(simulated, observed), 2.0)
+        return arrays.norm(self.standardised(simulated, observed), 2.0)
 
     def standardised(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """Differences (n, m) whose norm is the distance."""
-        return differences(simulated, observed)
+        return arrays.differences(simulated, observed)
 
 
 @checks_keywords
@@ -94,7 +77,7 @@ class Minkowski:
 
     def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
-        return norm(differences(simulated, observed), self.p)
+        return arrays.norm(arrays.differences(simulated, observed), self.p)
 
 
 @checks_keywords
@@ -127,7 +110,7 @@ class Scaled:
 
     def __post_init__(self) -> None:
         if self.scale is not None:
-            object.__setattr__(self, "scale", positive(self.scale))
+            object.__setattr__(self, "scale", arrays.positive(self.scale))
 
     def of_entries(self, keep: IntArray, n: int) -> Scaled:
         """The same for some of n summaries."""
@@ -154,8 +137,8 @@ class Scaled:
         """
         if self.is_fitted:
             return self
-        rows = usable_rows(simulated)
-        deviation = deviations(rows)
+        rows = arrays.usable_rows(simulated)
+        deviation = arrays.deviations(rows)
         scale = deviation
         if self.by == "mad":
             centred = np.abs(rows - np.median(rows, axis=0))
@@ -163,27 +146,25 @@ class Scaled:
             tied = (scale == 0.0) & (deviation > 0.0)
             if tied.any():
                 warn(
-                    f"{listed(tied)}: more than half of the pilot's values are equal, so the MAD "
-                    'is 0; the standard deviation is used. Use distance="std" to have it for all.'
+                    f"{arrays.listed(tied)}: more than half of the pilot's values are equal, so "
+                    "the MAD is 0; the standard deviation is used. "
+                    'Use distance="std" to have it for all.'
                 )
             scale = np.where(tied, deviation, scale)
-        return replace(self, scale=ones_where_constant(scale))
+        return replace(self, scale=arrays.ones_where_constant(scale))
 
     def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
-        return norm(self._scaled(simulated, observed), self.p)
+        return arrays.norm(self._scaled(simulated, observed), self.p)
 
     def standardised(self, simulated: FloatArray, observed: FloatArray) -> FloatArray | None:
         """Differences (n, m) whose Euclidean norm is the distance; None if it is another norm."""
         return self._scaled(simulated, observed) if self.p == 2.0 else None
 
     def _scaled(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
-        if self.scale is None:
-            raise unfitted("Scaled")
-        difference = differences(simulated, observed)
-        check_length(self.scale, difference)
+        scale, difference = arrays.to_be_scaled("Scaled", self.scale, simulated, observed)
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(difference / self.scale)
+            return np.asarray(difference / scale)
 
 
 @checks_keywords
@@ -211,9 +192,9 @@ class Mahalanobis:
 
     def __post_init__(self) -> None:
         if self.cov is not None:
-            cov = covariance(self.cov)
+            cov = arrays.covariance(self.cov)
             object.__setattr__(self, "cov", cov)
-            object.__setattr__(self, "_root", whitening(cov))
+            object.__setattr__(self, "_root", arrays.whitening(cov))
 
     def of_entries(self, keep: IntArray, n: int) -> Mahalanobis:
         """The same for some of n summaries."""
@@ -239,8 +220,8 @@ class Mahalanobis:
         """
         if self.is_fitted:
             return self
-        rows = usable_rows(simulated, at_least=2)
-        scale = ones_where_constant(deviations(rows))
+        rows = arrays.usable_rows(simulated, at_least=2)
+        scale = arrays.ones_where_constant(arrays.deviations(rows))
         # Standardised first: a product of two units may overflow.
         correlation = np.atleast_2d(np.cov((rows - rows.mean(axis=0)) / scale, rowvar=False))
         constant = np.diag(correlation) == 0.0
@@ -249,16 +230,13 @@ class Mahalanobis:
 
     def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
-        return norm(self.standardised(simulated, observed), 2.0)
+        return arrays.norm(self.standardised(simulated, observed), 2.0)
 
     def standardised(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """Differences (n, m) whose norm is the distance."""
-        if self._root is None:
-            raise unfitted("Mahalanobis")
-        difference = differences(simulated, observed)
-        check_length(self._root, difference)
+        root, difference = arrays.to_be_scaled("Mahalanobis", self._root, simulated, observed)
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(difference @ self._root)
+            return np.asarray(difference @ root)
 
 
 # Samples ----------------------------------------------------------------------------------------
@@ -279,11 +257,13 @@ class Energy:
 
     def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """Simulated (n, m) or (n, m, k), observed (m',) or (m', k) -> (n,)."""
-        x, y = paired(simulated, observed)
+        x, y = arrays.paired(simulated, observed)
         usable = np.isfinite(x).all(axis=(1, 2))
         squared = np.full(len(x), np.nan)
         one = x.shape[2] == 1
-        squared[usable] = energy_line(x[usable, :, 0], y[:, 0]) if one else energy(x[usable], y)
+        squared[usable] = (
+            arrays.energy_line(x[usable, :, 0], y[:, 0]) if one else arrays.energy(x[usable], y)
+        )
         return np.asarray(np.sqrt(np.maximum(squared, 0.0)))
 
 
@@ -320,12 +300,12 @@ class Wasserstein:
 
     def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """Simulated (n, m) or (n, m, k), observed (m',) or (m', k) -> (n,)."""
-        x, y = paired(simulated, observed)
+        x, y = arrays.paired(simulated, observed)
         usable = np.isfinite(x).all(axis=(1, 2))
         power = np.full(len(x), np.nan)
         slices = [
-            wasserstein_line(x[usable] @ u, y @ u, self.p)
-            for u in directions(self.n_directions, x.shape[2], self.seed)
+            arrays.wasserstein_line(x[usable] @ u, y @ u, self.p)
+            for u in arrays.directions(self.n_directions, x.shape[2], self.seed)
         ]
         power[usable] = np.mean(slices, axis=0)
         return np.asarray(power ** (1.0 / self.p))
@@ -358,24 +338,20 @@ class FunctionDistance:
 
     def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
-        n = len(simulated)
-        if not self.vectorized:
-            return np.array([self._one(row, observed) for row in simulated], dtype=np.float64)
-        value = self._numbers(self.function(simulated, observed))
-        if value.shape != (n,):
-            raise SimulatorError(
-                f"distance returned shape {value.shape} for {n} simulations; it must be ({n},). "
-                "Reduce over all axes but the first, as in np.abs(s - s_obs).sum(axis=1)."
+        if self.vectorized:
+            return arrays.one_each(
+                self._numbers(self.function(simulated, observed)), len(simulated)
             )
-        return value
-
-    def _one(self, row: FloatArray, observed: FloatArray) -> float:
-        value = self._numbers(self.function(row, observed))
-        if value.size != 1:
-            raise SimulatorError(
-                f"distance returned shape {value.shape} for one simulation; it must be a number."
-            )
-        return float(value.item())
+        distance = np.empty(len(simulated))
+        for i, row in enumerate(simulated):
+            value = self._numbers(self.function(row, observed))
+            if value.size != 1:
+                raise SimulatorError(
+                    f"distance returned shape {value.shape} for one simulation; it must be a "
+                    "number."
+                )
+            distance[i] = value.item()
+        return distance
 
     @staticmethod
     def _numbers(value: object) -> FloatArray:

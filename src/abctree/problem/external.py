@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from abctree.errors import ParameterError, SimulatorError
+from abctree.errors import ParameterError, SimulatorError, wrong
 from abctree.keywords import checks_keywords
 from abctree.numbers import ruled
 from abctree.types import Data, FloatArray
@@ -114,9 +114,7 @@ class External:
             raise ParameterError(f"`cwd` must be a directory, but got {os.fspath(self.cwd)!r}.")
         for name in self.files:
             if Path(name).is_absolute() or ".." in Path(name).parts:
-                raise ParameterError(
-                    f"`files` must be named relative to the temporary directory, but got {name!r}."
-                )
+                raise wrong("files", "be named relative to the temporary directory", repr(name))
         self._check_fields()
         self._check_output()
 
@@ -128,21 +126,23 @@ class External:
         """Run the program at theta (p,): what it wrote, as read by `output`."""
         with tempfile.TemporaryDirectory(prefix="abctree-", ignore_cleanup_errors=True) as folder:
             values = self._values(theta, int(rng.integers(2**self.seed_bits)), folder)
-            self._remove_old_output(values, folder)  # before `files`, which may be its beginning
+            to = self._file
+            file = None if to is None else Path(self.cwd or folder, to.format_map(values))
+            # What an earlier one left must not be the answer of one that writes nothing.
+            if file is not None and file.is_file():
+                file.unlink()  # before `files` are written, which may be its beginning
             for name, template in self.files.items():
                 path = Path(folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(template.format_map(values), encoding="utf-8")
             stdout = self._run(values, folder)
-            return self._read(stdout, values, Path(folder))
+            return self._read(stdout, file, Path(folder))
 
     def _values(self, theta: FloatArray, seed: int, folder: str) -> dict[str, object]:
         if self.names is None or len(self.names) != len(theta):
-            raise ParameterError(
-                f"`names` must name the {len(theta)} columns of theta, but got {self.names}."
-            )
+            raise wrong("names", f"name the {len(theta)} columns of theta", self.names)
         parameters = zip(self.names, theta.tolist(), strict=True)
-        return {**{n: _Number(v) for n, v in parameters}, "seed": seed, "dir": folder}
+        return {**{n: _AllDigits(v) for n, v in parameters}, "seed": seed, "dir": folder}
 
     def _run(self, values: Mapping[str, object], folder: str) -> str:
         """The standard output of the program."""
@@ -150,7 +150,11 @@ class External:
         extra = {name: template.format_map(values) for name, template in self.env.items()}
         text = "" if self.stdin is None else self.stdin.format_map(values)
         # Files, not pipes: a process that outlives the program cannot keep us waiting.
-        with _scratch(folder) as (source, stdout, stderr):
+        with (
+            tempfile.TemporaryFile(dir=folder) as source,
+            tempfile.TemporaryFile(dir=folder) as stdout,
+            tempfile.TemporaryFile(dir=folder) as stderr,
+        ):
             source.write(text.encode())
             source.seek(0)
             code = _run_to_the_end(
@@ -169,12 +173,11 @@ class External:
             stdout.seek(0)
             return stdout.read().decode("utf-8", "replace")
 
-    def _read(self, stdout: str, values: Mapping[str, object], folder: Path) -> Data:
+    def _read(self, stdout: str, path: Path | None, folder: Path) -> Data:
         if callable(self.output):
             return self.output(stdout, folder)
-        if self.output in _STDOUT:
+        if path is None:
             return _parsed(stdout, _STDOUT[self.output], "its standard output")
-        path = self._output_path(self.output, values, folder)
         if not path.is_file():
             raise ProgramError(f"it wrote no file {path.name}")
         if path.suffix == ".npy":
@@ -182,25 +185,17 @@ class External:
         kind = "json" if path.suffix == ".json" else "csv"
         return _parsed(path.read_text(encoding="utf-8"), kind, path.name)
 
-    def _remove_old_output(self, values: Mapping[str, object], folder: str) -> None:
-        """What an earlier simulation left must not be the answer of one that writes nothing."""
-        if not callable(self.output) and self.output not in _STDOUT:
-            path = self._output_path(self.output, values, folder)
-            if path.is_file():
-                path.unlink()
-
-    def _output_path(
-        self, output: str, values: Mapping[str, object], folder: str | os.PathLike[str]
-    ) -> Path:
-        return Path(self.cwd or folder, output.format_map(values))
+    @property
+    def _file(self) -> str | None:
+        """The template of the file that the program writes, if it does."""
+        return None if callable(self.output) or self.output in _STDOUT else self.output
 
     def _check_output(self) -> None:
         """A file outside the temporary directory must belong to one simulation."""
-        if callable(self.output) or self.output in _STDOUT:
-            return
-        is_shared = self.cwd is not None or Path(self.output).is_absolute()
+        file = self._file
+        is_shared = file is not None and (self.cwd is not None or Path(file).is_absolute())
         # Not a parameter: the same whole number is drawn again and again.
-        if is_shared and not set(_EXTRA) & set(_fields(self.output, "output")):
+        if is_shared and not set(_EXTRA) & set(_fields(file or "", "output")):
             raise ParameterError(
                 f"`output` must use {{dir}} or {{seed}} where simulations share a directory, but "
                 f"got {self.output!r}. Write '{{dir}}/out.json', or 'out-{{seed}}.json'."
@@ -225,7 +220,7 @@ class External:
                     )
 
 
-class _Number(float):
+class _AllDigits(float):
     """A parameter in a template: all of its digits, unless the template says otherwise."""
 
     def __format__(self, spec: str) -> str:
@@ -272,15 +267,6 @@ def _fields(template: str, argument: str) -> Iterator[str]:
 
 
 # Processes --------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _scratch(folder: str) -> Iterator[tuple[IO[bytes], IO[bytes], IO[bytes]]]:
-    """Nameless files for standard input, output and error."""
-    with contextlib.ExitStack() as stack:
-        new = (stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in range(3))
-        source, stdout, stderr = new
-        yield source, stdout, stderr
 
 
 def _run_to_the_end(words: Sequence[str], timeout: float | None, **how: Any) -> int | None:

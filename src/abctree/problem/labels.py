@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import reprlib
 from collections import namedtuple
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -45,23 +45,11 @@ class Layout:
         return cls(axes[lead:], None if dims is None else dims[lead:], inside)
 
     def arranged(self, value: Data, source: str, *, lead: int = 0, strict: bool = True) -> Data:
-        """What a simulator or a summary returned, in the order of the observation.
+        """What a simulator or a summary (`source`) returned, in the order of the observation.
 
-        Parameters
-        ----------
-        value : anything
-            Without labels it is returned as it is.
-        source : str
-            Who returned it.
-        lead : int
-            1 if it is of several simulations, along the first axis; else 0.
-        strict : bool
-            Whether other labels are an error; else they are left to the summary.
-
-        Raises
-        ------
-        WrongLabelsError
-            If its labels are not those of the observation.
+        With `lead` 1 it is of several simulations, along the first axis.  Without labels it is
+        returned as it is; other labels are a `WrongLabelsError`, or without `strict` left to the
+        summary.
         """
         if lead and type(value) in (list, tuple):
             return [self.arranged(row, source, strict=strict) for row in value]
@@ -192,11 +180,12 @@ def _order(then: Any, now: Any, source: str, *, strict: bool) -> list[int] | Non
 
     A default index, 0, 1, 2, ..., may stand for no labels at all.
     """
-    if then is None or now is None or then is now or _are_equal(then, now):
+    if then is None or now is None or then is now:
+        return None
+    by_pandas = hasattr(then, "equals") and hasattr(now, "equals")
+    if then.equals(now) if by_pandas else len(then) == len(now) and list(then) == list(now):
         return None
     is_default = _is_default(then) or _is_default(now)
-    if not is_default and (quick := _by_pandas(then, now)) is not None:
-        return quick
     wanted, found = list(then), list(now)
     where = {label: i for i, label in enumerate(found)}
     is_same = len(where) == len(found) == len(set(wanted)) and where.keys() == set(wanted)
@@ -207,22 +196,6 @@ def _order(then: Any, now: Any, source: str, *, strict: bool) -> list[int] | Non
     if not strict:
         return None
     raise WrongLabelsError(_said(wanted, found, source, is_same=is_same))
-
-
-def _by_pandas(then: Any, now: Any) -> list[int] | None:
-    """The order of one index in another, where they have the same labels, each once."""
-    if not (hasattr(then, "get_indexer") and hasattr(now, "get_indexer")):
-        return None
-    if len(then) != len(now) or not (then.is_unique and now.is_unique):
-        return None
-    order = np.asarray(now.get_indexer(then))
-    return None if (order < 0).any() else order.tolist()
-
-
-def _are_equal(then: Any, now: Any) -> bool:
-    if hasattr(then, "equals") and hasattr(now, "equals"):
-        return bool(then.equals(now))
-    return len(then) == len(now) and list(then) == list(now)
 
 
 def _is_default(labels: Any) -> bool:
@@ -238,8 +211,9 @@ def _said(wanted: list[Hashable], found: list[Hashable], source: str, *, is_same
             "of the two is the default index 0, 1, 2, ..., which may be no labels. If positions "
             "count, use .reset_index(drop=True)."
         )
-    missing = list(_without(wanted, found))
-    unknown = list(_without(found, wanted))
+    known, knows = set(wanted), set(found)
+    missing = [label for label in wanted if label not in knows]
+    unknown = [label for label in found if label not in known]
     if not missing and not unknown:
         return (
             f"{source} returned labels in another order, and some of them are not unique. {_ADVICE}"
@@ -247,11 +221,6 @@ def _said(wanted: list[Hashable], found: list[Hashable], source: str, *, is_same
     said = [f"without {_shown(missing)}"] if missing else []
     said += [f"with {_shown(unknown)}, which it does not have"] if unknown else []
     return f"{source} returned other labels than the observation: {', and '.join(said)}. {_ADVICE}"
-
-
-def _without(some: list[Hashable], others: list[Hashable]) -> Iterator[Hashable]:
-    known = set(others)
-    return (label for label in some if label not in known)
 
 
 def _shown(labels: list[Hashable]) -> str:

@@ -12,9 +12,10 @@ import numpy as np
 
 from abctree.data import Failure, InterruptedWorkError, Rows, Simulations
 from abctree.errors import ParameterError, SimulatorError
-from abctree.problem.arrays import floats
+from abctree.problem.distance_arithmetic import one_each
+from abctree.problem.form import floats
 from abctree.problem.other_streams import Watch, search
-from abctree.problem.simulators import CAUGHT, Model, Vectorized, failure
+from abctree.problem.simulators import CAUGHT, Model, failure
 from abctree.protocols import Distance, LearnedDistance, StandardisedDistance
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -46,7 +47,7 @@ class Measurement:
     @property
     def vectorized(self) -> bool:
         """Whether the simulator takes many points at once."""
-        return isinstance(self.model, Vectorized)
+        return bool(self.model.vectorized)
 
     @property
     def needs_pilot(self) -> bool:
@@ -122,32 +123,13 @@ class Measurement:
     def _checked_distances(self, summary: FloatArray) -> FloatArray:
         """Distances (n,), which may be nan or inf."""
         value = floats(self.distance(summary, self.observed_summary), "distance")
-        if value.shape != (len(summary),):
-            raise SimulatorError(
-                f"distance returned shape {value.shape} for {len(summary)} simulations; "
-                f"it must be ({len(summary)},)."
-            )
-        return _not_negative(value, summary, self.observed_summary)
+        return _not_negative(one_each(value, len(summary)), summary, self.observed_summary)
 
     def rerun(self, theta: FloatArray, index: IntArray, root: int, number: int) -> float:
         """The distance of simulation `number`, made again alone; what it raises is not caught.
 
-        Parameters
-        ----------
-        theta, index : (m, p) and (m,)
-            The rows that were simulated together with it, itself included: for a vectorised
-            simulator those of its unit, otherwise its own row is enough.
-        root : int
-            The seed of the run, ``result.root``.
-        number : int
-            One of `index`.
-
-        Raises
-        ------
-        SimulatorError
-            If the summary or the distance is nan or inf.
-        ParameterError
-            If the simulation is sound so far, but the distance has no scale yet.
+        `theta` (m, p) and `index` (m,) are the rows that were simulated together with it, itself
+        included: for a vectorised simulator those of its unit, otherwise its own is enough.
         """
         row = int(np.flatnonzero(index == number)[0])
         summary = self.model.rerun(theta, index, root, self.shape, row)
@@ -193,13 +175,7 @@ class NegativeDistanceError(SimulatorError):
 
 
 def _not_negative(distance: FloatArray, simulated: FloatArray, observed: FloatArray) -> FloatArray:
-    """The distances (n,), 0 where rounding took them below.
-
-    Raises
-    ------
-    NegativeDistanceError
-        If one is further below 0.
-    """
+    """The distances (n,), 0 where rounding took them below; further below 0 they are an error."""
     negative = np.flatnonzero(distance < 0.0)
     if not len(negative):
         return distance
@@ -241,13 +217,7 @@ class Discrepancy:
         return self.measurement.shape
 
     def __call__(self, rows: Rows, until: float = np.inf) -> Simulations:
-        """Simulate, summarise and measure the first rows: see `Work`.
-
-        Raises
-        ------
-        InterruptedWorkError
-            At Ctrl-C, if something was finished before.
-        """
+        """Simulate, summarise and measure the first rows: see `Work`."""
         began, n = time.time(), 0
         watch = Watch(self.root, rows.index, is_elsewhere=self._is_elsewhere)
         summary = np.full((len(rows), *self.shape), np.nan)

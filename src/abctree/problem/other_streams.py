@@ -47,15 +47,6 @@ class Watch:
 
     In a process other than that of the run, the global streams begin from a seed of their own for
     each call, so that no call repeats another.
-
-    Parameters
-    ----------
-    root : int
-        Seed of the run.
-    index : IntArray
-        Numbers of the simulations to come (n,).
-    is_elsewhere : bool
-        Whether this is another process than that of the run.
     """
 
     def __init__(self, root: int, index: IntArray, *, is_elsewhere: bool) -> None:
@@ -76,7 +67,8 @@ class Watch:
     def _as_told(self, name: str) -> OtherStream:
         # A seed is that of no other task, unless the same is made again.
         is_seeded = self._is_elsewhere and name in _SEEDED
-        state = str(os.getpid()) if is_seeded else _digest(self._before[name])
+        digest = hashlib.blake2b(pickle.dumps(self._before[name]), digest_size=8).hexdigest()
+        state = str(os.getpid()) if is_seeded else digest
         return OtherStream(name.partition("#")[0], state, os.getpid())
 
 
@@ -136,7 +128,3 @@ def _state(generator: np.random.BitGenerator) -> object:
     if isinstance(generator, np.random.MT19937):
         return ctypes.string_at(generator.ctypes.state_address, _MT19937)
     return pickle.dumps(generator.state)
-
-
-def _digest(state: object) -> str:
-    return hashlib.blake2b(pickle.dumps(state), digest_size=8).hexdigest()

@@ -10,14 +10,14 @@ from typing import Literal
 from abctree.data import Simulations
 from abctree.keywords import checks_keywords
 from abctree.problem.arguments import (
+    as_distance,
     check_function,
     model_of,
     observation_of,
+    of_entries,
     prior_of,
-    with_names,
 )
 from abctree.problem.check import CheckReport, dry_run
-from abctree.problem.distance_spec import as_distance, of_entries
 from abctree.problem.measurement import Measurement
 from abctree.problem.region import Region
 from abctree.problem.simulators import Model
@@ -96,7 +96,7 @@ class Problem:
         own = prior_of(prior, prior_transform, names)
         check_function("constraint", constraint, ' Write it as lambda t: t["a"] < t["b"].')
         self.region = Region(own, constraint)
-        call = model_of(with_names(simulator, own.names), summary, vectorized, batch_size)
+        call = model_of(simulator, own.names, summary, vectorized, batch_size)
         self.observed = observed
         summarised, form = observation_of(observed, summary, missing, vectorized=bool(vectorized))
         chosen = of_entries(as_distance(distance, vectorized=bool(vectorized)), form)

@@ -40,13 +40,7 @@ class Region:
         return self.constraint is None and not isinstance(self.prior, HasCubeDensity)
 
     def feasible(self, theta: FloatArray, cube: FloatArray | None = None) -> BoolArray:
-        """Where the constraint holds and, if `cube` (n, d) is given, the prior has density.
-
-        Raises
-        ------
-        ParameterError
-            If the constraint raises, or does not return one boolean for each row.
-        """
+        """Where the constraint holds and, if `cube` (n, d) is given, the prior has density."""
         allowed = self._constrained(theta)
         if cube is not None and isinstance(self.prior, HasCubeDensity):
             allowed = allowed & (self.weight(cube) > 0.0)
@@ -99,12 +93,8 @@ class Region:
     def normaliser(self) -> tuple[float, float]:
         """Integral of `weight_of_feasible` over the cube, and its relative error.
 
-        By a fixed quasi-random sequence: no simulation is spent on it.
-
-        Raises
-        ------
-        ParameterError
-            If no feasible point is found, or the density is too peaked to be integrated.
+        By a fixed quasi-random sequence: no simulation is spent on it.  A `ParameterError` if no
+        feasible point is found, or the density is too peaked to be integrated.
         """
         return self._integral[:2]
 

@@ -1,4 +1,4 @@
-"""The three ways to call a simulator, behind one: theta and numbers of simulations to summaries.
+"""`Model`: simulator and summary as one function of theta and the numbers of simulations.
 
 A simulation that raises or returns something unusable is a row of nan and a `Failure`; the other
 rows are untouched.
@@ -6,19 +6,26 @@ rows are untouched.
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NoReturn, TypeAlias
+from typing import Literal
 
 import numpy as np
 
 from abctree import streams
 from abctree.data import Failure
-from abctree.problem.arrays import floats
-from abctree.problem.form import Form
-from abctree.types import Data, FloatArray, IntArray, SimulatorFunction, SummaryFunction
+from abctree.problem.form import Form, floats
+from abctree.types import (
+    Data,
+    FloatArray,
+    IntArray,
+    SeedArray,
+    SimulatorFunction,
+    SummaryFunction,
+)
 
 #: Tracebacks kept in one call; the rest are counted with their reason.
 _TRACEBACKS = 3
@@ -48,15 +55,10 @@ def failure(
 ) -> Failure:
     """The record of a simulation that raised `error`, which is being handled."""
     reason = str(error) if isinstance(error, SummaryError) else described(error)
-    text = _printable(_traceback())[-_LONGEST_TRACEBACK:] if trace else ""
+    text = ""
+    with contextlib.suppress(Exception):  # an exception of the user's may be broken
+        text = _printable(traceback.format_exc())[-_LONGEST_TRACEBACK:] if trace else ""
     return Failure(int(number), tuple(theta.tolist()), source + reason, text)
-
-
-def _traceback() -> str:
-    try:
-        return traceback.format_exc()
-    except Exception:  # noqa: BLE001 - an exception of the user's may be broken
-        return ""
 
 
 def described(error: BaseException) -> str:
@@ -107,98 +109,45 @@ def _advice(given: tuple[int, ...], wanted: tuple[int, ...]) -> str:
     return "For data of varying size give a `summary` of fixed size, such as quantiles."
 
 
-def summarised(
-    summary: SummaryFunction | None,
-    data: Data,
-    shape: tuple[int, ...],
-    form: Form | None = None,
-    lead: int = 0,
-) -> FloatArray:
-    """The summary of what a simulator returned, of the wanted shape; see `as_row`."""
-    if summary is None:
-        return as_row(data, shape, "simulator", form, lead)
-    if form is not None and data is not None:
-        data = form.of_data(data, lead)
-    try:
-        value = summary(data)
-    except CAUGHT as error:
-        raise SummaryError(f"summary raised {described(error)}") from error
-    return as_row(value, shape, "summary", form, lead)
-
-
-def _nth(kept: list[Failure], number: int, theta: FloatArray, error: BaseException) -> Failure:
-    return failure(number, theta, error, trace=len(kept) < _TRACEBACKS)
-
-
-def _reraise(error: BaseException) -> NoReturn:
-    """Raise what the user's function raised."""
-    if isinstance(error, SummaryError) and error.__cause__ is not None:
-        raise error.__cause__
-    raise error
-
-
 @dataclass(frozen=True)
-class OneByOne:
-    """``simulator(theta (p,), rng)``, with a generator of its own for each simulation."""
+class Model:
+    """Simulator and summary, and how the simulator is called; see `abctree.Problem`.
 
-    simulator: SimulatorFunction
-    summary: SummaryFunction | None
-    form: Form | None = None
-    unit: int = 1
-
-    def read(self, data: Data, shape: tuple[int, ...]) -> FloatArray:
-        """The summary of what the simulator returned, of the wanted shape."""
-        return summarised(self.summary, data, shape, self.form)
-
-    def fill(
-        self,
-        rows: FloatArray,
-        failures: list[Failure],
-        theta: FloatArray,
-        index: IntArray,
-        root: int,
-    ) -> Iterator[int]:
-        """Put summaries into rows (n, ...) of nan, one by one; yields how many are finished."""
-        shape = rows.shape[1:]
-        for i, number in enumerate(index.tolist()):
-            try:
-                data = self.simulator(theta[i].copy(), streams.generator(root, number))
-                rows[i] = self.read(data, shape)
-            except CAUGHT as error:  # a user's simulator may raise anything
-                failures.append(_nth(failures, number, theta[i], error))
-            yield i + 1
-
-    def rerun(
-        self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...], row: int
-    ) -> FloatArray:
-        """The summary of one row of a call, made again; raises what it raised."""
-        try:
-            rng = streams.generator(root, int(index[row]))
-            return self.read(self.simulator(theta[row].copy(), rng), shape)
-        except SummaryError as error:
-            _reraise(error)
-
-
-@dataclass(frozen=True)
-class Vectorized:
-    """``simulator(theta (m, p), rng)``: one generator for the rows of a unit.
-
-    A call that raises is repeated row by row, so that one bad row does not lose the others.
+    A vectorised call that raises is repeated row by row: one bad row does not lose the others.
     """
 
     simulator: SimulatorFunction
     summary: SummaryFunction | None
+    vectorized: bool | Literal["seeds"] = False
     batch_size: int = 1000  #: most rows of a call: those with the same ``index // batch_size``
     form: Form | None = None
 
-    def read(self, data: Data, shape: tuple[int, ...]) -> FloatArray:
-        """The summaries of what the simulator returned in one call, of shape (n, ...)."""
-        return summarised(self.summary, data, shape, self.form, lead=1)
-
     @property
     def unit(self) -> int:
-        """All rows of a call share its generator."""
-        return self.batch_size
+        """Rows that must be simulated together, because they share a generator."""
+        return self.batch_size if self.vectorized is True else 1
+
+    def arguments(
+        self, theta: FloatArray, index: IntArray, root: int
+    ) -> tuple[FloatArray, np.random.Generator | SeedArray]:
+        """What the simulator is given for the rows of one call."""
+        if self.vectorized == "seeds":
+            return theta.copy(), streams.seeds(root, index)
+        rng = streams.generator(root, int(index[0]))
+        return (theta if self.vectorized else theta[0]).copy(), rng
+
+    def read(self, data: Data, shape: tuple[int, ...], n: int = 1) -> FloatArray:
+        """The summaries (n, ...) of what the simulator returned in one call."""
+        lead, source = int(bool(self.vectorized)), "simulator"
+        if self.summary is not None:
+            if self.form is not None and data is not None:
+                data = self.form.of_data(data, lead)
+            try:
+                data, source = self.summary(data), "summary"
+            except CAUGHT as error:
+                raise SummaryError(f"summary raised {described(error)}") from error
+        row = as_row(data, (n, *shape) if lead else shape, source, self.form, lead)
+        return row if lead else row[None]
 
     def fill(
         self,
@@ -209,37 +158,21 @@ class Vectorized:
         root: int,
     ) -> Iterator[int]:
         """Put summaries into rows (n, ...) of nan, call by call; yields how many are finished."""
-        starts = np.flatnonzero(np.diff(index // self.batch_size, prepend=-1))
-        bounds = [*starts.tolist(), len(index)]
-        for a, b in pairwise(bounds):
+        call = index // self.batch_size if self.vectorized else np.arange(len(index))
+        starts = np.flatnonzero(np.diff(call, prepend=-1))
+        for a, b in pairwise([*starts.tolist(), len(index)]):
             try:
-                rows[a:b] = self._call(theta[a:b], index[a:b], root, rows.shape[1:])
-            except CAUGHT as error:
+                data = self.simulator(*self.arguments(theta[a:b], index[a:b], root))
+                rows[a:b] = self.read(data, rows.shape[1:], b - a)
+            except CAUGHT as error:  # a user's simulator may raise anything
                 if b - a == 1:
-                    failures.append(_nth(failures, int(index[a]), theta[a], error))
+                    trace = len(failures) < _TRACEBACKS
+                    failures.append(failure(int(index[a]), theta[a], error, trace=trace))
                 else:
-                    for i in range(a, b):
-                        self._alone(theta, index, root, i, rows, failures)
+                    for one in (slice(i, i + 1) for i in range(a, b)):
+                        for _ in self.fill(rows[one], failures, theta[one], index[one], root):
+                            pass
             yield b
-
-    def _alone(
-        self,
-        theta: FloatArray,
-        index: IntArray,
-        root: int,
-        i: int,
-        rows: FloatArray,
-        failures: list[Failure],
-    ) -> None:
-        try:
-            rows[i] = self._call(theta[i : i + 1], index[i : i + 1], root, rows.shape[1:])[0]
-        except CAUGHT as error:
-            failures.append(_nth(failures, int(index[i]), theta[i], error))
-
-    def _call(
-        self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...]
-    ) -> FloatArray:
-        return self.read(self.run(theta, index, root), (len(theta), *shape))
 
     def rerun(
         self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...], row: int
@@ -248,36 +181,15 @@ class Vectorized:
 
         `theta` and `index` are all rows of its unit: they share a generator.
         """
+        one = slice(row, row + 1)
+        if not self.vectorized:
+            theta, index, row = theta[one], index[one], 0
         try:
-            return np.asarray(self._call(theta, index, root, shape)[row])
+            data = self.simulator(*self.arguments(theta, index, root))
+            return np.asarray(self.read(data, shape, len(theta))[row])
         except CAUGHT as error:
             if len(index) == 1:
-                _reraise(error)
-        one = slice(row, row + 1)
+                if isinstance(error, SummaryError) and error.__cause__ is not None:
+                    raise error.__cause__  # noqa: B904 - as the summary raised it
+                raise
         return self.rerun(theta[one], index[one], root, shape, 0)
-
-    def run(self, theta: FloatArray, index: IntArray, root: int) -> Data:
-        """What the simulator returns for the rows of one unit."""
-        return self.simulator(theta.copy(), streams.generator(root, int(index[0])))
-
-
-@dataclass(frozen=True)
-class Seeded(Vectorized):
-    """``simulator(theta (m, p), seeds (m,))``: one 64-bit seed for each simulation.
-
-    For compiled simulators: a row depends on its theta and its seed only, so rows may be grouped
-    in any way.
-    """
-
-    @property
-    def unit(self) -> int:
-        """No row shares anything with another."""
-        return 1
-
-    def run(self, theta: FloatArray, index: IntArray, root: int) -> Data:
-        """What the simulator returns for some rows."""
-        return self.simulator(theta.copy(), streams.seeds(root, index))
-
-
-#: Simulator and summary as one function on a batch.
-Model: TypeAlias = OneByOne | Vectorized

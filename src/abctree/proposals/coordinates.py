@@ -9,10 +9,9 @@ import numpy as np
 
 from abctree.errors import ParameterError
 from abctree.problem.priors.continuous import Fixed
-from abctree.problem.priors.density import DensityPrior
-from abctree.problem.priors.discrete import Atoms, Integers
+from abctree.problem.priors.discrete import Atoms, Integers, Lattice
+from abctree.problem.priors.functions import DensityPrior
 from abctree.problem.priors.joint import Dirichlet
-from abctree.problem.priors.lattice import Lattice
 from abctree.problem.priors.product import Product
 from abctree.protocols import Prior
 from abctree.types import BoolArray, FloatArray, IntArray

@@ -143,7 +143,7 @@ def _written_problem(problem: Problem) -> NamedDict:
         "names": list(problem.names),
         "prior": {"text": repr(problem.prior), "probe": _probed(problem)},
         "observed": fingerprint((problem.observed_summary, form.keep if form else None)),
-        "call": f"{type(problem.model).__name__} in batches of {problem.unit}",
+        "call": f"{problem.model.vectorized} in batches of {problem.unit}",
         "measure": _written_distance(problem.distance),
         "distance": "to be scaled by the pilot" if problem.needs_pilot else "as it is",
     }

@@ -2,69 +2,66 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import click
+import numpy as np
 
 from abctree import __version__
+from abctree.answers.mode import Mode, ModeSummary
+from abctree.answers.posterior import Posterior
+from abctree.answers.result import Result
+from abctree.answers.summary import Summary, summarise, summarise_mode
 from abctree.errors import MissingDependencyError
 from abctree.faces.cli.folder import Note, to_json
-from abctree.method import METHODS, Method
-
-if TYPE_CHECKING:
-    from abctree.answers.mode import ModeSummary
-    from abctree.answers.result import Result
-    from abctree.answers.summary import Summary
-
-
-#: Said of a run of a method that seeks the mode.
-NO_ESS = "--ess reads a posterior, and this is a run of map-tree. Use --epsilon."
+from abctree.faces.cli.settings import check_reading, method_of
+from abctree.faces.export import to_arviz, to_csv, to_npz
+from abctree.method import METHODS
 
 
 @dataclass(frozen=True, eq=False)
-class Answer(ABC):
-    """What is printed and written, whatever the method."""
+class Answer:
+    """What is printed and written: draws and what they say, or a mode and how well it is known."""
 
     note: Note  #: the problem as it was named, the seed, and what was asked for
     run: Result
     summary: Summary | ModeSummary
 
-    # What depends on the kind of the answer -----------------------------------------------------
+    @classmethod
+    def of(cls, note: Note, result: Result) -> Answer:
+        """Read a run at the tolerance, or the effective sample size, that was asked for."""
+        check_reading(note.asked, method_of(result.method))
+        epsilon, ess = note.asked.get("epsilon"), note.asked.get("ess")
+        if METHODS[result.method].seeks_mode:
+            return cls(note, result, summarise_mode(result, result.mode(epsilon)))
+        return cls(note, result, summarise(result, epsilon, ess))
 
     @property
-    @abstractmethod
-    def is_empty(self) -> bool:
-        """Whether there is nothing to speak of."""
+    def found(self) -> Posterior | Mode:
+        """The draws at that tolerance, or the mode."""
+        if isinstance(self.summary, ModeSummary):
+            return self.summary.mode
+        return self.summary.posterior
 
     @property
-    @abstractmethod
-    def epsilon(self) -> float:
-        """The tolerance at which the run is read."""
+    def name(self) -> str:
+        """What the files of what was found are called."""
+        return "mode" if isinstance(self.found, Mode) else "posterior"
 
-    @abstractmethod
-    def export(self, kind: str, file: Path, *, whole: bool) -> None:
-        """Write it for other programs."""
+    def check_accepted(self) -> None:
+        """Exit with 1 if there is nothing to speak of."""
+        found = self.found
+        is_empty = not (
+            len(found) if isinstance(found, Posterior) else np.isfinite(found.theta).all()
+        )
+        if is_empty:
+            raise click.ClickException(f"Nothing was accepted below epsilon {found.epsilon:.4g}.")
 
-    @abstractmethod
-    def table(self) -> str:
-        """The name of the CSV file of what was found."""
-
-    @abstractmethod
-    def picture(self, directory: Path) -> str:
-        """Draw what was found; the name of the file."""
-
-    # What does not ------------------------------------------------------------------------------
-
-    @property
-    def method(self) -> Method:
-        """What tells its method apart."""
-        return METHODS[self.run.method]
-
-    def text(self) -> str:
-        """The summary."""
-        return str(self.summary)
+    def show(self, *, as_json: bool) -> None:
+        """Print the summary."""
+        click.echo(self.json() if as_json else self.summary)
 
     def json(self) -> str:
         """Everything as JSON; null for numbers that JSON does not have."""
@@ -92,56 +89,56 @@ class Answer(ABC):
             }
         )
 
+    def export(self, kind: str, file: Path, *, whole: bool) -> None:
+        """Write what was found, or the whole run, for other programs; a mode as npz has both."""
+        found = self.found
+        if kind == "csv":
+            to_csv(self.run if whole else found, file)
+        elif kind == "npz":
+            to_npz(found if isinstance(found, Mode) else self.run, file)
+        elif isinstance(found, Mode):
+            raise click.UsageError(
+                "--format arviz writes a posterior, and this is a run of map-tree. Use csv or npz."
+            )
+        else:
+            to_arviz(found).to_netcdf(str(file))
+
     def write(self, directory: Path, say: Callable[[str], None]) -> list[str]:
         """Files of this run; their names."""
+        table = f"{self.name}.csv"
+        (directory / "summary.txt").write_text(f"{self.summary}\n", encoding="utf-8")
         (directory / "summary.json").write_text(self.json() + "\n", encoding="utf-8")
-        (directory / "summary.txt").write_text(self.text() + "\n", encoding="utf-8")
-        self.export("csv", directory / self.table(), whole=False)
-        written = ["summary.txt", "summary.json", self.table()]
+        to_csv(self.found, directory / table)
+        written = ["summary.txt", "summary.json", table]
+        if isinstance(self.summary, Summary):
+            to_csv(self.summary, directory / "summary.csv")
+            written.insert(1, "summary.csv")
         try:
             written += self.pictures(directory)
         except MissingDependencyError as error:
             say(f"No pictures: {error}")
         return written
 
-    def pictures(self, directory: Path) -> list[str]:
-        """What was found, and in two dimensions the partitions; the names of the files.
+    def pictures(self, directory: Path, *, more: bool = False) -> list[str]:
+        """Draw what was found, and in two dimensions the partitions; the names of the files.
 
-        Raises
-        ------
-        MissingDependencyError
-            If matplotlib is not installed.
-        """
-        drawn = [self.picture(directory)]
-        if self.method.cuts_boxes and self.run.problem.d == 2:
-            from abctree.faces import plots
-
-            plots.partitions(self.run).savefig(directory / "partition.png", dpi=130)
-            drawn.append("partition.png")
-        return drawn
-
-    def more_pictures(self, directory: Path) -> list[str]:
-        """The progress, and the failures if there are any; the names of the files.
-
-        Raises
-        ------
-        MissingDependencyError
-            If matplotlib is not installed.
+        With `more` also the progress, and the failures if there are any.
         """
         from abctree.faces import plots
+        from abctree.faces.plots.canvas import new_figure
 
-        drawn = []
-        if self.method.has_rounds:
-            plots.progress(self.run).savefig(directory / "progress.png", dpi=130)
-            drawn.append("progress.png")
+        run, found, method = self.run, self.found, METHODS[self.run.method]
+        drawn = {self.name: plots.mode(found) if isinstance(found, Mode) else plots.pair(found)}
+        if method.cuts_boxes and run.problem.d == 2:
+            drawn["partition"] = plots.partitions(run)
+        if more and method.has_rounds:
+            drawn["progress"] = plots.progress(run)
         # The closest simulations alone do not say where others failed.
-        if self.run.failures.count and len(self.run.table) == self.run.n_simulations:
-            from abctree.faces.plots.canvas import new_figure
-
-            figure = new_figure(9.0, 3.4)
-            by_round, where = figure.subplots(1, 2)
-            plots.failures(self.run, ax=by_round)
-            plots.failure_map(self.run, ax=where)
-            figure.savefig(directory / "failures.png", dpi=130)
-            drawn.append("failures.png")
-        return drawn
+        if more and run.failures.count and len(run.table) == run.n_simulations:
+            drawn["failures"] = new_figure(9.0, 3.4)
+            by_round, where = drawn["failures"].subplots(1, 2)
+            plots.failures(run, ax=by_round)
+            plots.failure_map(run, ax=where)
+        for name, figure in drawn.items():
+            figure.savefig(directory / f"{name}.png", dpi=130)
+        return [f"{name}.png" for name in drawn]

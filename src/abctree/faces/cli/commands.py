@@ -1,9 +1,10 @@
-"""The commands and their options: what is asked for, checked, run, said and written."""
+"""The commands that simulate: a problem is tried, a run is made, a run goes on."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,34 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from abctree import __version__
 from abctree.errors import ParameterError
 from abctree.faces.cli import options
-from abctree.faces.cli.config import Config, read_config
+from abctree.faces.cli.blame import explained, teller
 from abctree.faces.cli.folder import FILES, Note, claim, clear, open_store
+from abctree.faces.cli.options import EXAMPLES, main
+from abctree.faces.cli.progress_line import watched
+from abctree.faces.cli.reading import noted
 from abctree.faces.cli.settings import (
     DEFAULT,
     NAMES,
+    Config,
+    check_has,
+    check_reading,
     function_of,
     method_of,
     of_methods,
-    refusal,
+    read_config,
     spelled,
 )
-from abctree.faces.cli.shared import (
-    check_accepted,
-    check_reading,
-    clear_line,
-    executor_of,
-    explained,
-    loaded,
-    noted,
-    progress_and_rules,
-    silent,
-    to_stderr,
-)
 from abctree.faces.cli.targets import READY, problem_of
-from abctree.keywords import meant
 from abctree.method import METHODS
 
 if TYPE_CHECKING:
@@ -47,58 +40,24 @@ if TYPE_CHECKING:
 #: Simulations for a problem of the user's own.
 _N_SIMULATIONS = 10_000
 
-_EXAMPLES = """\b
-Examples:
-  abctree check my_model:problem
-  abctree run lotka-volterra --rng 1
-  abctree run gaussian-mixture --n-simulations 50000 --preset published
-  abctree run my_model:problem --seconds 600 --workers 4 --memory 2G --out runs/first
-  abctree run my_model:problem --method map-tree --out runs/mode
-  abctree run my_model:problem --method rejection -n 1000000 --keep 1000
-  abctree run --config run.toml --out runs/second
-  abctree resume runs/first --n-simulations 200000
-  abctree summary runs/first --ess 500
-  abctree plot runs/first
-  abctree export runs/first --format npz --to first.npz
 
-\b
-Exit status: 0 success; 1 nothing accepted, the run failed, or a check found something; 2 wrong
-usage.
-"""
+def executor_of(workers: int | str | None, memory: float | None) -> Any:
+    """Who simulates: so many processes, what a file names, or processes of limited memory."""
+    if memory is None:
+        return workers
+    n_workers = workers if isinstance(workers, int) else None
+    if n_workers is None and workers != "processes":
+        raise click.UsageError("--memory limits worker processes. Add --workers K.")
+    from abctree.running.executors import Processes
 
-
-class _Command(click.Command):
-    """A command that knows which of its options another library's word means."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As of any command."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            word = error.option_name.lstrip("-").replace("-", "_")
-            ours = meant(word, [str(param.name) for param in self.params])
-            if ours is None:
-                raise
-            said = (
-                f"No such option {error.option_name!r}. Did you mean '--{ours.replace('_', '-')}'?"
-            )
-            raise click.NoSuchOption(error.option_name, said, ctx=ctx) from error
-
-
-class _Group(click.Group):
-    command_class = _Command
-
-
-@click.group(cls=_Group, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="abctree")
-def main() -> None:
-    """Posteriors from a prior and a simulator, with few simulations."""
+    with explained(Path()):
+        return Processes(n_workers, memory=memory)
 
 
 # check ------------------------------------------------------------------------------------------
 
 
-@main.command(epilog=_EXAMPLES, short_help="Try a problem before a run.")
+@main.command(epilog=EXAMPLES, short_help="Try a problem before a run.")
 @click.argument("problem")
 @click.option("--rng", type=click.IntRange(min=0), metavar="SEED", help="Seed.  [default: random]")
 def check(problem: str, rng: int | None) -> None:
@@ -152,7 +111,7 @@ def _run_help() -> str:
     )
 
 
-@main.command(help=_run_help(), epilog=_EXAMPLES, short_help="Infer the parameters of a problem.")
+@main.command(help=_run_help(), epilog=EXAMPLES, short_help="Infer the parameters of a problem.")
 @click.argument("problem", required=False)
 @click.option(
     "--method",
@@ -185,10 +144,7 @@ def _run_help() -> str:
     help="Whether to keep the simulations in DIR, for abctree resume.  [default: store]",
 )
 @options.reading
-@options.seconds
-@options.workers
-@options.memory
-@options.quiet
+@options.making
 @options.as_json
 @of_methods
 def run(
@@ -206,7 +162,7 @@ def run(
     **given: Any,
 ) -> None:
     """See `_run_help`."""
-    from abctree.faces.cli.answers import answer_of
+    from abctree.faces.cli.answer import Answer
 
     named = read_config(config, method) if config else Config(method=method or DEFAULT)
     name, method = problem or named.problem, named.method
@@ -216,7 +172,7 @@ def run(
     made = problem_of(name)
     ready = READY.get(name)
     settings.setdefault("n_simulations", ready.n_simulations if ready else _N_SIMULATIONS)
-    seed = settings.pop("rng") if "rng" in settings else _fresh_seed()
+    seed = settings.pop("rng") if "rng" in settings else secrets.randbits(32)
     # Like the workers, it is not part of what the run is.
     simulated_by = settings.pop("executor", None)
     executor = executor_of(workers or simulated_by, memory)
@@ -224,19 +180,19 @@ def run(
     directory = out or _directory(note)
     planned = _planned(made, note)
     former = claim(directory, note, planned if store else None, force=force)
-    say = silent if quiet else to_stderr
+    say = teller(quiet=quiet)
     how = "" if method == DEFAULT else f" of {method}"
     say(f"{name}: {settings['n_simulations']} simulations{how}, seed {seed}")
     with explained(directory):
         clear(directory)
         note.write(directory)
         kept = open_store(directory, new=True) if store else None
-        answer = answer_of(note, _play(made, note, kept, executor, quiet=quiet))
-        click.echo(answer.json() if as_json else answer.text())
+        answer = Answer.of(note, _play(made, note, kept, executor, quiet=quiet))
+        answer.show(as_json=as_json)
         written = answer.write(directory, say)
     replaced = ", replacing those of a former run" if former else ""
     say(f"Wrote {', '.join(written)} to {directory}{replaced}")
-    check_accepted(answer)
+    answer.check_accepted()
 
 
 def _said(given: dict[str, Any], method: str) -> dict[str, Any]:
@@ -244,9 +200,7 @@ def _said(given: dict[str, Any], method: str) -> dict[str, Any]:
     said = {key: value for key, value in given.items() if value is not None}
     check_reading(said, method)
     for key in said:
-        why = refusal(key, method, spelled)
-        if why is not None:
-            raise click.UsageError(why)
+        check_has(key, method, spelled)
     return said
 
 
@@ -260,23 +214,18 @@ def _play(problem: Problem, note: Note, kept: Any, executor: Any, *, quiet: bool
     """Call the method with what was asked for that it takes as it is."""
     from abctree import methods
 
-    progress, rules = progress_and_rules(note.asked, quiet=quiet)
     apart = ("epsilon", "ess", "seconds", "stop")
     arguments = {key: value for key, value in note.asked.items() if key not in apart}
-    try:
+    with contextlib.closing(kept or _NoStore()), watched(note.asked, quiet=quiet) as (told, rules):
         return getattr(methods, function_of(note.method))(
             problem,
             rng=note.seed,
             executor=executor,
             stop=rules,
-            progress=progress,
+            progress=told,
             store=kept,
             **arguments,
         )
-    finally:
-        clear_line(progress)
-        if kept is not None:
-            kept.close()
 
 
 class _BegunError(Exception):
@@ -313,24 +262,13 @@ def _planned(problem: Problem, note: Note) -> Mapping[str, Any]:
     return store.planned
 
 
-def _fresh_seed() -> int:
-    import secrets
-
-    return secrets.randbits(32)
-
-
 # resume -----------------------------------------------------------------------------------------
 
 
-@main.command(epilog=_EXAMPLES, short_help="Go on with a run that was killed, or with more.")
-@options.folder
+@main.command(epilog=EXAMPLES, short_help="Go on with a run that was killed, or with more.")
+@options.of_folder
 @options.budget
-@options.other_problem
-@options.reading
-@options.seconds
-@options.workers
-@options.memory
-@options.quiet
+@options.making
 @options.as_json
 def resume(
     directory: Path,
@@ -349,125 +287,33 @@ def resume(
     --n-simulations it gets a larger budget. A limit of seconds is that of the run if none is given,
     and its clock begins anew.
     """
-    from abctree.faces.cli.answers import answer_of
+    from abctree.faces.cli.answer import Answer
     from abctree.methods import resume as go_on
 
     note = noted(directory, problem, given)
     made = problem_of(note.problem)
     executor = executor_of(workers, memory)
-    say = silent if quiet else to_stderr
+    say = teller(quiet=quiet)
     say(f"{note.problem}: going on with {directory}")
     with explained(directory):
-        progress, rules = progress_and_rules(note.asked, quiet=quiet)
         # Rules of a folder that was not made here are those that it holds.
         ours = "n_simulations" in note.asked or "seconds" in note.asked
-        try:
+        with watched(note.asked, quiet=quiet) as (told, rules):
             result = go_on(
                 open_store(directory, new=False),
                 made,
                 n_simulations=n_simulations,
                 executor=executor,
                 stop=rules if ours else None,
-                progress=progress,
+                progress=told,
             )
-        finally:
-            clear_line(progress)
-        answer = answer_of(note, result)
+        answer = Answer.of(note, result)
         if "n_simulations" in note.asked:
             note.asked["n_simulations"] = answer.run.plan.n_simulations
-        click.echo(answer.json() if as_json else answer.text())
+        answer.show(as_json=as_json)
         replace(note, method=method_of(answer.run.method)).write(directory)
         for name in FILES:
             (directory / name).unlink(missing_ok=True)
         written = answer.write(directory, say)
     say(f"Wrote {', '.join(written)} to {directory}")
-    check_accepted(answer)
-
-
-# summary, plot, export --------------------------------------------------------------------------
-
-
-@main.command(epilog=_EXAMPLES, short_help="Print the summary of a run.")
-@options.folder
-@options.other_problem
-@options.reading
-@options.as_json
-def summary(directory: Path, problem: str | None, *, as_json: bool, **given: Any) -> None:
-    """Print the summary of the run in DIR; nothing is simulated, and nothing written.
-
-    The run may be unfinished, or another process may be at work on it.
-    """
-    with explained(directory):
-        answer = loaded(directory, problem, given)
-        click.echo(answer.json() if as_json else answer.text())
-    check_accepted(answer)
-
-
-@main.command(epilog=_EXAMPLES, short_help="Draw the pictures of a run.")
-@options.folder
-@options.other_problem
-@options.reading
-@click.option(
-    "--to",
-    "target",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Directory to write to.  [default: that of the run]",
-)
-def plot(directory: Path, problem: str | None, target: Path | None, **given: Any) -> None:
-    """Draw what was found, the progress, the partitions and the failures of the run in DIR.
-
-    Writes posterior.png, or mode.png with the error of the mode over the draws; progress.png where
-    there are rounds; partition.png of trees in two dimensions; and failures.png if simulations
-    failed; nothing is simulated.
-    """
-    to = target or directory
-    with explained(to):
-        answer = loaded(directory, problem, given)
-        to.mkdir(parents=True, exist_ok=True)
-        written = [*answer.pictures(to), *answer.more_pictures(to)]
-    to_stderr(f"Wrote {', '.join(written)} to {to}")
-
-
-@main.command(epilog=_EXAMPLES, short_help="Write a run for other programs.")
-@options.folder
-@options.other_problem
-@options.reading
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(["csv", "npz", "arviz"]),
-    required=True,
-    help="What was found as CSV, the whole run as npz, or a posterior as netCDF for ArviZ.",
-)
-@click.option(
-    "--to",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="File to write.",
-)
-@click.option("--all", "whole", is_flag=True, help="All simulations instead of what was found.")
-@click.option("--force", is_flag=True, help="Replace FILE.")
-def export(
-    directory: Path,
-    problem: str | None,
-    kind: str,
-    file: Path,
-    *,
-    whole: bool,
-    force: bool,
-    **given: Any,
-) -> None:
-    """Write the run in DIR to FILE; nothing is simulated.
-
-    What was found are the draws of the posterior, or the candidates for the mode.
-    """
-    if whole and kind == "arviz":
-        raise click.UsageError("--all goes with csv, and npz has all simulations anyway. Drop it.")
-    if file.exists() and not force:
-        raise click.UsageError(f"--to {file} exists. Name another file, or add --force.")
-    with explained(file):
-        loaded(directory, problem, given).export(kind, file, whole=whole)
-    to_stderr(f"Wrote {file}")
+    answer.check_accepted()

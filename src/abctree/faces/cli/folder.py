@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 #: What is written for people and programs, the run store aside.
 FILES = (
     "summary.txt",
+    "summary.csv",
     "summary.json",
     "posterior.csv",
     "posterior.png",
@@ -88,22 +89,8 @@ def claim(
 ) -> list[str]:
     """Make the folder, before anything is simulated; the names of a former run's files in it.
 
-    Parameters
-    ----------
-    directory : Path
-        The folder.
-    new : Note
-        What is to be run.
-    planned : dict or None
-        Its manifest; None if it is to have no store.
-    force : bool
-        Whether any former run may be replaced.
-
-    Raises
-    ------
-    click.UsageError
-        If the folder cannot be used, or, without `force`, if something in it would be lost: all
-        but a run of which this one is a repetition.
+    `planned` is the manifest of what is to be run; None if it is to have no store.  Without `force`
+    it is refused where something would be lost: all but a run of which this one is a repetition.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -112,7 +99,7 @@ def claim(
         raise click.UsageError(f"--out {directory} cannot be used: {error.strerror}.") from error
     if not former or force:
         return former
-    owner = _owner(directory)
+    owner = Note.read(directory)
     if owner is None or owner.title != new.title:
         whose = f"of a {owner.title}" if owner else "of unknown origin"
         raise click.UsageError(
@@ -186,19 +173,6 @@ def clear(directory: Path) -> None:
         lock.release()
 
 
-def _owner(directory: Path) -> Note | None:
-    """What is known of the run in a folder; those of older versions have no note."""
-    note = Note.read(directory)
-    if note is not None:
-        return note
-    try:
-        summary = json.loads((directory / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    owner = summary.get("problem") if isinstance(summary, dict) and "abctree" in summary else None
-    return Note(owner, None) if isinstance(owner, str) else None
-
-
 def open_store(directory: Path, *, new: bool) -> Journal:
     """The run store of a folder, which leaves out the progress line among the stopping rules.
 
@@ -225,8 +199,6 @@ def open_store(directory: Path, *, new: bool) -> Journal:
 
 def to_json(value: Any) -> str:
     """JSON with null for numbers that it does not have."""
-    import json
-
     return json.dumps(_finite(value), indent=2, allow_nan=False)
 
 

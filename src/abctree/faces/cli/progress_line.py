@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
     from abctree.data import Progress
+    from abctree.protocols import StoppingRule
+    from abctree.types import NamedDict
 
 #: Seconds between two states of the line on a terminal.
 _REFRESH = 0.1
@@ -88,3 +92,24 @@ def _duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60.0)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+@contextmanager
+def watched(
+    asked: NamedDict, *, quiet: bool
+) -> Iterator[tuple[Log | Line | None, list[StoppingRule]]]:
+    """Who is told of the progress, and the stopping rules; afterwards the line is empty."""
+    from abctree.running.stopping import as_stopping_rules
+
+    limits = dict(asked.get("stop", {}))
+    if "seconds" in asked:
+        limits["seconds"] = asked["seconds"]
+    rules: list[StoppingRule] = list(as_stopping_rules(limits))
+    progress = None if quiet else progress_on_stderr(limits.get("seconds"))
+    if isinstance(progress, Line):
+        rules.insert(0, progress)  # a rule that never stops sees every block, not only every round
+    try:
+        yield progress, rules
+    finally:
+        if isinstance(progress, Line):
+            progress.clear()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from abctree.faces.cli.options import Command, Decorator
+from abctree.keywords import meant
 from abctree.method import METHODS
 from abctree.running.settings import (
+    NO_SETTINGS,
     SETTINGS,
     Choice,
     Flag,
@@ -20,6 +25,9 @@ from abctree.running.settings import (
     Whole,
     names_of,
 )
+
+if TYPE_CHECKING:  # it imports NumPy
+    from abctree.types import NamedDict
 
 DEFAULT = "abc-tree"
 NUMBER = (int, float)
@@ -104,13 +112,7 @@ def as_names(text: str) -> str | list[str]:
 
 
 def as_numbers(text: str) -> str | float | list[float]:
-    """Return a list if there is a comma, a number if it is one, else the name of a rule.
-
-    Raises
-    ------
-    click.BadParameter
-        If a list has something else than numbers.
-    """
+    """Return a list if there is a comma, a number if it is one, else the name of a rule."""
     parts = [_number(part) for part in text.split(",")]
     numbers = [part for part in parts if part is not None]
     if len(parts) == 1:
@@ -140,10 +142,86 @@ def spelled(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def refusal(name: str, method: str, spell: Callable[[str], str]) -> str | None:
-    """Why a method cannot be given a setting that another has, in one sentence; None if it can."""
+def check_has(name: str, method: str, spell: Callable[[str], str]) -> None:
+    """Refuse a setting that another method has, in one sentence."""
     has = settings_of(method)
     if name in has or name not in SETTINGS:
-        return None
-    own = [spell(s) for s in has if len(SETTINGS[s].defaults) < len(METHODS)]
-    return f"{spell(name)} is not a setting of {method}, which has {', '.join(own)}."
+        return
+    own = ", ".join(spell(s) for s in has if len(SETTINGS[s].defaults) < len(METHODS))
+    raise click.UsageError(f"{spell(name)} is not a setting of {method}, which has {own}.")
+
+
+def check_reading(given: NamedDict, method: str) -> None:
+    """Refuse two answers to one question, and what the method cannot answer."""
+    if given.get("epsilon") is not None and given.get("ess") is not None:
+        raise click.UsageError("--epsilon and --ess exclude each other. Drop one.")
+    if given.get("ess") is not None and METHODS[function_of(method)].seeks_mode:
+        raise click.UsageError(
+            "--ess reads a posterior, and this is a run of map-tree. Use --epsilon."
+        )
+
+
+# In files -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a file says; nothing if there is none."""
+
+    problem: str | None = None
+    method: str = DEFAULT
+    settings: NamedDict = field(default_factory=dict)
+
+
+def read_config(path: Path, method: str | None = None) -> Config:
+    """The problem, the method and the arguments of the method, of a TOML file.
+
+    A method that is given wins over that of the file.  What is wrong is a `click.UsageError`.
+    """
+    try:
+        return _read(tomllib.loads(path.read_text(encoding="utf-8")), method)
+    except (ValueError, OSError) as error:
+        raise click.UsageError(f"--config {path} cannot be read: {error}") from error
+    except click.UsageError as error:
+        raise click.UsageError(f"--config {path}: {error.message}") from error
+
+
+def _read(found: NamedDict, method: str | None) -> Config:
+    _check_names(found, ("problem", "settings"), "a table")
+    for name, table in found.items():
+        if not isinstance(table, dict):
+            raise click.UsageError(f"{name} must be a table, [{name}].")
+    problem, settings = found.get("problem", {}), found.get("settings", {})
+    _check_names(problem, ("name",), "a key of [problem]")
+    name, named = problem.get("name"), settings.pop("method", DEFAULT)
+    if name is not None and not isinstance(name, str):
+        raise click.UsageError(f"problem.name must be a string, got {name!r}.")
+    if not isinstance(named, str) or method_of(named) not in NAMES:
+        raise click.UsageError(f"method must be one of {', '.join(NAMES)}, but got {named!r}.")
+    method = method or method_of(named)
+    for setting in settings:
+        if setting in NO_SETTINGS:
+            advice = f"Call abctree.{function_of(method)} for it."
+            raise click.UsageError(f"{setting!r} cannot be set in a file. {advice}")
+        check_has(setting, method, repr)
+    _check_names(settings, ("method", *settings_of(method)), "a key of [settings]")
+    for key, value in settings.items():
+        kinds, of_items, words = in_files(key)
+        items = list(value.values()) if isinstance(value, dict) else value
+        several = items if isinstance(items, list) else []
+        if not _fits(value, kinds) or not all(_fits(item, of_items) for item in several):
+            raise click.UsageError(f"{key} must be {words}, but got {value!r}.")
+    return Config(name, method, settings)
+
+
+def _check_names(given: NamedDict, known: tuple[str, ...], what: str) -> None:
+    for name in given:
+        if name not in known:
+            ours = meant(name, known)
+            advice = f"Did you mean {ours}?" if ours else f"There is {', '.join(known)}."
+            raise click.UsageError(f"{name!r} is not {what}. {advice}")
+
+
+def _fits(value: object, kinds: tuple[type, ...]) -> bool:
+    """Whether it is one of these; True is an int in Python, but not in a file of settings."""
+    return isinstance(value, kinds) and (not isinstance(value, bool) or kinds == (bool,))

@@ -10,9 +10,10 @@ import numpy as np
 
 from abctree.answers.result import Result
 from abctree.data import Partition, Round
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, wrong
 from abctree.faces.plots.canvas import TRUTH, figure_of, grid_of_axes, one_axes, quieten
 from abctree.keywords import checks_keywords
+from abctree.numbers import check_rule
 from abctree.problem.priors.cube import inside
 from abctree.protocols import Prior
 from abctree.types import FloatArray, IntArray
@@ -81,15 +82,14 @@ def partition(
     MissingDependencyError
         If matplotlib is not installed.
     """
-    played = _round(result, round)
+    n = len(result.rounds)
+    if not -n <= round < n:
+        raise ParameterError(f"`round` must be in {-n} .. {n - 1}, but got {round}.")
+    played = result.rounds[round]
     if not 0 <= fold < len(played.partitions):
-        raise ParameterError(
-            f"`fold` must be in 0 .. {len(played.partitions) - 1}, but got {fold}."
-        )
-    if show not in ("posterior", "proposal"):
-        raise ParameterError(f'`show` must be "posterior" or "proposal", but got {show!r}.')
-    if coordinates not in ("theta", "cube"):
-        raise ParameterError(f'`coordinates` must be "theta" or "cube", but got {coordinates!r}.')
+        raise wrong("fold", f"be in 0 .. {len(played.partitions) - 1}", fold)
+    check_rule("show", show, '"posterior" or "proposal"')
+    check_rule("coordinates", coordinates, '"theta" or "cube"')
     sides = _sides(result, dims, coordinates)
     ax = one_axes(ax, 4.2, 4.2)
     # Red is hard to see on black: behind dots the shades stop at a middle grey.
@@ -138,7 +138,13 @@ def partitions(
     MissingDependencyError
         If matplotlib is not installed.
     """
-    chosen = _spread(len(result.rounds)) if rounds is None else [int(r) for r in rounds]
+    if rounds is None:  # the pilot is left out where there are others
+        last = len(result.rounds) - 1
+        first = min(1, last)
+        rounds = np.unique(
+            np.linspace(first, last, min(_PANELS, last - first + 1)).round()
+        ).tolist()
+    chosen = [int(r) for r in rounds]
     if not chosen:
         raise ParameterError("`rounds` must name at least one round, but is empty.")
     row = grid_of_axes(axes, (1, len(chosen)), (2.9 * len(chosen) + 0.4, 3.3))[0]
@@ -148,20 +154,6 @@ def partitions(
             ax.set_ylabel("")
             ax.tick_params(labelleft=False)
     return figure_of(row[0])
-
-
-def _spread(n_rounds: int) -> list[int]:
-    """At most five rounds, the pilot left out where there are others."""
-    first = min(1, n_rounds - 1)
-    wanted = np.linspace(first, n_rounds - 1, min(_PANELS, n_rounds - first))
-    return [int(r) for r in np.unique(np.round(wanted))]
-
-
-def _round(result: Result, index: int) -> Round:
-    n = len(result.rounds)
-    if not -n <= index < n:
-        raise ParameterError(f"`round` must be in {-n} .. {n - 1}, but got {index}.")
-    return result.rounds[index]
 
 
 # One side of the picture ------------------------------------------------------------------------
@@ -253,11 +245,14 @@ def _draw_boxes(
 ) -> None:
     measured = played.partitions[fold]
     in_theta = all(side.column is not None for side in sides)
-    cut = _slice(result, measured, sides)
+    # The plane through the posterior mean cuts these, all of them in two dimensions.
+    boxes, at = measured.boxes, _centre(result)
+    others = [j for j in range(boxes.d) if j not in {side.dim for side in sides}]
+    within = (boxes.lower[:, others] <= at[others]) & (at[others] < boxes.upper[:, others])
+    cut = np.flatnonzero(within.all(axis=1))
     density = _density(played, fold, measured, cut, show, in_theta=in_theta)
     corner = [
-        [side.place(bound[cut, side.dim]) for side in sides]
-        for bound in (measured.boxes.lower, measured.boxes.upper)
+        [side.place(bound[cut, side.dim]) for side in sides] for bound in (boxes.lower, boxes.upper)
     ]
     (left, bottom), (right, top) = corner
     path = np.array([[left, bottom], [right, bottom], [right, top], [left, top]])
@@ -301,15 +296,6 @@ def _density(
     # In units of the smallest box: volumes may be too small for a float.
     unit = float(log_volume.min())
     return np.asarray(mass * np.exp(unit - log_volume))
-
-
-def _slice(result: Result, measured: Partition, sides: tuple[_Side, _Side]) -> IntArray:
-    """The boxes that the plane through the posterior mean cuts; all of them in two dimensions."""
-    boxes = measured.boxes
-    at = _centre(result)
-    others = [j for j in range(boxes.d) if j not in {side.dim for side in sides}]
-    inside = (boxes.lower[:, others] <= at[others]) & (at[others] < boxes.upper[:, others])
-    return np.flatnonzero(inside.all(axis=1))
 
 
 def _centre(result: Result) -> FloatArray:

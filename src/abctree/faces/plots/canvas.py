@@ -23,13 +23,7 @@ _INSTALL = "Plots need matplotlib, which is not installed. Run: pip install abct
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of a size in inches that no window and no global state knows of.
-
-    Raises
-    ------
-    MissingDependencyError
-        If matplotlib is not installed.
-    """
+    """A figure of a size in inches that no window and no global state knows of."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -43,17 +37,15 @@ def one_axes(ax: Axes | None, width: float, height: float) -> Axes:
 
 
 def grid_of_axes(
-    axes: object, shape: tuple[int, int], size: tuple[float, float]
+    axes: object, shape: tuple[int, int], size: tuple[float, float] | None = None
 ) -> NDArray[np.object_]:
     """The axes given as an array of this shape, or those of a new figure of this size in inches.
 
-    Raises
-    ------
-    ParameterError
-        If the axes given have another number.
+    By default the size suits as many parameters as there are rows.
     """
     if axes is None:
-        return new_figure(*size).subplots(*shape, squeeze=False)
+        side = max(3.2, min(14.0, 1.0 + 1.75 * shape[0]))
+        return new_figure(*(size or (side, side))).subplots(*shape, squeeze=False)
     given = np.asarray(axes, dtype=object)
     if given.size != shape[0] * shape[1]:
         raise ParameterError(
@@ -78,6 +70,14 @@ def quieten(ax: Axes) -> None:
     ax.tick_params(labelsize="small")
 
 
+def widened(limits: tuple[float, float], value: float) -> tuple[float, float]:
+    """The limits of an axis, such that a value is not on an edge; nan changes nothing."""
+    if not np.isfinite(value):
+        return limits
+    room = 0.05 * (max(limits[1], value) - min(limits[0], value))
+    return min(limits[0], value - room), max(limits[1], value + room)
+
+
 def number(value: float, spread: float) -> str:
     """A number to two digits of its spread, as in 0.552 for a spread of 0.034."""
     if not np.isfinite(value):
@@ -93,13 +93,7 @@ def number(value: float, spread: float) -> str:
 
 
 def check_parallel(name: str, n: int, wanted: int, of: str) -> None:
-    """Two arrays that go together have equally many rows.
-
-    Raises
-    ------
-    ParameterError
-        If they do not.
-    """
+    """Raise `ParameterError` unless two arrays that go together have equally many rows."""
     if n != wanted:
         raise ParameterError(f"`{name}` must have {wanted} {of}, but got {n}. They go in pairs.")
 

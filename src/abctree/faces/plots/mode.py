@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +11,7 @@ from scipy import special
 from abctree.answers.mode import Mode
 from abctree.answers.result import Result
 from abctree.errors import AbctreeWarning, ParameterError
-from abctree.faces.plots.canvas import FAINT, INK, TRUTH, figure_of, grid_of_axes, number
+from abctree.faces.plots.canvas import FAINT, INK, TRUTH, figure_of, grid_of_axes, number, widened
 from abctree.faces.plots.pair import pair
 from abctree.keywords import checks_keywords
 from abctree.numbers import check_rule
@@ -67,8 +66,7 @@ def mode(result: Result | Mode, level: float = 0.9, axes: object = None) -> Figu
             "result.mode() of a run."
         )
     p = len(found.names)
-    side = max(3.2, min(14.0, 1.0 + 1.75 * p))
-    grid = grid_of_axes(axes, (p, p), (side, side))
+    grid = grid_of_axes(axes, (p, p))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AbctreeWarning)  # that nothing was accepted: it is seen
         epsilon = found.epsilon if np.isfinite(found.epsilon) else None
@@ -77,13 +75,13 @@ def mode(result: Result | Mode, level: float = 0.9, axes: object = None) -> Figu
     dots = draws.theta[-_DOTS:]
     for row in range(p):
         _draw_error(grid[row, row], found, row, level)
-        _widen(grid[row, row].get_xlim, grid[row, row].set_xlim, found.theta[row])
+        grid[row, row].set_xlim(widened(grid[row, row].get_xlim(), found.theta[row]))
         for column in range(row):
             ax = grid[row, column]
             ax.scatter(dots[:, column], dots[:, row], s=3.0, c=FAINT, linewidths=0, zorder=0)
             _draw_pair(ax, found, [column, row], level)
-            _widen(ax.get_xlim, ax.set_xlim, found.theta[column])
-            _widen(ax.get_ylim, ax.set_ylim, found.theta[row])
+            ax.set_xlim(widened(ax.get_xlim(), found.theta[column]))
+            ax.set_ylim(widened(ax.get_ylim(), found.theta[row]))
     return figure_of(grid[0, 0])
 
 
@@ -114,16 +112,6 @@ def _draw_pair(ax: Axes, found: Mode, columns: list[int], level: float) -> None:
         x, y = _ellipse(found.theta[columns], found.spread[np.ix_(columns, columns)], level)
         label = f"posterior, {level:.0%}"
         ax.plot(x, y, color=TRUTH, linewidth=0.9, linestyle="--", label=label, zorder=4)
-
-
-def _widen(
-    get: Callable[[], tuple[float, float]], set_to: Callable[[float, float], object], value: float
-) -> None:
-    """Let an axis show the mode, if it does not."""
-    low, high = get()
-    if np.isfinite(value) and not low <= value <= high:
-        room = 0.05 * (max(high, value) - min(low, value))
-        set_to(min(low, value - room), max(high, value + room))
 
 
 def _ellipse(centre: FloatArray, covariance: FloatArray, level: float) -> FloatArray:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from abctree.answers.posterior import Posterior
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, wrong
 from abctree.faces.plots.canvas import (
     DRAWS,
     FAINT,
@@ -20,6 +20,7 @@ from abctree.faces.plots.canvas import (
     is_whole,
     number,
     quieten,
+    widened,
 )
 from abctree.faces.plots.series import weighted_quantiles
 from abctree.keywords import checks_keywords
@@ -92,9 +93,9 @@ def pair(
     check_rule("bins", bins, "at least 1 or None", "Leave it out.")
     margins = [_margin(posterior, j, values[j]) for j in shown]
     k = len(margins)
-    side = max(3.2, min(14.0, 1.0 + 1.75 * k))
-    grid = grid_of_axes(axes, (k, k), (side, side))
-    n_bins = bins or _n_bins(posterior.ess)
+    grid = grid_of_axes(axes, (k, k))
+    # Bins grow with the cube root of the draws (Freedman and Diaconis).
+    n_bins = bins or int(np.clip(round(2.5 * posterior.ess ** (1.0 / 3.0)), 5, 40))
     for row in range(k):
         for column in range(k):
             ax = grid[row, column]
@@ -139,9 +140,7 @@ def _columns(posterior: Posterior, names: Sequence[str] | None) -> list[int]:
     chosen = posterior.names if names is None else tuple(names)
     unknown = [name for name in chosen if name not in posterior.names]
     if unknown or not chosen:
-        raise ParameterError(
-            f"`names` must be some of {', '.join(posterior.names)}, but got {list(chosen)}."
-        )
+        raise wrong("names", f"be some of {', '.join(posterior.names)}", list(chosen))
     return [posterior.names.index(name) for name in chosen]
 
 
@@ -152,9 +151,7 @@ def _truth(posterior: Posterior, truth: object) -> FloatArray:
     if isinstance(truth, Mapping):
         unknown = [name for name in truth if name not in posterior.names]
         if unknown:
-            raise ParameterError(
-                f"`truth` must name some of {', '.join(posterior.names)}, but got {unknown}."
-            )
+            raise wrong("truth", f"name some of {', '.join(posterior.names)}", unknown)
         return np.array([float(truth.get(name, np.nan)) for name in posterior.names])
     values = np.asarray(truth, dtype=np.float64)
     if values.shape != (p,):
@@ -175,7 +172,7 @@ def _margin(posterior: Posterior, j: int, truth: float) -> _Margin:
         value=value,
         weight=weight,
         kind=kind,
-        limits=_with_truth(_limits(posterior, j, kind, value, weight), truth),
+        limits=widened(_limits(posterior, j, kind, value, weight), truth),
         mean=float(posterior.mean()[j]),
         interval=(float(low), float(high)),
         truth=truth,
@@ -197,8 +194,11 @@ def _kind(
 def _limits(
     posterior: Posterior, j: int, kind: str, value: FloatArray, weight: FloatArray
 ) -> tuple[float, float]:
+    bounds = posterior.bounds
+    lowest, highest = (-np.inf, np.inf) if bounds is None else bounds[j].tolist()
     if kind == "empty":
-        return _prior_limits(posterior, j)
+        bounded = np.isfinite([lowest, highest]).all() and lowest < highest
+        return (lowest, highest) if bounded else (0.0, 1.0)
     low, high = weighted_quantiles(value[:, None], weight, (0.001, 0.999))[:, 0]
     if kind == "discrete":
         room = _gap(value) / 2.0
@@ -207,39 +207,13 @@ def _limits(
         room = 0.5 * abs(low) or 0.5
         return float(low - room), float(high + room)
     room = 0.08 * (high - low)
-    lowest, highest = _bounds(posterior, j)
     return float(max(low - room, min(low, lowest))), float(min(high + room, max(high, highest)))
-
-
-def _prior_limits(posterior: Posterior, j: int) -> tuple[float, float]:
-    low, high = _bounds(posterior, j)
-    return (low, high) if np.isfinite([low, high]).all() and low < high else (0.0, 1.0)
-
-
-def _bounds(posterior: Posterior, j: int) -> tuple[float, float]:
-    if posterior.bounds is None:
-        return -np.inf, np.inf
-    return float(posterior.bounds[j, 0]), float(posterior.bounds[j, 1])
-
-
-def _with_truth(limits: tuple[float, float], truth: float) -> tuple[float, float]:
-    """The limits, widened so that the truth is not on an edge."""
-    if not np.isfinite(truth):
-        return limits
-    low, high = min(limits[0], truth), max(limits[1], truth)
-    room = 0.05 * (high - low)
-    return min(limits[0], truth - room), max(limits[1], truth + room)
 
 
 def _gap(value: FloatArray) -> float:
     """The smallest distance of two values of a discrete parameter."""
     distinct = np.unique(value)
     return float(np.diff(distinct).min()) if len(distinct) > 1 else 1.0
-
-
-def _n_bins(ess: float) -> int:
-    """Bins grow with the cube root of the draws (Freedman and Diaconis)."""
-    return int(np.clip(round(2.5 * ess ** (1.0 / 3.0)), 5, 40))
 
 
 # The diagonal -----------------------------------------------------------------------------------

@@ -4,11 +4,10 @@
 and `DensityPrior` a density of your own (Remark 1).
 """
 
-from abctree.problem.priors.density import DensityPrior
 from abctree.problem.priors.discrete import Categorical, Integers
+from abctree.problem.priors.functions import DensityPrior, PriorTransform
 from abctree.problem.priors.joint import Dirichlet, MultivariateNormal
 from abctree.problem.priors.product import Product, as_prior
-from abctree.problem.priors.transform import PriorTransform
 
 __all__ = [
     "Categorical",

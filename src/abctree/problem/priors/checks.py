@@ -7,7 +7,7 @@ from numbers import Real
 
 import numpy as np
 
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, wrong
 from abctree.types import FloatArray
 
 
@@ -56,29 +56,21 @@ def _checked_rows(name: str, rows: object, width: int) -> FloatArray:
         ) from error
     if array.ndim != 2 or array.shape[1] != width:
         advice = f"Give one point as {name}[None, :]." if array.ndim == 1 else "Give one row each."
-        raise ParameterError(
-            f"`{name}` must have shape (n, {width}), but got shape {array.shape}. {advice}"
-        )
+        raise wrong(name, f"have shape (n, {width})", f"shape {array.shape}", advice)
     return array
 
 
 def checked_names(names: object) -> tuple[str, ...]:
     """Distinct non-empty strings."""
     if isinstance(names, str) or not isinstance(names, Iterable):
-        raise ParameterError(
-            f"`names` must be a sequence of names, but got {names!r}. Write ('a', 'b')."
-        )
+        raise wrong("names", "be a sequence of names", repr(names), "Write ('a', 'b').")
     given = tuple(names)
     for name in given:
         if not isinstance(name, str) or not name:
-            raise ParameterError(
-                f"`names` must be non-empty strings, but got {name!r}. Name every parameter."
-            )
+            raise wrong("names", "be non-empty strings", repr(name), "Name every parameter.")
     repeated = sorted({name for name in given if given.count(name) > 1})
     if repeated:
-        raise ParameterError(
-            f"`names` must be distinct, but got {repeated[0]!r} twice. Rename one of them."
-        )
+        raise wrong("names", "be distinct", f"{repeated[0]!r} twice", "Rename one of them.")
     if not given:
         raise ParameterError("`names` must not be empty, but got (). Name every parameter.")
     return given
@@ -87,24 +79,20 @@ def checked_names(names: object) -> tuple[str, ...]:
 def finite_number(name: str, value: object) -> float:
     """A finite float."""
     if not isinstance(value, Real) or not np.isfinite(float(value)):
-        raise ParameterError(
-            f"`{name}` must be a finite number, but got {value!r}. Give an int or a float."
-        )
+        raise wrong(name, "be a finite number", repr(value), "Give an int or a float.")
     return float(value)
 
 
 def finite_numbers(name: str, values: object, advice: str) -> tuple[float, ...]:
     """One or more finite floats, from a sequence or a one-dimensional array."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise ParameterError(
-            f"`{name}` must be a sequence of numbers, but got {values!r}. {advice}"
-        )
+        raise wrong(name, "be a sequence of numbers", repr(values), advice)
     given = tuple(values)
-    wrong = [v for v in given if not isinstance(v, Real) or not np.isfinite(float(v))]
-    if wrong or not given:
+    others = [v for v in given if not isinstance(v, Real) or not np.isfinite(float(v))]
+    if others or not given:
         raise ParameterError(
             f"`{name}` must be finite numbers, at least one, but got "
-            f"{wrong[0] if wrong else given!r}. {advice}"
+            f"{others[0] if others else given!r}. {advice}"
         )
     return tuple(float(v) for v in given)
 
@@ -113,7 +101,5 @@ def whole_number(name: str, value: object) -> int:
     """An int that float64 holds exactly."""
     number = finite_number(name, value)
     if not number.is_integer() or abs(number) > 2.0**53:
-        raise ParameterError(
-            f"`{name}` must be a whole number up to 2**53, but got {value!r}. Round it."
-        )
+        raise wrong(name, "be a whole number up to 2**53", repr(value), "Round it.")
     return int(number)

@@ -11,8 +11,8 @@ from typing import ClassVar
 import numpy as np
 
 from abctree.errors import ParameterError
-from abctree.problem.priors.cube import HIGHEST, LOWEST, SMALLEST_LOG_WIDTH, inside
-from abctree.problem.priors.law import Law
+from abctree.problem.priors.cube import HIGHEST, LOWEST, NO_SUPPORT, SMALLEST_LOG_WIDTH, inside
+from abctree.problem.priors.distribution import Distribution
 from abctree.types import FloatArray
 
 # Two quantiles this near, relative to their size, have lost the digits of their difference.
@@ -32,12 +32,6 @@ class Uniform:
 
     @property
     def d(self) -> int:
-        """Dimensions of the cube."""
-        return len(self.low)
-
-    @property
-    def n_columns(self) -> int:
-        """Columns of theta."""
         return len(self.low)
 
     @cached_property
@@ -45,12 +39,11 @@ class Uniform:
         """The lengths of the intervals: (k,)."""
         return self.high - self.low
 
+    @cached_property
     def support(self) -> FloatArray:
-        """See `Block`."""
         return np.column_stack([self.low, self.high])
 
     def from_cube(self, cube: FloatArray) -> FloatArray:
-        """(n, k) -> (n, k)."""
         theta = cube * self.width
         theta += self.low
         # low + width may be one rounding above high.
@@ -58,18 +51,15 @@ class Uniform:
         return theta
 
     def to_cube(self, theta: FloatArray) -> FloatArray:
-        """(n, k) -> (n, k)."""
         # Clipped first: the distance of a far outsider may overflow.
         within = np.clip(theta, self.low, self.high)
         return inside((within - self.low) / self.width)
 
     def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
-        """(K, k), (K, k) -> (K,)."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(upper - lower).sum(axis=1) + np.log(self.width).sum())
 
     def log_density(self, theta: FloatArray) -> FloatArray:
-        """(n, k) -> (n,)."""
         within = ((theta >= self.low) & (theta <= self.high)).all(axis=1)
         return np.where(within, -np.log(self.width).sum(), -np.inf)
 
@@ -81,26 +71,18 @@ class Fixed:
     value: float
 
     d: ClassVar[int] = 0
-    n_columns: ClassVar[int] = 1
-
-    def support(self) -> FloatArray:
-        """See `Block`."""
-        return np.full((1, 2), np.nan)
+    support: ClassVar[FloatArray] = NO_SUPPORT
 
     def from_cube(self, cube: FloatArray) -> FloatArray:
-        """(n, 0) -> (n, 1)."""
         return np.full((len(cube), 1), self.value)
 
     def to_cube(self, theta: FloatArray) -> FloatArray:
-        """(n, 1) -> (n, 0)."""
         return np.empty((len(theta), 0))
 
     def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:  # noqa: ARG002
-        """(K, 0), (K, 0) -> (K,)."""
         return np.zeros(len(lower))
 
     def log_density(self, theta: FloatArray) -> FloatArray:
-        """(n, 1) -> (n,)."""
         return np.where(theta[:, 0] == self.value, 0.0, -np.inf)
 
 
@@ -109,15 +91,14 @@ class Continuous:
     """One parameter through a quantile function: theta = ppf(u)."""
 
     label: str  #: what an error calls it
-    law: Law
+    law: Distribution
     first: float  #: the smallest cube point at which ppf is fit for use
     last: float  #: the largest
 
     d: ClassVar[int] = 1
-    n_columns: ClassVar[int] = 1
 
     @classmethod
-    def of(cls, label: str, law: Law) -> Continuous:
+    def of(cls, label: str, law: Distribution) -> Continuous:
         """The block of a law, if its quantile function works."""
         first = _outermost(law, _FROM_BELOW, lambda x: x <= law.middle)
         last = _outermost(law, _FROM_ABOVE, lambda x: x >= law.middle)
@@ -128,12 +109,11 @@ class Continuous:
             )
         return cls(label, law, first, last)
 
+    @cached_property
     def support(self) -> FloatArray:
-        """See `Block`."""
         return np.array([self.law.support])
 
     def from_cube(self, cube: FloatArray) -> FloatArray:
-        """(n, 1) -> (n, 1)."""
         u = np.clip(cube, self.first, self.last)
         theta = self.law.ppf(u)
         bad = np.isnan(theta)
@@ -142,32 +122,21 @@ class Continuous:
                 f"`{self.label}` must have a quantile at every point of (0, 1), but got nan at "
                 f"{u[bad][0]}. Truncate the distribution or use another one."
             )
-        largest = float(np.finfo(np.float64).max)
-        low, high = self.law.support
-        return np.clip(theta, max(low, -largest), min(high, largest))
+        return np.clip(theta, *self.law.finite_support)
 
     def to_cube(self, theta: FloatArray) -> FloatArray:
-        """(n, 1) -> (n, 1)."""
         return inside(self.law.cdf(theta))
 
     def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
-        """(K, 1), (K, 1) -> (K,)."""
-        a, b = self._end(lower), self._end(upper)
+        a, b = (self.law.end(u, self.first, self.last) for u in (lower, upper))
         return log_image_width(a, b, lower, upper, self.law.log_density)[:, 0]
 
     def log_density(self, theta: FloatArray) -> FloatArray:
-        """(n, 1) -> (n,)."""
         return self.law.log_density(theta)[:, 0]
-
-    def _end(self, u: FloatArray) -> FloatArray:
-        """The quantiles at the ends of boxes: 0 and 1 are the ends of the support, infinite too."""
-        low, high = self.law.support
-        x = np.clip(self.law.ppf(np.clip(u, self.first, self.last)), low, high)
-        return np.where(u <= 0.0, low, np.where(u >= 1.0, high, x))
 
 
 def _outermost(
-    law: Law, candidates: tuple[float, ...], fits: Callable[[float], bool]
+    law: Distribution, candidates: tuple[float, ...], fits: Callable[[float], bool]
 ) -> float | None:
     """The first candidate with a finite quantile on its own side of the median.
 
@@ -184,7 +153,7 @@ def _outermost(
     return fallback
 
 
-def _quantile(law: Law, u: float) -> float:
+def _quantile(law: Distribution, u: float) -> float:
     """The quantile, or nan if there is an error or a warning."""
     try:
         with warnings.catch_warnings():

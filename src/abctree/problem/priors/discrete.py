@@ -13,11 +13,18 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, wrong
 from abctree.keywords import checks_keywords
 from abctree.problem.priors.checks import finite_numbers, whole_number
-from abctree.problem.priors.cube import inside
+from abctree.problem.priors.cube import LOWEST, NO_SUPPORT, Block, inside
+from abctree.problem.priors.distribution import Distribution
 from abctree.types import FloatArray, IntArray
+
+#: A law with more atoms than this on one side of its median is not tabulated.
+TABLE = 2**16
+
+# The table of an infinite tail reaches twice as far from the median as all but this mass.
+_TAIL = 1e-12
 
 
 @checks_keywords
@@ -50,25 +57,19 @@ class Integers:
         object.__setattr__(self, "low", whole_number("low", self.low))
         object.__setattr__(self, "high", whole_number("high", self.high))
         if self.low > self.high:
-            raise ParameterError(
-                f"`high` must be at least `low`, but got low={self.low}, high={self.high}. "
-                "Swap the two."
+            raise wrong(
+                "high", "be at least `low`", f"low={self.low}, high={self.high}", "Swap the two."
             )
 
     d: ClassVar[int] = 1
-    n_columns: ClassVar[int] = 1
+    support: ClassVar[FloatArray] = NO_SUPPORT
 
     @property
     def count(self) -> int:
         """How many integers."""
         return self.high - self.low + 1
 
-    def support(self) -> FloatArray:
-        """See `Block`."""
-        return np.full((1, 2), np.nan)
-
     def from_cube(self, cube: FloatArray) -> FloatArray:
-        """(n, 1) -> (n, 1)."""
         return np.asarray(np.minimum(np.floor(cube * self.count) + self.low, float(self.high)))
 
     def to_cube(self, theta: FloatArray) -> FloatArray:
@@ -129,9 +130,7 @@ class Categorical:
     def __post_init__(self) -> None:
         values = finite_numbers("values", self.values, "For labels, use codes 0, 1, ... instead.")
         if len(set(values)) < len(values):
-            raise ParameterError(
-                f"`values` must be distinct, but got {list(values)}. Add up their probabilities."
-            )
+            raise wrong("values", "be distinct", list(values), "Add up their probabilities.")
         object.__setattr__(self, "values", values)
         if self.probabilities is not None:
             object.__setattr__(self, "probabilities", self._checked_probabilities(len(values)))
@@ -191,23 +190,17 @@ class Atoms:
         )
 
     d: ClassVar[int] = 1
-    n_columns: ClassVar[int] = 1
+    support: ClassVar[FloatArray] = NO_SUPPORT
 
     @cached_property
     def length(self) -> FloatArray:
         """(m,) The length of the interval of each atom."""
         return np.diff(self.edge)
 
-    def support(self) -> FloatArray:
-        """See `Block`."""
-        return np.full((1, 2), np.nan)
-
     def from_cube(self, cube: FloatArray) -> FloatArray:
-        """(n, 1) -> (n, 1)."""
         return self.value[self._owner(cube)]
 
     def to_cube(self, theta: FloatArray) -> FloatArray:
-        """(n, 1) -> (n, 1)."""
         return inside(0.5 * np.add(*self.cube_range(theta)))
 
     def cube_range(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -216,7 +209,6 @@ class Atoms:
         return self.edge[i], self.edge[i + 1]
 
     def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
-        """(K, 1), (K, 1) -> (K,)."""
         low, high = lower[:, 0], upper[:, 0]
         i, j = self._owner(low), self._owner(high)
         below, above = self.beyond
@@ -232,7 +224,6 @@ class Atoms:
             return np.log(count)
 
     def log_density(self, theta: FloatArray) -> FloatArray:
-        """(n, 1) -> (n,)."""
         i = self._nearest(theta)
         return np.where(self.value[i] == theta, self.log_mass[i], -np.inf)[:, 0]
 
@@ -255,3 +246,87 @@ def n_atoms(
     the two are one, and `apart` how many atoms further the highest is.
     """
     return np.where(apart == 0.0, alone, head + tail + apart - 1.0)
+
+
+def discrete(label: str, law: Distribution) -> Block:
+    """The block of a discrete law."""
+    listed = _listed(law)
+    if listed is not None:
+        return listed
+    first, last = _last_in_table(law, -1.0), _last_in_table(law, 1.0)
+    if first is not None and last is not None:
+        value = np.arange(first, last + 1.0)
+        return Atoms.of(value, law.mass(value), law.support)
+    if law.sums_its_cdf:
+        raise ParameterError(
+            f"`{label}` must have light tails or a cdf in closed form, but got {law}. "
+            "Truncate it, for instance with a Categorical."
+        )
+    return Lattice(law)
+
+
+def _listed(law: Distribution) -> Atoms | None:
+    """The table of ``rv_discrete(values=(x, p))``, whose atoms need not be integers."""
+    source = law.dist
+    if source is None or not (hasattr(source, "xk") and hasattr(source, "pk")):
+        return None
+    value = np.asarray(source.xk, dtype=np.float64)
+    shift = law.support[0] - value[0]
+    return Atoms.of(value + shift, np.asarray(source.pk, dtype=np.float64))
+
+
+def _last_in_table(law: Distribution, side: float) -> float | None:
+    """The last atom of a table below (side -1) or above (+1) the median; None if it is too far."""
+    end = law.support[int(side > 0.0)]
+    if side * (end - law.middle) <= TABLE:
+        return end
+    reach = np.exp2(np.arange(np.log2(TABLE) + 1.0))
+    below = law.cdf(law.middle + side * reach)
+    enough = np.flatnonzero(below < LOWEST if side < 0.0 else below >= 1.0 - _TAIL)
+    if not len(enough):
+        return None
+    return float(law.middle + (side if side < 0.0 else 2.0) * reach[enough[0]])
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """A law on the integers with too many atoms for a table."""
+
+    law: Distribution
+
+    d: ClassVar[int] = 1
+    support: ClassVar[FloatArray] = NO_SUPPORT
+
+    def from_cube(self, cube: FloatArray) -> FloatArray:
+        # The quantile of 0 in scipy is one below the support.
+        return np.clip(self.law.ppf(inside(cube)), *self.law.finite_support)
+
+    def to_cube(self, theta: FloatArray) -> FloatArray:
+        return inside(0.5 * np.add(*self.cube_range(theta)))
+
+    def cube_range(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, 1) -> (n, 1), (n, 1): the interval of the nearest integer of the support."""
+        x = np.rint(np.clip(theta, *self.law.finite_support))
+        return self.law.cdf(x - 1.0), self.law.cdf(x)
+
+    def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
+        low, high = lower[:, 0], upper[:, 0]
+        first, last = self.law.end(low), self.law.end(high)
+        with np.errstate(all="ignore"):
+            count = n_atoms(
+                # The last atoms of a support may be too light for float64; they count nevertheless.
+                head=np.where(low <= 0.0, 1.0, self._share(self.law.cdf(first) - low, first)),
+                tail=np.where(high >= 1.0, 1.0, self._share(high - self.law.cdf(last - 1.0), last)),
+                alone=self._share(high - low, first),
+                apart=last - first,
+            )
+            # No atom is heavier than one, so a box holds at least its length.
+            count = np.fmax(count, high - low)
+            return np.log(np.where(np.isinf(last - first), np.inf, count))
+
+    def log_density(self, theta: FloatArray) -> FloatArray:
+        return self.law.log_density(theta)[:, 0]
+
+    def _share(self, overlap: FloatArray, atom: FloatArray) -> FloatArray:
+        # 0 / 0 is an atom too light for float64, wholly inside.
+        return np.nan_to_num(np.clip(overlap / self.law.mass(atom), 0.0, 1.0), nan=1.0)

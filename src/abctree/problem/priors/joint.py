@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import linalg, special
 
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, wrong
 from abctree.keywords import checks_keywords
 from abctree.problem.priors.checks import finite_numbers
 from abctree.problem.priors.continuous import log_image_width
@@ -82,10 +82,7 @@ def _root(cov: FloatArray) -> FloatArray:
     """The lower Cholesky factor."""
     scale = np.sqrt(np.abs(np.outer(np.diag(cov), np.diag(cov))))
     if (np.abs(cov - cov.T) > 1e-8 * scale).any():
-        raise ParameterError(
-            f"`cov` must be symmetric, but got {cov.tolist()}. "
-            "Use (cov + cov.T) / 2 if it nearly is."
-        )
+        raise wrong("cov", "be symmetric", cov.tolist(), "Use (cov + cov.T) / 2 if it nearly is.")
     try:
         return np.asarray(np.linalg.cholesky(cov), dtype=np.float64)
     except np.linalg.LinAlgError as error:
@@ -105,12 +102,6 @@ class Gaussian:
 
     @property
     def d(self) -> int:
-        """Dimensions of the cube."""
-        return len(self.mean)
-
-    @property
-    def n_columns(self) -> int:
-        """Columns of theta."""
         return len(self.mean)
 
     @cached_property
@@ -118,12 +109,11 @@ class Gaussian:
         """The logarithm of det root."""
         return float(np.log(np.diag(self.root)).sum())
 
+    @cached_property
     def support(self) -> FloatArray:
-        """See `Block`."""
-        return np.tile([-np.inf, np.inf], (self.n_columns, 1))
+        return np.tile([-np.inf, np.inf], (self.d, 1))
 
     def from_cube(self, cube: FloatArray) -> FloatArray:
-        """(n, k) -> (n, k)."""
         z = special.ndtri(inside(cube))
         theta = np.tile(self.mean, (len(z), 1))
         # Column by column: the bits of a matrix product depend on how many rows it has.
@@ -132,17 +122,14 @@ class Gaussian:
         return theta
 
     def to_cube(self, theta: FloatArray) -> FloatArray:
-        """(n, k) -> (n, k)."""
         return inside(special.ndtr(self._standard(theta)))
 
     def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
-        """(K, k), (K, k) -> (K,)."""
         a, b = special.ndtri(lower), special.ndtri(upper)
         widths = log_image_width(a, b, lower, upper, _log_normal)
         return np.asarray(widths.sum(axis=1) + self.log_det)
 
     def log_density(self, theta: FloatArray) -> FloatArray:
-        """(n, k) -> (n,)."""
         return np.asarray(_log_normal(self._standard(theta)).sum(axis=1) - self.log_det)
 
     def _standard(self, theta: FloatArray) -> FloatArray:
@@ -199,13 +186,7 @@ class Dirichlet:
 
     @property
     def d(self) -> int:
-        """Dimensions of the cube."""
         return len(self._a) - 1
-
-    @property
-    def n_columns(self) -> int:
-        """Columns of theta."""
-        return len(self._a)
 
     @cached_property
     def _a(self) -> FloatArray:
@@ -219,19 +200,17 @@ class Dirichlet:
     def _rest(self) -> FloatArray:
         return np.cumsum(self._a[::-1])[::-1][1:].copy()
 
+    @cached_property
     def support(self) -> FloatArray:
-        """See `Block`."""
-        return np.full((self.n_columns, 2), np.nan)
+        return np.full((len(self._a), 2), np.nan)
 
     def from_cube(self, cube: FloatArray) -> FloatArray:
-        """(n, k - 1) -> (n, k)."""
         taken, left = self._broken(inside(cube))
         before = np.cumprod(np.column_stack([np.ones(len(cube)), left]), axis=1)
         theta = np.column_stack([before[:, :-1] * taken, before[:, -1]])
         return np.asarray(theta / theta.sum(axis=1, keepdims=True))
 
     def to_cube(self, theta: FloatArray) -> FloatArray:
-        """(n, k) -> (n, k - 1)."""
         share = np.clip(theta, 0.0, 1.0)
         stick = np.cumsum(share[:, ::-1], axis=1)[:, ::-1]
         with np.errstate(invalid="ignore", divide="ignore"):

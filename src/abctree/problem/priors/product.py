@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from abctree.errors import ParameterError
-from abctree.problem.priors.block import Block, DiscreteBlock
+from abctree.errors import ParameterError, wrong
 from abctree.problem.priors.checks import checked_boxes, checked_cube, checked_names, checked_theta
 from abctree.problem.priors.continuous import Uniform
-from abctree.problem.priors.law import spelled
-from abctree.problem.priors.read import joint_parameters, one_parameter
+from abctree.problem.priors.cube import Block, DiscreteBlock
+from abctree.problem.priors.distribution import spelled
+from abctree.problem.priors.read import block_of
 from abctree.protocols import Prior
 from abctree.types import FloatArray, IntArray
+
+_EXAMPLE = "Write {'a': scipy.stats.norm(0, 1), 'b': (0.0, 1.0)}."
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,8 @@ class Product:
     Raises
     ------
     ParameterError
-        If a name or a value is not as above, or no parameter is free.
+        If a name or a value is not as above, or no parameter is free; by the methods, if what they
+        are given has another shape, lies outside of the cube, or contains nan.
 
     Notes
     -----
@@ -79,20 +81,21 @@ class Product:
     _text: str
 
     def __init__(self, spec: Mapping[object, object]) -> None:
-        items = _checked_items(spec)
-        names = checked_names(name for key, _ in items for name in _names_of(key))
-        blocks = [_block(key, value) for key, value in items]
+        if not isinstance(spec, Mapping) or not spec:
+            rule = "be a dict with at least one parameter"
+            raise wrong("prior", rule, repr(spec), _EXAMPLE)
+        keys = [key if isinstance(key, tuple) and key else (key,) for key in spec]
+        names = checked_names(name for key in keys for name in key)
+        blocks = [block_of(key, value) for key, value in spec.items()]
         d = sum(block.d for block in blocks)
         if d == 0:
             raise ParameterError(
                 f"`prior` must have a free parameter, but got only fixed ones, {list(names)}. "
                 "Give at least one of them a distribution."
             )
-        object.__setattr__(self, "names", names)
-        object.__setattr__(self, "d", d)
-        object.__setattr__(self, "_parts", _placed(blocks))
-        text = ", ".join(f"{key!r}: {spelled(value)}" for key, value in items)
-        object.__setattr__(self, "_text", f"Product({{{text}}})")
+        text = ", ".join(f"{key!r}: {spelled(value)}" for key, value in spec.items())
+        text = f"Product({{{text}}})"
+        self.__dict__.update(names=names, d=d, _parts=_placed(blocks), _text=text)
 
     def __repr__(self) -> str:
         return self._text
@@ -105,26 +108,13 @@ class Product:
         """
         bounds = np.empty((len(self.names), 2))
         for part in self._parts:
-            bounds[part.column] = part.block.support()
+            bounds[part.column] = part.block.support
         return bounds
 
     def from_cube(self, cube: FloatArray) -> FloatArray:
-        """The parameters at points of the cube.
+        """Points (n, d) in [0, 1] -> theta (n, n_parameters), finite and inside the support.
 
-        Parameters
-        ----------
-        cube : array of shape (n, d)
-            In [0, 1].  Unbounded parameters read 0 and 1 as the nearest floats inside.
-
-        Returns
-        -------
-        array of shape (n, n_parameters)
-            In user units, finite and inside the support.
-
-        Raises
-        ------
-        ParameterError
-            If the cube has another shape or points outside.
+        Unbounded parameters read 0 and 1 as the nearest floats inside.
         """
         points = checked_cube("cube", cube, self.d)
         if len(self._parts) == 1:
@@ -135,22 +125,9 @@ class Product:
         return theta
 
     def to_cube(self, theta: FloatArray) -> FloatArray:
-        """The points of the open cube that are mapped to theta.
+        """Theta (n, n_parameters) -> the points (n, d) of the open cube that are mapped to it.
 
         A discrete parameter goes to the middle of its atom, an outsider to the nearest face.
-
-        Parameters
-        ----------
-        theta : array of shape (n, n_parameters)
-
-        Returns
-        -------
-        array of shape (n, d)
-
-        Raises
-        ------
-        ParameterError
-            If theta has another shape or contains nan.
         """
         rows = checked_theta(theta, self.names)
         cube = np.empty((len(rows), self.d))
@@ -159,43 +136,26 @@ class Product:
         return cube
 
     def cube_range(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The part of the cube that is mapped to theta: a point, or the intervals of atoms.
+        """Theta (n, n_parameters) -> the ends (n, d), (n, d) of what the cube maps to it.
 
-        Parameters
-        ----------
-        theta : array of shape (n, n_parameters)
-
-        Returns
-        -------
-        lower, upper : array of shape (n, d)
-            In [0, 1].  Both are `to_cube` in the dimensions of continuous parameters; in those of
-            discrete ones they are the ends of the interval of the nearest atom, of a length that is
-            the prior probability of the atom.
-
-        Raises
-        ------
-        ParameterError
-            If theta has another shape or contains nan.
+        In [0, 1].  Both are `to_cube` in the dimensions of continuous parameters; in those of
+        discrete ones they are the ends of the interval of the nearest atom, of a length that is the
+        prior probability of the atom.
         """
         rows = checked_theta(theta, self.names)
         lower, upper = np.empty((2, len(rows), self.d))
         for part in self._parts:
-            ends = _ends(part.block, rows[:, part.column])
-            lower[:, part.dim], upper[:, part.dim] = ends
+            block, own = part.block, rows[:, part.column]
+            if isinstance(block, DiscreteBlock):
+                lower[:, part.dim], upper[:, part.dim] = block.cube_range(own)
+            else:
+                lower[:, part.dim] = upper[:, part.dim] = block.to_cube(own)
         return lower, upper
 
     def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
-        """Log-volumes in theta space of boxes of the cube.
+        """Log-volumes in theta space of boxes of the cube: (K, d), (K, d) -> (K,).
 
-        Parameters
-        ----------
-        lower, upper : array of shape (K, d)
-            In [0, 1], ``lower <= upper``.
-
-        Returns
-        -------
-        array of shape (K,)
-            Lengths for continuous parameters, counts for discrete ones; inf where unbounded.
+        Lengths for continuous parameters, counts for discrete ones; inf where unbounded.
         """
         low, high = checked_boxes(lower, upper, self.d)
         volume = np.zeros(len(low))
@@ -215,22 +175,8 @@ class Product:
         return density
 
 
-def _ends(block: Block, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The two corners (n, d) of what a block maps to theta (n, n_columns)."""
-    if isinstance(block, DiscreteBlock):
-        return block.cube_range(theta)
-    point = block.to_cube(theta)
-    return point, point
-
-
 def as_prior(spec: object) -> Prior:
-    """The prior that a user meant: a dict becomes a `Product`, a prior is passed through.
-
-    Raises
-    ------
-    ParameterError
-        If it is neither.
-    """
+    """The prior that a user meant: a dict becomes a `Product`, a prior is passed through."""
     if isinstance(spec, Mapping):
         return Product(spec)
     if isinstance(spec, Prior) and not isinstance(spec, type):
@@ -238,31 +184,9 @@ def as_prior(spec: object) -> Prior:
     advice = (
         "Wrap a function in PriorTransform (a map of the cube) or DensityPrior (a log-density)."
         if callable(spec)
-        else "Write {'a': scipy.stats.norm(0, 1), 'b': (0.0, 1.0)}."
+        else _EXAMPLE
     )
     raise ParameterError(f"`prior` must be a dict or a prior, but got {spec!r}. {advice}")
-
-
-def _checked_items(spec: object) -> tuple[tuple[Any, object], ...]:
-    if not isinstance(spec, Mapping) or not spec:
-        raise ParameterError(
-            f"`prior` must be a dict with at least one parameter, but got {spec!r}. "
-            "Write {'a': scipy.stats.norm(0, 1), 'b': (0.0, 1.0)}."
-        )
-    return tuple(spec.items())
-
-
-def _names_of(key: object) -> tuple[object, ...]:
-    return key if isinstance(key, tuple) and key else (key,)
-
-
-def _block(key: str | tuple[str, ...], value: object) -> Block:
-    label = f"prior[{key!r}]"
-    return (
-        joint_parameters(label, key, value)
-        if isinstance(key, tuple)
-        else one_parameter(label, value)
-    )
 
 
 def _placed(blocks: list[Block]) -> tuple[_Part, ...]:
@@ -270,20 +194,15 @@ def _placed(blocks: list[Block]) -> tuple[_Part, ...]:
     parts: list[_Part] = []
     column = dim = 0
     for block in blocks:
-        columns = np.arange(column, column + block.n_columns)
+        columns = np.arange(column, column + len(block.support))
         parts.append(_Part(block, columns, np.arange(dim, dim + block.d)))
-        column, dim = column + block.n_columns, dim + block.d
-    uniform = [part for part in parts if isinstance(part.block, Uniform)]
+        column, dim = column + len(block.support), dim + block.d
+    uniform = [(p.block, p) for p in parts if isinstance(p.block, Uniform)]
     others = [part for part in parts if not isinstance(part.block, Uniform)]
-    return (*_merged(uniform), *others)
-
-
-def _merged(uniform: list[_Part]) -> tuple[_Part, ...]:
     if not uniform:
-        return ()
-    blocks = [part.block for part in uniform if isinstance(part.block, Uniform)]
-    block = Uniform(
-        np.concatenate([b.low for b in blocks]), np.concatenate([b.high for b in blocks])
+        return tuple(others)
+    low, high, columns, dims = (
+        np.concatenate(arrays)
+        for arrays in zip(*((b.low, b.high, p.column, p.dim) for b, p in uniform), strict=True)
     )
-    column = np.concatenate([part.column for part in uniform])
-    return (_Part(block, column, np.concatenate([part.dim for part in uniform])),)
+    return (_Part(Uniform(low, high), columns, dims), *others)

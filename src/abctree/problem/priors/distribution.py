@@ -1,4 +1,4 @@
-"""`Law`: one face for the two kinds of scipy distribution."""
+"""`Distribution`: one face for the two kinds of scipy distribution."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import numpy as np
 from scipy import stats
 
 from abctree.errors import ParameterError
+from abctree.problem.priors.cube import HIGHEST, LOWEST
 from abctree.types import FloatArray
 
 _PROBES = (0.1, 0.5, 0.9)
 
 
 @dataclass(frozen=True, eq=False)
-class Law:
+class Distribution:
     """A univariate distribution: frozen ``scipy.stats.norm(0, 1)``, or ``scipy.stats.Normal()``.
 
     Known by what it can do, ``ppf`` or ``icdf`` beside ``cdf``, so anything alike is welcome.  Its
@@ -29,15 +30,15 @@ class Law:
     def __str__(self) -> str:
         return spelled(self.source)
 
-    def __reduce__(self) -> tuple[type[Law], tuple[object]]:
+    def __reduce__(self) -> tuple[type[Distribution], tuple[object]]:
         # scipy 1.17 silently pickles Normal(mu=1, sigma=2) inside a Mixture as a standard normal.
-        twin = Law(pickle.loads(pickle.dumps(self.source)))  # noqa: S301  our own bytes
+        twin = Distribution(pickle.loads(pickle.dumps(self.source)))  # noqa: S301  our own bytes
         if not np.array_equal(twin.ppf(_PROBES), self.ppf(_PROBES)):
             raise ParameterError(
                 f"`prior` must survive pickling, but scipy makes another distribution of {self}. "
                 "Use scipy.stats.norm instead of Normal, or do not send the prior to processes."
             )
-        return Law, (self.source,)
+        return Distribution, (self.source,)
 
     @property
     def dist(self) -> Any:
@@ -78,6 +79,18 @@ class Law:
         """The ends of the support, infinite ones too."""
         ends = self.source.support() if hasattr(self.source, "support") else self.ppf([0.0, 1.0])
         return float(ends[0]), float(ends[1])
+
+    @property
+    def finite_support(self) -> tuple[float, float]:
+        """The ends of the support, or the largest floats."""
+        largest = float(np.finfo(np.float64).max)
+        return max(self.support[0], -largest), min(self.support[1], largest)
+
+    def end(self, u: FloatArray, first: float = LOWEST, last: float = HIGHEST) -> FloatArray:
+        """Quantiles at ends of boxes: at 0 and 1 the ends of the support, infinite ones too."""
+        low, high = self.support
+        x = np.clip(self.ppf(np.clip(u, first, last)), low, high)
+        return np.where(u <= 0.0, low, np.where(u >= 1.0, high, x))
 
     @cached_property
     def is_discrete(self) -> bool:
