@@ -217,7 +217,8 @@ def as_distance(
             f"`distance` must be an object, but got the class {spec.__name__}. Call it first: "
             f"distance={spec.__name__}()."
         )
-    if _is_function(spec):
+    # Functions of any make, compiled ones (`py_func`) included, but not objects with a call.
+    if inspect.isroutine(spec) or isinstance(spec, functools.partial) or hasattr(spec, "py_func"):
         return FunctionDistance(spec, vectorized=vectorized)
     if hasattr(spec, "fitted") and not isinstance(spec, LearnedDistance):
         raise ParameterError(
@@ -241,9 +242,3 @@ def of_entries(distance: Distance, form: Form | None) -> Distance:
     if isinstance(distance, HasOfEntries):
         return distance.of_entries(form.keep, int(np.prod(form.shape)))
     return distance
-
-
-def _is_function(spec: object) -> bool:
-    """Functions of any make, compiled ones (`py_func`) included, but not objects with a call."""
-    is_partial = isinstance(spec, functools.partial)
-    return inspect.isroutine(spec) or is_partial or hasattr(spec, "py_func")

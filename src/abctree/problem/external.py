@@ -273,13 +273,9 @@ def _run_to_the_end(words: Sequence[str], timeout: float | None, **how: Any) -> 
     """The exit code, or None if the time was up; no process of the group is left then."""
     process = subprocess.Popen(words, start_new_session=True, **how)  # noqa: S603 - no shell
     try:
-        if _has_ended(process, timeout):
-            return process.wait()
-    except BaseException:
+        return process.wait() if _has_ended(process, timeout) else None
+    finally:
         _kill(process)
-        raise
-    _kill(process)
-    return None
 
 
 def _has_ended(process: subprocess.Popen[bytes], timeout: float | None) -> bool:
@@ -302,7 +298,7 @@ def _has_ended(process: subprocess.Popen[bytes], timeout: float | None) -> bool:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process that has not been waited for, with its group."""
+    """Kill a process that has not been waited for to its end, with its group."""
     if process.returncode is None:
         if hasattr(os, "killpg"):
             with contextlib.suppress(ProcessLookupError):

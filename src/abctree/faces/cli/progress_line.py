@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -18,20 +18,11 @@ if TYPE_CHECKING:
 _REFRESH = 0.1
 
 
-def progress_on_stderr(seconds: float | None) -> Log | Line:
-    """A line that is rewritten on a terminal, lines otherwise."""
-    return Line(seconds) if sys.stderr.isatty() else Log(seconds)
-
-
-class Log:
-    """A line for every round, for files and pipes."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self.seconds = seconds
-
-    def __call__(self, progress: Progress) -> None:
-        """Write it."""
-        click.echo(state(progress, self.seconds), err=True)
+def progress_on_stderr(seconds: float | None) -> Callable[[Progress], None]:
+    """A line that is rewritten on a terminal, a line for every round otherwise."""
+    if sys.stderr.isatty():
+        return Line(seconds)
+    return lambda progress: click.echo(state(progress, seconds), err=True)
 
 
 class Line:
@@ -97,7 +88,7 @@ def _duration(seconds: float) -> str:
 @contextmanager
 def watched(
     asked: NamedDict, *, quiet: bool
-) -> Iterator[tuple[Log | Line | None, list[StoppingRule]]]:
+) -> Iterator[tuple[Callable[[Progress], None] | None, list[StoppingRule]]]:
     """Who is told of the progress, and the stopping rules; afterwards the line is empty."""
     from abctree.running.stopping import as_stopping_rules
 

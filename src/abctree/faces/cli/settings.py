@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from abctree.faces.cli.options import Command, Decorator
+from abctree.faces.cli.options import Decorator, together
 from abctree.keywords import meant
 from abctree.method import METHODS
 from abctree.running.settings import (
@@ -62,17 +62,14 @@ def method_of(function: str) -> str:
 NAMES = tuple(method_of(name) for name in METHODS)
 
 
+def spelled(name: str) -> str:
+    """Return the option of a setting."""
+    return "--" + name.replace("_", "-")
+
+
 def settings_of(method: str) -> tuple[str, ...]:
     """Return the names of the settings of a method, named as on the command line."""
     return names_of(function_of(method))
-
-
-def of_methods(function: Command) -> Command:
-    """Put an option for each setting on a command."""
-    for name in reversed(SETTINGS):
-        if name not in _APART:
-            function = _option(name)(function)
-    return function
 
 
 def _option(name: str) -> Decorator:
@@ -113,20 +110,18 @@ def as_names(text: str) -> str | list[str]:
 
 def as_numbers(text: str) -> str | float | list[float]:
     """Return a list if there is a comma, a number if it is one, else the name of a rule."""
-    parts = [_number(part) for part in text.split(",")]
-    numbers = [part for part in parts if part is not None]
-    if len(parts) == 1:
-        return numbers[0] if numbers else text
-    if len(numbers) < len(parts):
-        raise click.BadParameter(f"{text!r} is no list of numbers, such as 2,1,0.5.")
-    return numbers
-
-
-def _number(text: str) -> float | None:
     try:
-        return float(text)
+        numbers = [float(part) for part in text.split(",")]
     except ValueError:
-        return None
+        if "," not in text:
+            return text
+        said = f"{text!r} is no list of numbers, such as 2,1,0.5."
+        raise click.BadParameter(said) from None
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
+#: An option for each setting.
+of_methods = together(*(_option(name) for name in SETTINGS if name not in _APART))
 
 
 def in_files(name: str) -> tuple[Types, Types, str]:
@@ -135,11 +130,6 @@ def in_files(name: str) -> tuple[Types, Types, str]:
     if isinstance(kind, Part) and kind.numbers:
         return (str, *NUMBER, list), NUMBER, "a string, a number or a list of numbers"
     return _IN_FILES.get(name) or _OF_KINDS.get(type(kind), ((str,), (), "a string"))
-
-
-def spelled(name: str) -> str:
-    """Return the option of a setting."""
-    return "--" + name.replace("_", "-")
 
 
 def check_has(name: str, method: str, spell: Callable[[str], str]) -> None:

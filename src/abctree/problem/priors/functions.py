@@ -91,13 +91,7 @@ class PriorTransform:
         return self._checked(theta, len(points))
 
     def to_cube(self, theta: FloatArray) -> FloatArray:
-        """Nothing: the inverse of the map is not known.
-
-        Raises
-        ------
-        ParameterError
-            Always.
-        """
+        """Nothing but a `ParameterError`: the inverse of the map is not known."""
         raise ParameterError(
             f"`prior` must have a known inverse to map theta {np.shape(theta)} to the cube, but "
             "the map of a PriorTransform has no known inverse. Use a Product or keep the cube."
