@@ -72,7 +72,7 @@ def here(tmp_path, monkeypatch):
 @pytest.fixture
 def plain(here, monkeypatch):
     """The same, and no time is spent on pictures."""
-    monkeypatch.setattr(answer.Answer, "pictures", lambda self, directory, **more: [])
+    monkeypatch.setattr(answer.Answer, "pictures", lambda self, directory: [])
     return here
 
 

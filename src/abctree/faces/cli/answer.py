@@ -19,6 +19,7 @@ from abctree.faces.cli.folder import Note, to_json
 from abctree.faces.cli.settings import check_reading, method_of
 from abctree.faces.export import to_arviz, to_csv, to_npz
 from abctree.method import METHODS
+from abctree.types import NamedDict
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,26 +120,34 @@ class Answer:
             say(f"No pictures: {error}")
         return written
 
-    def pictures(self, directory: Path, *, more: bool = False) -> list[str]:
-        """Draw what was found, and in two dimensions the partitions; the names of the files.
+    def pictures(self, directory: Path) -> list[str]:
+        """Draw what was found, and in two dimensions the partitions; the names of the files."""
+        from abctree.faces import plots
 
-        With `more` also the progress, and the failures if there are any.
-        """
+        found, run = self.found, self.run
+        drawn = {self.name: plots.mode(found) if isinstance(found, Mode) else plots.pair(found)}
+        if METHODS[run.method].cuts_boxes and run.problem.d == 2:
+            drawn["partition"] = plots.partitions(run)
+        return _saved(drawn, directory)
+
+    def more_pictures(self, directory: Path) -> list[str]:
+        """Draw the progress, and the failures if there are any; the names of the files."""
         from abctree.faces import plots
         from abctree.faces.plots.canvas import new_figure
 
-        run, found, method = self.run, self.found, METHODS[self.run.method]
-        drawn = {self.name: plots.mode(found) if isinstance(found, Mode) else plots.pair(found)}
-        if method.cuts_boxes and run.problem.d == 2:
-            drawn["partition"] = plots.partitions(run)
-        if more and method.has_rounds:
+        run, drawn = self.run, {}
+        if METHODS[run.method].has_rounds:
             drawn["progress"] = plots.progress(run)
         # The closest simulations alone do not say where others failed.
-        if more and run.failures.count and len(run.table) == run.n_simulations:
+        if run.failures.count and len(run.table) == run.n_simulations:
             drawn["failures"] = new_figure(9.0, 3.4)
             by_round, where = drawn["failures"].subplots(1, 2)
             plots.failures(run, ax=by_round)
             plots.failure_map(run, ax=where)
-        for name, figure in drawn.items():
-            figure.savefig(directory / f"{name}.png", dpi=130)
-        return [f"{name}.png" for name in drawn]
+        return _saved(drawn, directory)
+
+
+def _saved(drawn: NamedDict, directory: Path) -> list[str]:
+    for name, figure in drawn.items():
+        figure.savefig(directory / f"{name}.png", dpi=130)
+    return [f"{name}.png" for name in drawn]

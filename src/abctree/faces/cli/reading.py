@@ -85,7 +85,7 @@ def plot(directory: Path, problem: str | None, target: Path | None, **given: Any
     with explained(to):
         answer = loaded(directory, problem, given)
         to.mkdir(parents=True, exist_ok=True)
-        written = answer.pictures(to, more=True)
+        written = [*answer.pictures(to), *answer.more_pictures(to)]
     to_stderr(f"Wrote {', '.join(written)} to {to}")
 
 
