@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.faces.cli import main
-from abctree.faces.cli import settings as files
+from abctree.faces import cli
 from abctree.methods import run_folder
 from abctree.problems import gauss
 from abctree.running import manifest, settings, spec
@@ -43,7 +42,7 @@ def good_and_bad(method, name):
 def disagreements():
     """Where signatures, options and loops are not those of the table."""
     found = []
-    options = {p.name: p for p in main.commands["run"].params}
+    options = {p.name: p for p in cli.main.commands["run"].params}
     for method in settings.METHODS:
         takes = inspect.signature(getattr(abctree, method)).parameters
         if set(takes) != {*settings.names_of(method), *settings.NO_SETTINGS}:
@@ -120,12 +119,12 @@ def test_a_file_takes_each_setting_and_names_one_of_another_type(tmp_path, metho
         return file
 
     good, _ = good_and_bad(method, name)
-    assert files.read_config(written(good)).settings == {name: good}
+    assert cli.settings.read_config(written(good)).settings == {name: good}
     kind = settings.SETTINGS[name].kind
     wrong = ["a"] if isinstance(kind, settings.Part) else "many"
     wrong = [3] if isinstance(kind, settings.Choice | settings.Names) else wrong
     with pytest.raises(click.UsageError, match=f"{name} must be"):
-        files.read_config(written(wrong))
+        cli.settings.read_config(written(wrong))
 
 
 @pytest.mark.parametrize(
