@@ -111,7 +111,7 @@ def edit_last_chunk(folder, edit=None):
         kept.done.distance[-1] = np.nextafter(kept.done.distance[-1], 0.0)
         return kept
 
-    records = list(Journal.read(folder).records())
+    records = list(Journal(folder, "read").records())
     last = max(i for i, (kind, _) in enumerate(records) if kind == CHUNK)
     records[last] = CHUNK, packing.pack((edit or one_bit)(packing.unpack(records[last][1])))
     journal.Memory(records).save(folder)
@@ -119,7 +119,7 @@ def edit_last_chunk(folder, edit=None):
 
 def chunks_of(folder):
     """Each chunk of a folder: its block, and its numbers."""
-    return chunks_in(Journal.read(folder).records())
+    return chunks_in(Journal(folder, "read").records())
 
 
 def chunks_in(records):

@@ -358,10 +358,10 @@ def test_folder_says_when_there_is_no_run(tmp_path, opened):
 
 
 def test_memory_and_folder_hold_the_same(original, tmp_path):
-    memory = journal.Memory(Journal.read(original).records())
+    memory = journal.Memory(Journal(original, "read").records())
     memory.save(tmp_path / "x")
     again = journal.Memory.of(bytes(memory))
-    assert again.records() == memory.records() == Journal.read(tmp_path / "x").records()
+    assert again.records() == memory.records() == Journal(tmp_path / "x", "read").records()
     assert contents(Ledger(again)) == contents(Ledger.read(original))
 
 
@@ -467,7 +467,7 @@ def test_file_of_another_kind_is_refused(copy):
 
 def edited(folder, edit):
     """Give the folder other records."""
-    journal.Memory(edit(list(Journal.read(folder).records()))).save(folder)
+    journal.Memory(edit(list(Journal(folder, "read").records()))).save(folder)
 
 
 def test_file_of_a_newer_version_is_refused(copy):
@@ -520,7 +520,7 @@ def test_second_process_is_refused_and_told_who_is_first(copy):
     script = """
         import sys
         from abctree.running.journal import Journal
-        with Journal.open(sys.argv[1]):
+        with Journal(sys.argv[1], "write"):
             print("open", flush=True)
             sys.stdin.read()
     """
@@ -537,7 +537,7 @@ def test_second_process_is_refused_and_told_who_is_first(copy):
 
 
 def test_second_run_of_the_same_process_is_refused(copy):
-    with Journal.open(copy):
+    with Journal(copy, "write"):
         for opened in (Ledger.open, Ledger.new):
             with pytest.raises(abctree.StoreError, match=f"this process .pid {os.getpid()}"):
                 opened(copy)
@@ -550,7 +550,7 @@ def test_lock_ends_with_its_process_though_a_worker_lives_on(copy):
     script = """
         import os, signal, sys, time
         from abctree.running.journal import Journal
-        store = Journal.open(sys.argv[1])
+        store = Journal(sys.argv[1], "write")
         worker = os.fork()
         if worker == 0:
             time.sleep(60)
@@ -605,5 +605,5 @@ def test_full_disk_is_an_error_that_loses_nothing(copy, monkeypatch):
 def test_the_journal_conforms_to_the_protocol_of_stores(tmp_path):
     is_there = iter([False, True, True])
     abctree.testing.check_store(
-        lambda: (Journal.open if next(is_there) else Journal.new)(tmp_path / "run")
+        lambda: Journal(tmp_path / "run", "write" if next(is_there) else "new")
     )

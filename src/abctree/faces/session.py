@@ -367,7 +367,7 @@ class Session:
         AbctreeWarning
             If code has changed since the session began.
         """
-        return cls._of(Memory(Journal.read(path).records()), problem, parts)
+        return cls._of(Memory(Journal(path, "read").records()), problem, parts)
 
     @classmethod
     def _of(cls, store: Memory, problem: Problem, parts: NamedDict) -> Session:

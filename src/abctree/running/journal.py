@@ -17,7 +17,7 @@ import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from abctree.errors import ParameterError, StoreError, warn
 
@@ -41,51 +41,34 @@ _held: set[tuple[int, Path]] = set()
 _guard = threading.Lock()
 
 Record = tuple[str, bytes]
+Mode = Literal["new", "write", "read"]
 
 
 class Journal:
-    """Records in ``folder/run.journal``, made by `new`, `open` or `read`.
+    """Records in ``folder/run.journal``, to "read" them, to "write" more, or of a "new" run.
 
-    A context manager: leaving it lets other processes in.
+    Reading goes on while another process writes.  A new run's folder is made, and its file with the
+    first record, in the place of the one that is there: look at it before.  A context manager:
+    leaving it lets other processes in.
     """
 
-    def __init__(self, folder: Path, lock: FolderLock | None, held: bytes | None) -> None:
-        self._folder = folder
-        self._lock = lock
-        self._records, self._end = ([], 0) if held is None else _parsed(folder, held)
-        self._file: int | None = None
-
-    @classmethod
-    def new(cls, path: str | os.PathLike[str]) -> Self:
-        """A journal for a new run; the folder is made, the file with the first record.
-
-        What the folder holds is not in `records`, and is replaced then: look at it before.
-        """
-        folder = Path(path)
+    def __init__(self, path: str | os.PathLike[str], mode: Mode) -> None:
+        self._folder = folder = Path(path) if mode == "new" else existing(path)
         if folder.exists() and not folder.is_dir():
             raise ParameterError(f"`store` must be a folder, but got the file {folder}.")
+        self._file: int | None = None
+        self._records: list[Record] = []
+        self._end = 0
         with explained(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            return cls(folder, FolderLock(folder), None)
-
-    @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Self:
-        """The journal of an existing run, to go on with it."""
-        folder = existing(path)
-        with explained(folder):
-            lock = FolderLock(folder)
-            try:
-                return cls(folder, lock, (folder / FILE).read_bytes())
-            except BaseException:
-                lock.release()
-                raise
-
-    @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Self:
-        """The journal of an existing run, to look at it; also while another process goes on."""
-        folder = existing(path)
-        with explained(folder):
-            return cls(folder, None, (folder / FILE).read_bytes())
+            if mode == "new":
+                folder.mkdir(parents=True, exist_ok=True)
+            self._lock = None if mode == "read" else FolderLock(folder)
+            if mode != "new":
+                try:
+                    self._records, self._end = _parsed(folder, (folder / FILE).read_bytes())
+                except BaseException:
+                    self.close()
+                    raise
 
     def __repr__(self) -> str:
         return f"Journal({str(self._folder)!r})"
@@ -162,7 +145,7 @@ class Memory:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Make it the journal of a folder, in the place of the one that is there."""
-        with Journal.new(path), explained(Path(path), "could not be written to"):
+        with Journal(path, "new"), explained(Path(path), "could not be written to"):
             write_whole(Path(path) / FILE, [bytes(self)])
 
     @classmethod

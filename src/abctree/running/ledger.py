@@ -21,7 +21,7 @@ import numpy as np
 from abctree.data import Failure, Rows, Simulations
 from abctree.errors import AbctreeError, ParameterError, StoreError
 from abctree.protocols import Store
-from abctree.running.journal import FILE, START_ANEW, Journal, damaged
+from abctree.running.journal import FILE, START_ANEW, Journal, Mode, damaged
 from abctree.running.packing import Kept, UnreadableError, checksum, pack, unpack
 from abctree.types import IntArray
 
@@ -53,15 +53,7 @@ class _Entry:
 class Ledger:
     """Answers to simulations, in any order and in parts; past the end of the process once kept.
 
-    Parameters
-    ----------
-    store : Store, optional
-        Where they are kept; without one they are forgotten when their block has been taken.
-
-    Raises
-    ------
-    StoreError
-        If the store holds what no ledger has written.
+    Without a store they are forgotten when their block has been taken.
     """
 
     def __init__(self, store: Store | None = None) -> None:
@@ -88,45 +80,39 @@ class Ledger:
     @classmethod
     def new(cls, path: StoreLike) -> Self:
         """The ledger of a new run, in a new folder or an unused store."""
-        if not isinstance(path, str | os.PathLike):
-            ledger = cls(path)
-            if ledger.manifest is not None:
-                raise ParameterError(
-                    f"`store` must be unused, but {path!r} holds a run. Go on with it by "
-                    "abctree.resume."
-                )
-            return ledger
-        journal = Journal.new(path)
-        try:
-            _check_unused(Path(path))
-        except BaseException:
-            journal.close()
-            raise
-        return cls(journal)
+        return cls._of(path, "new")
 
     @classmethod
     def open(cls, path: StoreLike) -> Self:
         """The ledger of an existing run, to go on with it."""
-        return cls._existing(Journal.open(path) if isinstance(path, str | os.PathLike) else path)
+        return cls._of(path, "write")
 
     @classmethod
     def read(cls, path: StoreLike) -> Self:
         """The ledger of an existing run, to look at it; also while another process goes on."""
-        ledger = cls._existing(Journal.read(path) if isinstance(path, str | os.PathLike) else path)
+        ledger = cls._of(path, "read")
         ledger._began = None
         return ledger
 
     @classmethod
-    def _existing(cls, store: Store) -> Self:
+    def _of(cls, path: StoreLike, mode: Mode) -> Self:
+        store = Journal(path, mode) if isinstance(path, str | os.PathLike) else path
         try:
+            if mode == "new" and isinstance(path, str | os.PathLike):
+                _check_unused(Path(path))
             ledger = cls(store)
         except BaseException:
             store.close()
             raise
-        if ledger.manifest is None:
-            store.close()
-            raise StoreError(f"{store!r} holds no run. Nothing was changed.")
-        return ledger
+        if (ledger.manifest is None) == (mode == "new"):
+            return ledger
+        store.close()
+        if mode == "new":
+            raise ParameterError(
+                f"`store` must be unused, but {store!r} holds a run. Go on with it by "
+                "abctree.resume."
+            )
+        raise StoreError(f"{store!r} holds no run. Nothing was changed.")
 
     def _read(self, store: Store) -> None:
         try:

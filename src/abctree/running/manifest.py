@@ -200,25 +200,9 @@ def _probed(problem: Problem) -> str:
 def spec_of(manifest: Named, problem: Problem, given: Named, at: int | None) -> RunSpec:
     """The spec again, once the problem is found to be that of the run.
 
-    Parameters
-    ----------
-    manifest : dict
-        As `manifest_of` wrote it.
-    problem : Problem
-        What the user passes as the problem of the run.
-    given : dict
-        A user's own parts by the names under which they were given to the run; `stop` and
-        `on_failure` if they are to be others than those of the manifest (None: the same).
-    at : int or None
-        Simulations made so far, if the run goes on with today's code; None if it is only read.
-
-    Raises
-    ------
-    ParameterError
-        If the problem is another, a part of the user's is missing, or one is given that is not the
-        run's.
-    StoreError
-        If the manifest cannot be read.
+    `given` has a user's own parts by the names under which they were given to the run, and `stop`
+    and `on_failure` if they are to be others than those of the manifest (None: the same).  With
+    `at`, the simulations made so far, the run goes on with today's code; None: it is only read.
     """
     try:
         method = manifest["method"]

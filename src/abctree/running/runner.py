@@ -159,11 +159,7 @@ class Runner:
             self._ledger.needed = needed
 
     def pilot(self, table: Table | None = None) -> Pilot:
-        """Prior draws into the run's table, or another; fewer than planned if the run ends there.
-
-        A `SimulatorError` says that the first have the wrong shape, or that all fail from which the
-        distance takes its scale.
-        """
+        """Prior draws into the run's table, or another; fewer than planned if it ends there."""
         plan, table = self.plan, self.table if table is None else table
         calls: list[IntArray] = []
 

@@ -194,7 +194,7 @@ def open_store(directory: Path, *, new: bool) -> Journal:
                 data = json.dumps({**manifest, "stop": rules}).encode()
             super().append(kind, data, flush=flush)
 
-    return Unwatched.new(directory) if new else Unwatched.open(directory)
+    return Unwatched(directory, "new" if new else "write")
 
 
 def to_json(value: Any) -> str:

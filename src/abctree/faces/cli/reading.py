@@ -36,7 +36,7 @@ def noted(directory: Path, problem: str | None, given: dict[str, Any]) -> Note:
         from abctree.running.journal import Journal
 
         with explained(directory):
-            Journal.read(directory).close()  # or it holds no run
+            Journal(directory, "read").close()  # or it holds no run
         note = Note("", None)
         if problem is None:
             raise click.UsageError(

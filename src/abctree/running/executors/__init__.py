@@ -54,18 +54,9 @@ _INSTEAD |= dict.fromkeys(
 def as_executor(spec: ExecutorLike | None) -> Executor:
     """An executor from what a user says.
 
-    Parameters
-    ----------
-    spec : None, int, str, Executor, concurrent.futures.Executor or client
-        None, 0 or 1: in this process.  A larger number: so many worker processes.  "serial",
-        "threads" or "processes": with as many workers as there are processors.  A pool of
-        `concurrent.futures`, and a client of Dask, is wrapped in `Pool`; an executor is taken as
-        it is.
-
-    Raises
-    ------
-    ParameterError
-        If it is none of these.
+    None, 0 and 1 are this process, a larger number so many worker processes; the names have as many
+    workers as there are processors.  A pool of `concurrent.futures`, and a client of Dask, is
+    wrapped in `Pool`; an executor is taken as it is.
     """
     if spec is None or spec == "serial":
         return Serial()

@@ -71,20 +71,9 @@ class Pace:
 class Pooled:
     """What all executors with a pool have in common.
 
-    A pool that it makes is made when it is first needed.  It is shut down by `close`, or at the end
-    of the outermost ``with``; a run of abctree is such a ``with``.  To keep it for several runs,
-    put them into a ``with`` of your own.  A closed executor can be used again.
-
-    Parameters
-    ----------
-    source : concurrent.futures.Executor or callable
-        The user's pool, or a function that makes one.
-    n_workers, chunk, timeout
-        See `Pool`.
-    shares_memory : bool
-        Whether workers can use the work as it is, without pickling it.
-    context : multiprocessing context or None
-        How processes are started, which import the script; None if that is not known.
+    A pool that its `source` makes is made when it is first needed.  It is shut down by `close`, or
+    at the end of the outermost ``with``; a run of abctree is such a ``with``.  To keep it for
+    several runs, put them into a ``with`` of your own.  A closed executor can be used again.
     """
 
     def __init__(
@@ -94,8 +83,8 @@ class Pooled:
         n_workers: int | None,
         chunk: int | None,
         timeout: float | None,
-        shares_memory: bool = False,
-        context: BaseContext | None = None,
+        shares_memory: bool = False,  # the work need not be pickled
+        context: BaseContext | None = None,  # how processes are started, if that is known
     ) -> None:
         for name, n in (("n_workers", n_workers), ("chunk", chunk)):
             if n is not None:
@@ -128,9 +117,7 @@ class Pooled:
         for name in ("_max_workers", "num_workers"):  # the standard library and loky; MPI
             if isinstance(n := getattr(pool, name, None), int) and n > 0:
                 return n
-        if hasattr(os, "sched_getaffinity"):  # those that this process may use
-            return len(os.sched_getaffinity(0))
-        return os.cpu_count() or 1
+        return processors()
 
     def chunks(self, work: Work, rows: Rows) -> Iterator[Chunk]:
         """Begin the simulations of all rows; the iterator waits for them.
@@ -210,6 +197,11 @@ class Pooled:
         self._depth -= 1
         if self._depth == 0:
             self.close()
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_count(name: str, n: int) -> None:

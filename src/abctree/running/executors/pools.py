@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent import futures
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
-from abctree.running.executors.pooled import Pooled
+from abctree.running.executors.pooled import Pooled, processors
 
 
 @runtime_checkable
@@ -49,12 +50,9 @@ class Threads(Pooled):
         chunk: int | None = None,
         timeout: float | None = None,
     ) -> None:
-        def make() -> futures.Executor:
-            return futures.ThreadPoolExecutor(self.n_workers, thread_name_prefix="abctree")
-
-        super().__init__(
-            make, n_workers=n_workers, chunk=chunk, timeout=timeout, shares_memory=True
-        )
+        n = processors() if n_workers is None else n_workers
+        make = partial(futures.ThreadPoolExecutor, n, thread_name_prefix="abctree")
+        super().__init__(make, n_workers=n, chunk=chunk, timeout=timeout, shares_memory=True)
 
     def __repr__(self) -> str:
         return f"Threads({self.n_workers})"

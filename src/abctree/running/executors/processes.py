@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
+from functools import partial
 from multiprocessing import connection
 from multiprocessing.context import BaseContext
 from multiprocessing.util import Finalize
@@ -25,7 +26,7 @@ from abctree.data import Rows
 from abctree.errors import AbctreeError, ParameterError
 from abctree.keywords import checks_keywords
 from abctree.running.executors import sending
-from abctree.running.executors.pooled import Pooled, check_count
+from abctree.running.executors.pooled import Pooled, check_count, processors
 from abctree.running.executors.worker import (
     FAREWELL,
     THREAD_VARIABLES,
@@ -122,12 +123,11 @@ class Processes(Pooled):
         context = multiprocessing.get_context(start_method)
         limits = Limits(n_threads, None if memory is None else int(memory))
 
-        def make() -> futures.Executor:
-            if start_method == "forkserver":  # what is imported there need not be by each worker
-                context.set_forkserver_preload(["__main__", __name__, "abctree.problem"])
-            return Workers(self.n_workers, context, limits)
-
-        super().__init__(make, n_workers=n_workers, chunk=chunk, timeout=timeout, context=context)
+        if start_method == "forkserver":  # what is imported there need not be by each worker
+            context.set_forkserver_preload(["__main__", __name__, "abctree.problem"])
+        n = processors() if n_workers is None else n_workers
+        make = partial(Workers, n, context, limits)
+        super().__init__(make, n_workers=n, chunk=chunk, timeout=timeout, context=context)
         self.start_method = start_method
         self.n_threads = n_threads
         self.memory = memory
