@@ -6,6 +6,7 @@ import dataclasses
 import os
 import sys
 import warnings
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -142,3 +143,13 @@ class Notebook:
 
     def close(self):
         pass
+
+
+@contextmanager
+def locked(folder):
+    """A folder that another run is at work in."""
+    lock = journal.FolderLock(folder)
+    try:
+        yield
+    finally:
+        lock.release()

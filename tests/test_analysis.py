@@ -1474,3 +1474,20 @@ def test_verdicts_name_a_heavy_draw_failures_and_a_vague_evidence():
     quiet = diagnostics.verdicts(draws(np.arange(400)), Evidence(1.0, 0.1, 0.001, 50, 1000))
     assert len(quiet) == 1
     assert "taken to be zero" not in diagnostics.verdicts(p, failures=3)[2]
+
+
+def test_what_is_heavy_far_away_does_not_raise_the_tolerance_of_the_answer(rng):
+    # A thousand even draws below 1, and one at 3 that outweighs them until there are many more.
+    distance = np.append(np.sort(rng.random(1000)), 3.0)
+    weight = np.append(np.ones(1000), 500.0)
+    points = rng.random((1001, 1))
+
+    def read(near):
+        return selection.select(points, distance, weight, ["a"], ess=100.0, near=near).epsilon
+
+    assert read(2.0) == pytest.approx(distance[99], abs=2e-3)
+    assert read(np.inf) == read(4.0)
+    far = np.append(distance, np.linspace(3.1, 6.0, 5000))
+    more, theta = np.append(weight, np.ones(5000)), rng.random((6001, 1))
+    assert selection.select(theta, far, more, ["a"], ess=100.0).epsilon > 3.0
+    assert selection.select(theta, far, more, ["a"], ess=100.0, near=2.0).epsilon < 0.2

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
-from abctree import ParameterError, bandits
-from abctree.kernels import bandits as kernel
-from abctree.kernels import beta, transport
+import abctree
+from abctree import ParameterError
+from abctree.kernels import bandits, beta, transport
 
 ALPHA_LEVEL = 1e-4
 
@@ -81,7 +81,7 @@ def test_draws_above_a_level_are_told_from_those_of_another_level(rng):
 @pytest.mark.parametrize("k", [5, 60, 700])
 def test_pulls_play_the_best_arm_of_a_draw_exactly_in_law(k, rng):
     a, b = beliefs(k, rng)
-    played = kernel.pulls(a, b, np.ones(k), 40_000, 1.0, False, rng)
+    played = bandits.pulls(a, b, np.ones(k), 40_000, 1.0, False, rng)
     assert p_value(played, probabilities_of_winning(a, b)) > ALPHA_LEVEL
     # The twin: one belief is another by a single rejection.
     leader = np.argmax(np.bincount(played, minlength=k))
@@ -93,7 +93,7 @@ def test_pulls_weigh_the_arms(rng):
     a, b = beliefs(60, rng)
     weight = np.exp(rng.normal(size=60))
     weight /= weight.max()
-    played = kernel.pulls(a, b, weight, 40_000, 1.0, False, rng)
+    played = bandits.pulls(a, b, weight, 40_000, 1.0, False, rng)
     assert p_value(played, probabilities_of_winning(a, b, weight)) > ALPHA_LEVEL
     assert p_value(played, probabilities_of_winning(a, b)) < ALPHA_LEVEL
 
@@ -101,14 +101,14 @@ def test_pulls_weigh_the_arms(rng):
 def test_a_sampler_whose_beliefs_change_stays_exact(rng):
     """The level and the Poisson process are brought up to date pull by pull."""
     mu = np.sort(rng.random(80)) * 0.6
-    s = kernel.sampler(np.ones(80), np.ones(80), np.ones(80), rng)
+    s = bandits.sampler(np.ones(80), np.ones(80), np.ones(80), rng)
     for _ in range(3_000):
-        arm = kernel.winner(s, rng)
+        arm = bandits.winner(s, rng)
         y = float(rng.random() < mu[arm])
         s.alpha[arm] += y
         s.beta[arm] += 1.0 - y
-        kernel.refresh(s, arm, rng)
-    played = np.array([kernel.winner(s, rng) for _ in range(15_000)])
+        bandits.refresh(s, arm, rng)
+    played = np.array([bandits.winner(s, rng) for _ in range(15_000)])
     assert p_value(played, probabilities_of_winning(s.alpha, s.beta)) > ALPHA_LEVEL
     stale = s.beta.copy()
     stale[np.argmax(np.bincount(played))] += 4.0
@@ -118,17 +118,17 @@ def test_a_sampler_whose_beliefs_change_stays_exact(rng):
 def test_arms_that_are_known_to_accept_or_reject_have_values_one_and_zero(rng):
     a, b = np.full(60, 2.0), np.full(60, 9.0)
     a[7], b[7] = 0.0, 5.0
-    assert 7 not in kernel.pulls(a, b, np.ones(60), 5_000, 1.0, False, rng)
+    assert 7 not in bandits.pulls(a, b, np.ones(60), 5_000, 1.0, False, rng)
     a[7], b[7] = 5.0, 0.0
-    assert (kernel.pulls(a, b, np.ones(60), 500, 1.0, False, rng) == 7).all()
+    assert (bandits.pulls(a, b, np.ones(60), 500, 1.0, False, rng) == 7).all()
 
 
 def test_the_second_arm_of_top_two_has_the_law_of_a_draw_that_another_wins(rng):
     a, b = beliefs(60, rng)
     probability = probabilities_of_winning(a, b)
-    s = kernel.sampler(a, b, np.ones(60), rng)
+    s = bandits.sampler(a, b, np.ones(60), rng)
     first = int(np.argmax(probability))
-    second = np.array([kernel.other_winner(s, first, rng) for _ in range(15_000)])
+    second = np.array([bandits.other_winner(s, first, rng) for _ in range(15_000)])
     others = np.where(np.arange(60) == first, 0.0, probability)
     assert first not in second
     assert p_value(second, others / others.sum()) > ALPHA_LEVEL
@@ -138,7 +138,7 @@ def test_a_search_for_a_second_arm_ends_with_the_one_that_is_hardest_to_tell(rng
     """Not with the runner-up, arm 1, which has been played so much that it is out of question."""
     a = np.array([9_000.0, 5_000.0, 20.0])
     b = np.array([1_000.0, 5_000.0, 60.0])
-    played = kernel.pulls(a, b, np.ones(3), 400, 0.5, False, rng)
+    played = bandits.pulls(a, b, np.ones(3), 400, 0.5, False, rng)
     assert set(played) == {0, 2}
     assert transport.challenger(a, b, np.ones(3), 0) == 2
     costs = [transport.transport_cost(a, b, np.ones(3), 0, k) for k in (1, 2)]
@@ -199,7 +199,7 @@ def test_optimal_share_maximises_the_exponent_of_theorem_2():
 
 def test_a_game_is_repeated_by_its_seed_and_counts_its_pulls():
     mu = [0.2, 0.6, 0.4]
-    one, two = (bandits.top_two(mu, 2_000, rng=5) for _ in range(2))
+    one, two = (abctree.bandits.top_two(mu, 2_000, rng=5) for _ in range(2))
     assert np.array_equal(one.arm, two.arm)
     assert one.pulls.sum() == 2_000
     assert one.best == 1
@@ -211,24 +211,24 @@ def test_a_game_is_repeated_by_its_seed_and_counts_its_pulls():
 
 def test_thompson_sampling_regrets_less_than_uniform_pulls():
     mu = np.linspace(0.1, 0.7, 60)
-    thompson = bandits.thompson_sampling(mu, 5_000, rng=1).regret(mu)[-1]
-    assert thompson < 0.4 * bandits.uniform(mu, 5_000, rng=1).regret(mu)[-1]
+    thompson = abctree.bandits.thompson_sampling(mu, 5_000, rng=1).regret(mu)[-1]
+    assert thompson < 0.4 * abctree.bandits.uniform(mu, 5_000, rng=1).regret(mu)[-1]
 
 
 def test_top_two_pulls_the_best_arm_about_half_of_the_time():
-    game = bandits.top_two([0.7, 0.3, 0.2], 20_000, rng=1)
+    game = abctree.bandits.top_two([0.7, 0.3, 0.2], 20_000, rng=1)
     assert game.pulls[0] / 20_000 == pytest.approx(0.5, abs=0.03)
-    assert bandits.thompson_sampling([0.7, 0.3, 0.2], 20_000, rng=1).pulls[0] > 19_000
+    assert abctree.bandits.thompson_sampling([0.7, 0.3, 0.2], 20_000, rng=1).pulls[0] > 19_000
 
 
 def test_a_block_is_played_on_the_beliefs_at_its_start():
-    game = bandits.thompson_sampling([0.0, 1.0], 400, block=200, rng=1)
+    game = abctree.bandits.thompson_sampling([0.0, 1.0], 400, block=200, rng=1)
     assert abs(game.pulls[0] - 100) < 40  # the first half does not know better, the second does
     assert (game.arm[200:] == 1).all()
 
 
 def test_ucb_pulls_the_largest_index():
-    game = bandits.ucb([0.3, 0.5, 0.1, 0.45], 400, rng=2)
+    game = abctree.bandits.ucb([0.3, 0.5, 0.1, 0.45], 400, rng=2)
     count, total = np.zeros(4), np.zeros(4)
     for t, (arm, reward) in enumerate(zip(game.arm, game.reward, strict=True)):
         if t < 4:
@@ -245,26 +245,29 @@ def test_identified_counts_games_that_know_the_best_arm():
     first, second = stats.binom(5, 0.4), stats.binom(5, 0.7)
     right = sum(second.pmf(k) * first.cdf(k - 1) for k in range(6))
     n = 20_000
-    share = bandits.identified([0.5, 0.5], [0.4, 0.7], [10], n, rng=3)[0] / n
+    share = abctree.bandits.identified([0.5, 0.5], [0.4, 0.7], [10], n, rng=3)[0] / n
     error = np.sqrt(right * (1.0 - right) / n)
     assert abs(share - right) < 4.0 * error
-    uneven = bandits.identified([0.2, 0.8], [0.4, 0.7], [10], n, rng=3)[0] / n
+    uneven = abctree.bandits.identified([0.2, 0.8], [0.4, 0.7], [10], n, rng=3)[0] / n
     assert abs(uneven - right) > 4.0 * error
 
 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: bandits.top_two([0.5], 10, b=0.0), "`b` must be in"),
-        (lambda: bandits.top_two([0.5], 10, challenger="x"), "`challenger` must be"),
-        (lambda: bandits.thompson_sampling([1.5], 10), "`mu` must be rates"),
-        (lambda: bandits.thompson_sampling([0.5], 0), "`budget` must be"),
-        (lambda: bandits.ucb([0.5], 10, scale=-1.0), "`scale` must be"),
-        (lambda: bandits.identified("x", [0.5], [10], 1), "`rule` must be one of"),
-        (lambda: bandits.identified([0.4, 0.4], [0.5, 0.2], [10], 1), "shares that sum to one"),
-        (lambda: bandits.identified("ucb", [0.5], [10, 5], 1), "`checkpoints` must be"),
-        (lambda: bandits.hoo(lambda _: 1.0, 1, 10, rho=0.0), "`rho` must be"),
-        (lambda: bandits.hoo(lambda _: 1.0, 0, 10), "`d` must be at least 1"),
+        (lambda: abctree.bandits.top_two([0.5], 10, b=0.0), "`b` must be in"),
+        (lambda: abctree.bandits.top_two([0.5], 10, challenger="x"), "`challenger` must be"),
+        (lambda: abctree.bandits.thompson_sampling([1.5], 10), "`mu` must be rates"),
+        (lambda: abctree.bandits.thompson_sampling([0.5], 0), "`budget` must be"),
+        (lambda: abctree.bandits.ucb([0.5], 10, scale=-1.0), "`scale` must be"),
+        (lambda: abctree.bandits.identified("x", [0.5], [10], 1), "`rule` must be one of"),
+        (
+            lambda: abctree.bandits.identified([0.4, 0.4], [0.5, 0.2], [10], 1),
+            "shares that sum to one",
+        ),
+        (lambda: abctree.bandits.identified("ucb", [0.5], [10, 5], 1), "`checkpoints` must be"),
+        (lambda: abctree.bandits.hoo(lambda _: 1.0, 1, 10, rho=0.0), "`rho` must be"),
+        (lambda: abctree.bandits.hoo(lambda _: 1.0, 0, 10), "`d` must be at least 1"),
     ],
 )
 def test_an_argument_that_breaks_its_rule_is_named(call, says):
@@ -288,21 +291,21 @@ def test_hoo_evaluates_the_points_of_an_independent_implementation(nu1, rho):
         point = theirs.pull(t)
         points.append(point[0])
         theirs.receive_reward(t, smooth(np.array(point)))
-    ours = bandits.hoo(smooth, 1, 300, nu1=nu1, rho=rho)
+    ours = abctree.bandits.hoo(smooth, 1, 300, nu1=nu1, rho=rho)
     assert ours.point[:, 0] == pytest.approx(points)
-    other = bandits.hoo(smooth, 1, 300, nu1=2.0 * nu1, rho=rho)
+    other = abctree.bandits.hoo(smooth, 1, 300, nu1=2.0 * nu1, rho=rho)
     assert other.point[:, 0] != pytest.approx(points)
 
 
 def test_hoo_finds_the_largest_mean_of_a_random_reward(rng):
-    found = bandits.hoo(lambda u: float(rng.random() < smooth(u)), 2, 4_000, rho=0.7)
+    found = abctree.bandits.hoo(lambda u: float(rng.random() < smooth(u)), 2, 4_000, rho=0.7)
     assert np.abs(found.most_played - 0.3).max() < 0.1
     assert found.point.shape == (4_000, 2)
 
 
 def test_hoo_cuts_no_deeper_than_it_is_told():
-    deep = bandits.hoo(smooth, 1, 200, rho=0.5, truncate=False).point[:, 0]
-    short = bandits.hoo(smooth, 1, 200, rho=0.5).point[:, 0]
+    deep = abctree.bandits.hoo(smooth, 1, 200, rho=0.5, truncate=False).point[:, 0]
+    short = abctree.bandits.hoo(smooth, 1, 200, rho=0.5).point[:, 0]
     depth = np.ceil(0.5 * np.log(200) / np.log(2.0)) + 1
     assert (np.rint(short * 2 ** (depth + 1)) == short * 2 ** (depth + 1)).all()
     assert (np.rint(deep * 2 ** (depth + 1)) != deep * 2 ** (depth + 1)).any()

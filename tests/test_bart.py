@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 
@@ -15,8 +16,7 @@ import abctree
 from abctree import Bart, Growth, MissingDependencyError, ParameterError
 from abctree.data import Boxes, SplitTree
 from abctree.testing import check_partitioner
-from abctree.tree.partitioners import bart as bart_module
-from abctree.tree.partitioners.refinement import refinement
+from abctree.tree import partitioners
 from tests.test_dynamic import Inflated
 from tests.test_unbiased import mean_and_error, relative_errors
 
@@ -24,7 +24,7 @@ from tests.test_unbiased import mean_and_error, relative_errors
 QUICK = {"n_warm_start": 5, "n_burn_in": 20, "max_rows": 1500}
 
 needs_stochtree = pytest.mark.skipif(
-    bart_module.importlib.util.find_spec("stochtree") is None, reason="stochtree is not installed"
+    importlib.util.find_spec("stochtree") is None, reason="stochtree is not installed"
 )
 
 
@@ -58,7 +58,7 @@ def forests(draw):
 @given(forests())
 def test_refinement_without_limits_has_one_box_for_every_cell(forest):
     d, trees, rows, rng = forest
-    boxes = refinement(trees, rows, max_boxes=10**6, min_rows=0)
+    boxes = partitioners.refinement.refinement(trees, rows, max_boxes=10**6, min_rows=0)
     points = rng.random((500, d))
     here = addresses(trees, points, d)
     centres = addresses(trees, 0.5 * (boxes.lower + boxes.upper), d)
@@ -69,7 +69,9 @@ def test_refinement_without_limits_has_one_box_for_every_cell(forest):
 
 def test_refinement_that_forgets_a_tree_would_be_noticed(rng):
     trees = [random_tree(rng, 2, 5) for _ in range(3)]
-    boxes = refinement(trees[:2], rng.random((50, 2)), max_boxes=10**6, min_rows=0)
+    boxes = partitioners.refinement.refinement(
+        trees[:2], rng.random((50, 2)), max_boxes=10**6, min_rows=0
+    )
     points = rng.random((500, 2))
     centres = addresses(trees, 0.5 * (boxes.lower + boxes.upper), 2)
     assert not np.array_equal(centres[boxes.locate(points)], addresses(trees, points, 2))
@@ -78,7 +80,7 @@ def test_refinement_that_forgets_a_tree_would_be_noticed(rng):
 @given(forests())
 def test_refinement_separates_rows_as_the_trees_do_and_no_more(forest):
     d, trees, rows, _ = forest
-    boxes = refinement(trees, rows, max_boxes=10**6, min_rows=1)
+    boxes = partitioners.refinement.refinement(trees, rows, max_boxes=10**6, min_rows=1)
     cell = np.unique(addresses(trees, rows, d), axis=0, return_inverse=True)[1].ravel()
     pairs = np.unique(np.column_stack([cell, boxes.locate(rows)]), axis=0)
     assert len(pairs) == len(np.unique(pairs[:, 0])) == len(np.unique(pairs[:, 1]))
@@ -89,7 +91,7 @@ def test_refinement_separates_rows_as_the_trees_do_and_no_more(forest):
 @given(forests(), st.integers(1, 20), st.integers(1, 12))
 def test_refinement_keeps_its_limits(forest, min_rows, max_boxes):
     _, trees, rows, _ = forest
-    boxes = refinement(trees, rows, max_boxes, min_rows)
+    boxes = partitioners.refinement.refinement(trees, rows, max_boxes, min_rows)
     count = np.bincount(boxes.locate(rows), minlength=len(boxes))
     assert len(boxes) <= max_boxes
     assert len(boxes) == 1 or count.min() >= min_rows
@@ -99,8 +101,10 @@ def test_refinement_keeps_its_limits(forest, min_rows, max_boxes):
 @given(forests(), st.integers(2, 12))
 def test_refinement_cuts_the_fullest_box_that_can_be_cut(forest, max_boxes):
     _, trees, rows, _ = forest
-    finest = refinement(trees, rows, 10**6, 1)
-    before, after = (refinement(trees, rows, k, 1) for k in (max_boxes - 1, max_boxes))
+    finest = partitioners.refinement.refinement(trees, rows, 10**6, 1)
+    before, after = (
+        partitioners.refinement.refinement(trees, rows, k, 1) for k in (max_boxes - 1, max_boxes)
+    )
     if len(after) < max_boxes:
         return  # nothing more to cut
     box = before.locate(rows)
@@ -114,7 +118,9 @@ def test_refinement_cuts_the_fullest_box_that_can_be_cut(forest, max_boxes):
 
 def test_refinement_is_no_deeper_than_its_trees_together(rng):
     trees = [random_tree(rng, 3, 8) for _ in range(5)]
-    boxes = refinement(trees, rng.random((2000, 3)), max_boxes=10**6, min_rows=0)
+    boxes = partitioners.refinement.refinement(
+        trees, rng.random((2000, 3)), max_boxes=10**6, min_rows=0
+    )
     assert len(boxes) > 100
     assert depth(boxes.tree) <= sum(map(depth, trees))
 
@@ -173,7 +179,7 @@ def on_the_cuts(model, cube):
     """Each row moved onto a cut of each tree."""
     moved = []
     for number in range(5):
-        tree = bart_module._tree(model.forest_container_mean, 0, number)
+        tree = partitioners.bart._tree(model.forest_container_mean, 0, number)
         for node in np.flatnonzero(tree.feature >= 0):
             points = cube[:50].copy()
             points[:, tree.feature[node]] = np.nextafter(tree.threshold[node], -np.inf)
@@ -208,7 +214,7 @@ def sum_of_trees(model, cube, nudge=lambda t: t):
     forest = model.forest_container_mean
     total = np.full(len(cube), float(np.squeeze(model.y_bar)))
     for number in range(5):
-        tree = bart_module._tree(forest, 0, number)
+        tree = partitioners.bart._tree(forest, 0, number)
         moved = SplitTree(tree.feature, nudge(tree.threshold), tree.left, tree.right, tree.box)
         total += leaf_values(forest, number)[Boxes.from_tree(moved, 2).locate(cube)]
     return total

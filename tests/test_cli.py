@@ -18,6 +18,7 @@ import abctree
 from abctree import Progress, export, plots
 from abctree.faces.cli import READY, answer, commands, options, progress_line
 from tests.conftest import command as call
+from tests.runs import locked
 
 STORED = {"run.json", "run.journal", "run.lock"}
 FILES = {"summary.txt", "summary.csv", "summary.json", "posterior.csv", "posterior.png", *STORED}
@@ -788,17 +789,14 @@ def test_run_without_store_cannot_be_resumed(plain):
 
 
 def test_run_replaces_nothing_if_it_cannot_start(plain):
-    from abctree.running.journal import FolderLock
-
     call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a")
     before = {file.name: file.read_bytes() for file in (plain / "a").iterdir()}
     (plain / "bad.toml").write_text('[settings]\npartitioner = "oak"\n')
     again = ("run", "cli_model:ready", "-n", 300, "--rng", 4, "--out", "a", "--force")
     bad = call(*again, "--config", "bad.toml")
     assert (bad.exit_code, "`partitioner` must" in bad.stderr) == (2, True)
-    lock = FolderLock(plain / "a")
-    busy = call(*again)
-    lock.release()
+    with locked(plain / "a"):
+        busy = call(*again)
     assert (busy.exit_code, "Error: " in busy.stderr) == (1, True)
     for name in FILES - {"posterior.png", "run.lock"}:
         assert (plain / "a" / name).read_bytes() == before[name], name

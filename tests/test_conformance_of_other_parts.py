@@ -28,7 +28,6 @@ from abctree.testing import (
     check_store,
     check_utility,
 )
-from abctree.tree.schedules import as_schedule
 
 PRIOR = abctree.Problem({"a": (0.0, 1.0), "b": (-1.0, 1.0)}, max, 0.0).prior
 
@@ -503,8 +502,6 @@ class PoolsFiniteOnly(Pools):
 
 def test_check_schedule_looks_at_pooled_where_there_is_one():
     check_schedule(Pools())
-    check_schedule(as_schedule("pooled"))
-    check_schedule(as_schedule("adaptive"))
 
 
 @broken([

@@ -14,13 +14,12 @@ import pytest
 from scipy import optimize, stats
 
 import abctree
-from abctree import problems
+from abctree import Growth, problems
 from abctree.answers.mode import find_mode, fit, from_run, places, regression
 from abctree.answers.mode.fit import Rows, climb, fit_peak
 from abctree.answers.mode.peaks import best_box, kernel_mode
 from abctree.data import Arms, Boxes
 from abctree.problems import truth
-from abctree.tree.partitioners.growth import Growth
 
 
 def uniform_rows(n, d, rng, half_width=5.0):

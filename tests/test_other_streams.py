@@ -16,9 +16,8 @@ import pytest
 from numba import njit
 
 import abctree
-from abctree.data import OtherStream, Rows, Simulations
+from abctree.data import Rows
 from abctree.problem import Discrepancy, other_streams
-from abctree.running import packing
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 FORK = multiprocessing.get_context("fork")
@@ -288,10 +287,3 @@ def test_other_methods_say_it_too():
             executor = abctree.Pool(pool, chunk=3)
             result = method(problem(kept), n_simulations=150, rng=1, executor=executor)
         assert "repeat each other's noise" in note(result)
-
-
-def test_a_packed_block_keeps_the_streams():
-    drawn = (OtherStream("np.random", "ab12", 7), OtherStream("random", "0", 8))
-    done = Simulations(np.zeros(2), np.zeros((2, 1)), other_streams=drawn)
-    kept = packing.unpack(packing.pack(packing.Kept(0, 2, np.arange(2), 0, 0.0, done)))
-    assert kept.done.other_streams == drawn

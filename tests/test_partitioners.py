@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from abctree import Cart, Dyadic, Grid, Growth, ParameterError
 from abctree.data import Boxes
-from abctree.tree.partitioners import cart as cart_module
-from abctree.tree.partitioners.growth import labels
+from abctree.tree import partitioners
 
 PARTITIONERS = [
     Grid(3),
@@ -82,17 +81,19 @@ def test_partitioner_tiles_the_cube_and_locate_inverts_sampling(partitioner, tab
 
 def test_labels_are_the_reward_or_fall_linearly_to_zero():
     distance = np.array([0.0, 1.0, 2.0, 4.0, 5.0, 9.0, np.inf, np.nan])
-    assert labels(distance, 2.0, None).tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
-    assert labels(distance, 2.0, 2.5) == pytest.approx([1.0, 0.8, 0.6, 0.2, 0, 0, 0, 0])
+    assert partitioners.growth.labels(distance, 2.0, None).tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
+    assert partitioners.growth.labels(distance, 2.0, 2.5) == pytest.approx(
+        [1.0, 0.8, 0.6, 0.2, 0, 0, 0, 0]
+    )
 
 
 @pytest.mark.parametrize("width", [None, 2.5])
 def test_labels_are_finite_when_the_tolerance_is_extreme(width):
     distance = np.array([0.0, 1.0, 1e300, np.inf])
-    assert labels(distance, np.inf, width).tolist() == [1, 1, 1, 0]
-    assert labels(distance, 5e-324, width).tolist() == [1, 0, 0, 0]
-    assert labels(distance, 1e308, width)[-1] == 0
-    assert labels(distance, 0.0, width).tolist() == [0, 0, 0, 0]
+    assert partitioners.growth.labels(distance, np.inf, width).tolist() == [1, 1, 1, 0]
+    assert partitioners.growth.labels(distance, 5e-324, width).tolist() == [1, 0, 0, 0]
+    assert partitioners.growth.labels(distance, 1e308, width)[-1] == 0
+    assert partitioners.growth.labels(distance, 0.0, width).tolist() == [0, 0, 0, 0]
 
 
 # ---------------------------------------------------------------------------------------- Growth
@@ -253,7 +254,7 @@ def test_dyadic_cuts_the_fullest_box_as_a_brute_force_search_does(seed, directio
     cube, distance = dyadic_case(seed)
     whole = Boxes.whole(cube.shape[1])
     boxes = Dyadic(n_splits=12, direction=direction).partition(cube, distance, 0.5, None, None)
-    y = labels(distance, 0.5, 2.5)
+    y = partitioners.growth.labels(distance, 0.5, 2.5)
     lower, upper = naive_dyadic(cube, y, whole, 12, cyclic=direction == "cyclic")
     assert np.array_equal(boxes.lower, lower)
     assert np.array_equal(boxes.upper, upper)
@@ -270,7 +271,7 @@ def test_dyadic_refines_the_current_partition_with_the_rows_of_this_round(seed):
     rule = Dyadic(n_splits=10)
     first = rule.partition(cube, distance, 0.8, None, None)
     second = rule.partition(more, farther, 0.4, first, None)
-    lower, upper = naive_dyadic(more, labels(farther, 0.4, 2.5), first, 10)
+    lower, upper = naive_dyadic(more, partitioners.growth.labels(farther, 0.4, 2.5), first, 10)
     assert len(first) == 11
     assert len(second) == 21
     assert np.array_equal(second.lower, lower)
@@ -475,8 +476,8 @@ def test_cart_drops_a_cut_that_is_not_inside_its_box(beyond, kept):
     for node, cut, first in ((0, low, 2), (1, high, 7), (7, beyond, 3), (kept, inner, 5)):
         feature[node], threshold[node], left[node], right[node] = 0, cut, first, first + 1
     left[0], right[0] = 2, 1
-    tree = cart_module._Tree(feature, threshold, left, right, n, n, n)
-    boxes = cart_module._boxes(tree, tree.left < 0, 1)
+    tree = partitioners.cart._Tree(feature, threshold, left, right, n, n, n)
+    boxes = partitioners.cart._boxes(tree, tree.left < 0, 1)
     assert sorted(boxes.lower[:, 0].tolist()) == [0.0, 0.25, 0.375, 0.5]
     assert sorted(boxes.upper[:, 0].tolist()) == [0.25, 0.375, 0.5, 1.0]
 
@@ -585,11 +586,11 @@ def test_cart_pruning_path_is_what_refitting_with_each_penalty_gives(seed, label
     rng = np.random.default_rng(seed)
     rule = Cart(label=label, min_leaf=min_leaf)
     cube = rng.random((400, 2))
-    y = labels(2 * cube[:, 0] + rng.random(400), 1.0, label)
+    y = partitioners.growth.labels(2 * cube[:, 0] + rng.random(400), 1.0, label)
     taught = np.arange(400) % 5 != 0
     estimator, tree = rule._fitted(cube[taught], y[taught], rng)
-    loss = cart_module._node_loss(tree, estimator.apply(cube[~taught]), y[~taught])
-    path = cart_module._weakest_links(tree, loss)
+    loss = partitioners.cart._node_loss(tree, estimator.apply(cube[~taught]), y[~taught])
+    path = partitioners.cart._weakest_links(tree, loss)
     penalties = path.candidates()[1:-1]  # penalty 0 is no pruning to scikit-learn
     evaluated = path.loss_at(penalties)
     for penalty, value in list(zip(penalties, evaluated, strict=True))[::5]:
@@ -597,7 +598,7 @@ def test_cart_pruning_path_is_what_refitting_with_each_penalty_gives(seed, label
         model.fit(cube[taught], y[taught])
         again = refitted_loss(model, cube[taught], y[taught], cube[~taught], y[~taught])
         assert value == pytest.approx(again, rel=1e-9)
-        boxes = cart_module._boxes(tree, (tree.left < 0) | (path.collapse <= penalty), 2)
+        boxes = partitioners.cart._boxes(tree, (tree.left < 0) | (path.collapse <= penalty), 2)
         assert len(boxes) == model.get_n_leaves()
         pairs = np.column_stack([boxes.locate(cube), model.apply(cube)])
         assert len(np.unique(pairs, axis=0)) == model.get_n_leaves()
@@ -617,16 +618,16 @@ def test_cart_pruning_keeps_the_smallest_of_equally_good_trees():
 def test_cart_pruning_deals_rare_labels_evenly_over_the_folds():
     label = np.zeros(1003)
     label[:10] = 1.0
-    fold = cart_module._dealt(label, 5, np.random.default_rng(0))
+    fold = partitioners.cart._dealt(label, 5, np.random.default_rng(0))
     assert np.bincount(fold[label == 1.0]).tolist() == [2] * 5
     assert np.ptp(np.bincount(fold)) <= 1
-    other = cart_module._dealt(label, 5, np.random.default_rng(1))
+    other = partitioners.cart._dealt(label, 5, np.random.default_rng(1))
     assert not np.array_equal(fold, other)
 
 
 def test_weakest_links_collapse_the_cheapest_branch_first():
     # A root with two branches of two leaves each; by hand g = .05, .1, then (.5 - .2) / 1 = .3.
-    tree = cart_module._Tree(
+    tree = partitioners.cart._Tree(
         feature=np.array([0, 0, 0, -2, -2, -2, -2]),
         threshold=np.zeros(7),
         left=np.array([1, 3, 5, -1, -1, -1, -1]),
@@ -634,7 +635,7 @@ def test_weakest_links_collapse_the_cheapest_branch_first():
         n=np.ones(7), mean=np.ones(7),
         risk=np.array([0.5, 0.1, 0.1, 0.025, 0.025, 0.0, 0.0]),
     )  # fmt: skip
-    path = cart_module._weakest_links(tree, np.array([9.0, 3.0, 4.0, 1.0, 1.0, 1.5, 1.5]))
+    path = partitioners.cart._weakest_links(tree, np.array([9.0, 3.0, 4.0, 1.0, 1.0, 1.5, 1.5]))
     assert path.alpha == pytest.approx([0.05, 0.1, 0.3])
     assert path.loss == pytest.approx([5.0, 6.0, 7.0, 9.0])
     assert path.collapse[:3] == pytest.approx([0.3, 0.05, 0.1])

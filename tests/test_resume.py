@@ -16,8 +16,7 @@ import pytest
 
 import abctree
 from abctree.methods.run_abc_tree import play, play_rounds
-from abctree.running import journal
-from abctree.running.spec import RunSpec
+from abctree.running import journal, spec
 from tests.conftest import Clock, in_memory
 from tests.runs import (
     FILE,
@@ -319,10 +318,10 @@ def test_resumed_run_has_the_stopping_rules_of_its_beginning(tmp_path):
 def with_milestones(n, milestones, first, **kwargs):
     """A run that knows from the beginning where it will be extended."""
     p = problem()
-    spec = RunSpec.of("abc_tree", {"problem": p, "n_simulations": first, "rng": 1, **kwargs})
-    settings = {**spec.settings, "n_simulations": n, "milestones": milestones}
-    spec = dataclasses.replace(spec, settings=settings)
-    return play(play_rounds, p, spec, abctree.Serial(), None, None)
+    made = spec.RunSpec.of("abc_tree", {"problem": p, "n_simulations": first, "rng": 1, **kwargs})
+    settings = {**made.settings, "n_simulations": n, "milestones": milestones}
+    made = dataclasses.replace(made, settings=settings)
+    return play(play_rounds, p, made, abctree.Serial(), None, None)
 
 
 @SETTINGS

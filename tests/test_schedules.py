@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import abctree
-from abctree.tree.schedules import RetainedESS, as_schedule, first_epsilon, weighted_quantile
+from abctree.testing import check_schedule
+from abctree.tree.schedules import (
+    PooledESS,
+    RetainedESS,
+    as_schedule,
+    first_epsilon,
+    weighted_quantile,
+)
 
 RULES = [abctree.Geometric(0.9), abctree.Quantile(0.5), abctree.Quantile(0.2, weighted=True)]
 distances = st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0]), min_size=1, max_size=40)
@@ -120,3 +127,35 @@ def test_weighted_quantile_is_the_inverse_distribution_function():
     assert weighted_quantile(value, weight, 0.25) == 1.0
     assert weighted_quantile(value, weight, 0.26) == 2.0
     assert weighted_quantile(value, weight, 0.9) == 3.0
+
+
+def test_adaptive_schedule_is_a_quantile_for_equal_weights_and_waits_for_heavy_ones():
+    rule = as_schedule("adaptive")
+    distance = np.arange(1.0, 101.0)
+    assert rule == RetainedESS(0.5)
+    assert rule.next(200.0, distance, np.ones(100)) == 50.0
+    assert RetainedESS(0.9).next(200.0, distance, np.ones(100)) == 90.0
+    # Where the near draws have nearly all the weight, half of these are enough.
+    assert rule.next(200.0, distance, np.where(distance <= 10.0, 1.0, 1e-6)) <= 6.0
+    assert rule.next(200.0, np.full(9, 3.0), np.ones(9)) is None
+    assert rule.next(200.0, np.empty(0), np.empty(0)) is None
+
+
+def test_pooled_tolerance_has_the_effective_sample_size_that_is_wanted(rng):
+    distance, weight = rng.random(1000), np.ones(1000)
+    rule = PooledESS(target=200.0, power=1.0)
+    epsilon = rule.pooled(0.9, 1.0, distance, weight, 2000)
+    assert np.count_nonzero(distance < epsilon) == pytest.approx(100, abs=1)
+    assert rule.pooled(0.9, 1.0, distance, weight, 10**6) == pytest.approx(
+        np.sort(distance)[39], abs=1e-3
+    )
+    # It may rise, by half, and not above the first.
+    assert epsilon < rule.pooled(0.09, 1.0, distance, weight, 1000) <= 0.135
+    assert rule.pooled(0.09, 0.1, distance, weight, 1000) <= 0.1
+    tied = np.where(distance < 0.5, 0.25, distance)
+    assert np.count_nonzero(tied < rule.pooled(0.9, 1.0, tied, weight, 2000)) > 400
+
+
+@pytest.mark.parametrize("name", ["pooled", "adaptive"])
+def test_schedules_without_a_public_name_conform(name):
+    check_schedule(as_schedule(name))

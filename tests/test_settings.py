@@ -251,6 +251,12 @@ def test_a_run_of_map_tree_has_its_own_defaults_and_presets_give_way_to_what_is_
     assert made.plan.quota == 7
 
 
+def test_a_utility_is_known_by_the_name_of_the_paper():
+    given = {"problem": gauss(2), "n_simulations": 300, "utility": "omega2"}
+    made = spec.RunSpec.of("abc_tree", given)
+    assert made.settings["utility"] == abctree.SamplingEfficiency()
+
+
 def made(distance):
     prior = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
     return abctree.Problem(prior, lambda theta, rng: theta, [1.0, -1.0], distance=distance)

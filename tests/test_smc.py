@@ -21,7 +21,6 @@ from abctree import problems
 from abctree.baselines.smc import accepted_of, draw
 from abctree.problems import truth
 from abctree.proposals import coordinates, kernel_mixture, perturbations, points
-from abctree.tree.schedules import RetainedESS, as_schedule
 
 from .conftest import z_score
 
@@ -622,18 +621,6 @@ def test_a_list_of_tolerances_ends_the_run_where_it_ends():
     result = smc(coin(), n_simulations=4000, n_particles=100, rng=0, schedule=[3.0, 0.5])
     assert result.stopped_because == "the schedule has no lower tolerance"
     assert result.n_simulations < 4000
-
-
-def test_adaptive_schedule_is_a_quantile_for_equal_weights_and_waits_for_heavy_ones():
-    rule = as_schedule("adaptive")
-    distance = np.arange(1.0, 101.0)
-    assert rule == RetainedESS(0.5)
-    assert rule.next(200.0, distance, np.ones(100)) == 50.0
-    assert RetainedESS(0.9).next(200.0, distance, np.ones(100)) == 90.0
-    # Where the near draws have nearly all the weight, half of these are enough.
-    assert rule.next(200.0, distance, np.where(distance <= 10.0, 1.0, 1e-6)) <= 6.0
-    assert rule.next(200.0, np.full(9, 3.0), np.ones(9)) is None
-    assert rule.next(200.0, np.empty(0), np.empty(0)) is None
 
 
 def test_smc_population_grows_until_its_effective_sample_size():

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import abctree
-from abctree.data import Failure, Rows, Simulations
+from abctree.data import Failure, OtherStream, Rows, Simulations
 from abctree.running import journal, packing
 from abctree.running.ledger import CHUNK, FILE, MANIFEST, Journal, Ledger
 from tests import runs
@@ -607,3 +607,10 @@ def test_the_journal_conforms_to_the_protocol_of_stores(tmp_path):
     abctree.testing.check_store(
         lambda: Journal(tmp_path / "run", "write" if next(is_there) else "new")
     )
+
+
+def test_a_packed_block_keeps_the_streams():
+    drawn = (OtherStream("np.random", "ab12", 7), OtherStream("random", "0", 8))
+    done = Simulations(np.zeros(2), np.zeros((2, 1)), other_streams=drawn)
+    kept = packing.unpack(packing.pack(packing.Kept(0, 2, np.arange(2), 0, 0.0, done)))
+    assert kept.done.other_streams == drawn

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import abctree
-from abctree.tree.utilities import as_utility
 
 UTILITIES = [
     abctree.PosteriorMatch(),
@@ -119,11 +118,9 @@ def test_sampling_efficiency_solves_the_equation_of_the_supplement():
     np.testing.assert_allclose(q, implicit / implicit.sum(), rtol=1e-8)
 
 
-def test_as_utility_says_what_it_takes():
-    assert isinstance(as_utility("omega2"), abctree.SamplingEfficiency)
-    with pytest.raises(abctree.ParameterError, match="omega1"):
-        as_utility("omega9")
-    with pytest.raises(abctree.ParameterError, match="optimal_proposal"):
-        as_utility(3)
+def test_a_setting_that_is_no_utility_is_told_what_is():
+    for wrong, says in (("omega9", "omega1"), (3, "optimal_proposal")):
+        with pytest.raises(abctree.ParameterError, match=says):
+            abctree.abc_tree(abctree.problems.gauss(1), n_simulations=100, utility=wrong)
     with pytest.raises(abctree.ParameterError, match=r"\[0, 1\]"):
         abctree.EffectiveSampleSize(1.5)
