@@ -59,9 +59,9 @@ def test_abc_tree_spends_its_budget_exactly(preset, n):
 
 @pytest.mark.parametrize("kwargs", [{}, {"preset": "published"}, {"partitioner": "dyadic"}])
 def test_abc_tree_with_the_same_seed_is_the_same_run(kwargs):
-    first = abctree.abc_tree(problem(), n_simulations=1500, rng=3, **kwargs)
-    second = abctree.abc_tree(problem(), n_simulations=1500, rng=3, **kwargs)
-    other = abctree.abc_tree(problem(), n_simulations=1500, rng=4, **kwargs)
+    first = abctree.abc_tree(problem(), n_simulations=600, rng=3, **kwargs)
+    second = abctree.abc_tree(problem(), n_simulations=600, rng=3, **kwargs)
+    other = abctree.abc_tree(problem(), n_simulations=600, rng=4, **kwargs)
     same(first, second)
     assert (first.table.theta != other.table.theta).all()
 

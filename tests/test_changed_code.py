@@ -58,6 +58,7 @@ def notes_of(result):
     return [note for note in result.warnings if "has changed" in note]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_everything_that_reads_a_run_of_two_codes_says_so(tmp_path, method):
     folder = tmp_path / "run"

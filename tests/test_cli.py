@@ -147,6 +147,7 @@ def test_check_prints_the_dry_run_and_writes_nothing(here):
 # Files ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_run_writes_the_posterior_and_pictures(here):
     done = call("run", "gauss", "-n", 1500, "--rng", 1, "--out", "first")
     assert done.exit_code == 0, done.output
@@ -215,6 +216,7 @@ def test_run_without_matplotlib_writes_everything_else(here, monkeypatch):
     assert {path.name for path in (here / "a").iterdir()} == FILES - {"posterior.png"}
 
 
+@pytest.mark.slow
 def test_run_twice_replaces_its_own_files_only(here):
     out = here / "gauss-output"
     first = call("run", "gauss", "-n", 200, "--rng", 1)

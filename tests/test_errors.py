@@ -482,7 +482,7 @@ def test_summary_names_the_prior_mass_of_a_mode_that_can_have_been_missed(result
         (abctree.rejection, {}, 3000, 3000),
         (abctree.rejection, {"keep": 100}, 3000, 3000),
         (abctree.smc, {}, 100, 1500),
-        (abctree.abc_tree, {"preset": "published"}, 100, 3000),
+        (abctree.abc_tree, {"preset": "published", "block": 50}, 100, 3000),
         (abctree.abc_tree, {"proposal": "adaptive"}, 100, 245),
         (abctree.abc_tree, {"policy": abctree.Thompson()}, 100, 245),
     ],

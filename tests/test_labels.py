@@ -66,7 +66,7 @@ OBSERVED = {year: 1.0 * X[YEARS.index(year)] for year in reversed(YEARS)}
 
 
 def slope(problem, **kwargs):
-    result = abctree.rejection(problem, n_simulations=500, keep=15, rng=1, **kwargs)
+    result = abctree.rejection(problem, n_simulations=400, keep=8, rng=1, **kwargs)
     assert result.failures.count == 0, result.failures.reasons
     return float(result.posterior().mean()[0])
 

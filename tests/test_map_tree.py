@@ -32,6 +32,7 @@ def test_budget_is_exact(n):
     assert str(result.summary())
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_a_run_whatever_the_executor():
     one = abctree.map_tree(P0, n_simulations=1_500, rng=2)
     other = abctree.map_tree(P0, n_simulations=1_500, rng=2, executor="threads")
@@ -40,6 +41,7 @@ def test_a_seed_repeats_a_run_whatever_the_executor():
     assert not same(one, abctree.map_tree(P0, n_simulations=1_500, rng=3))
 
 
+@pytest.mark.slow
 def test_a_stored_run_is_loaded_and_resumed_with_its_mode(tmp_path):
     whole = abctree.map_tree(P0, n_simulations=1_800, rng=4)
     first = abctree.map_tree(P0, n_simulations=1_800, rng=4, store=tmp_path / "a")
@@ -52,6 +54,7 @@ def test_a_stored_run_is_loaded_and_resumed_with_its_mode(tmp_path):
     assert np.array_equal(more.table.theta[:1_700], whole.table.theta[:1_700])
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path):
     calls = []
 

@@ -120,8 +120,8 @@ def fitted(seed, d=1, n=1_500, top=0.6):
 
 
 def test_error_ellipse_covers_as_it_says():
-    fits = [fit for fit in map(fitted, range(150)) if fit.shape == "peak"]
-    assert len(fits) > 140
+    fits = [fit for fit in map(fitted, range(100)) if fit.shape == "peak"]
+    assert len(fits) > 93
     surprise = np.array([float(fit.peak[0] ** 2 / fit.covariance[0, 0]) for fit in fits])
 
     def p_value(surprise):
@@ -450,7 +450,7 @@ RIDGES = {
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", RIDGES)
 def test_a_ridge_is_said_to_be_none_of_a_peak(name, seed):
-    result = abctree.abc_tree(RIDGES[name], n_simulations=10_000, rng=seed)
+    result = abctree.abc_tree(RIDGES[name], n_simulations=10_000, rng=seed, block=500)
     mode = result.mode()
     assert mode.covariance is None
     assert mode.notes
@@ -589,7 +589,7 @@ def test_categorical_and_fixed_parameters_of_a_problem():
 @pytest.mark.parametrize("method", ["abc_tree", "rejection", "smc"])
 def test_any_run_has_a_mode(method):
     problem = problems.gaussian_mixture(2)
-    result = getattr(abctree, method)(problem, n_simulations=20_000, rng=6)
+    result = getattr(abctree, method)(problem, n_simulations=10_000, rng=6)
     mode = result.mode()
     assert np.abs(mode.theta + 1.0).max() < 0.25
     for name in ("quadratic", "kernel", "box"):

@@ -332,7 +332,9 @@ def test_runs_over_boxes_without_allowed_points_are_unbiased(name, kind):
 
 @pytest.mark.parametrize("kind", ["constraint", "density"])
 @pytest.mark.parametrize(
-    "settings", [{}, {"partitioner": abctree.Grid(10)}, {"preset": "published"}], ids=str
+    "settings",
+    [{}, {"partitioner": abctree.Grid(10)}, {"preset": "published", "block": 20}],
+    ids=str,
 )
 def test_map_tree_ends_where_boxes_have_no_allowed_points(kind, settings):
     problem = run_problem(kind, Counted(500_000), [1.0, -1.0])

@@ -524,6 +524,7 @@ def test_a_session_that_was_forked_says_what_to_do():
     assert session.tell(ask.numbers, data=simulated(ask)) == len(ask)
 
 
+@pytest.mark.slow
 def test_a_session_that_is_forgotten_ends_its_thread():
     before = threading.active_count()
     sessions = [abctree.Session(problem(), n_simulations=300, rng=i) for i in range(5)]
