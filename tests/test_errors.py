@@ -177,6 +177,7 @@ def of_means(posteriors, claim):
     return calibration.ratio(error, np.array([claim(p) for p in posteriors]))
 
 
+@pytest.mark.xdist_group("five dimensions")
 def test_a_run_knows_the_errors_of_its_means():
     posteriors = [run.posterior() for run in five_dimensions(2000, 40)]
     ratio, error = of_means(posteriors, Posterior.mcse)
@@ -186,6 +187,7 @@ def test_a_run_knows_the_errors_of_its_means():
     assert of_means(posteriors, lambda p: p.std() / np.sqrt(p.ess))[0] > 1.25
 
 
+@pytest.mark.xdist_group("five dimensions")
 def test_claims_are_too_small_where_the_target_is_reached_first(monkeypatch):
     """The twin of the rule for ε: the first place with enough draws is one without a heavy draw."""
     monkeypatch.setattr(selection, "_start_of_last_run", lambda index: int(index[0]))

@@ -281,13 +281,19 @@ def dozes(theta, seeds):
 
 
 def test_slow_seeded_simulators_are_spread_over_the_workers():
-    work = Discrepancy(problem(dozes, vectorized="seeds").measurement, 1)
+    workers = set()
+
+    def simulate(theta, seeds):
+        workers.add(threading.get_ident())
+        return dozes(theta, seeds)
+
+    work = Discrepancy(problem(simulate, vectorized="seeds").measurement, 1)
     theta, index = np.zeros((400, 1)), np.arange(400)
     with abctree.Threads(8) as executor:
         made(executor, work, theta[:16], index[:16], work.measurement.unit)  # to learn the pace
-        began = time.monotonic()
+        workers.clear()
         made(executor, work, theta, index, work.measurement.unit)
-        assert time.monotonic() - began < 0.5 * 0.8  # one after the other: 0.8 s
+    assert len(workers) > 4  # a clock would tell of the machine
 
 
 # How far away the simulator is ---------------------------------------------------------------

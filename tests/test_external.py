@@ -286,12 +286,12 @@ def test_a_time_limit_does_not_hold_up_a_program_that_ends(monkeypatch, pidfd):
 def test_a_process_left_behind_cannot_keep_the_run_waiting():
     code = (
         "import subprocess, sys\n"
-        "subprocess.Popen(['sleep', '3'])\n"  # it holds standard output open
+        "subprocess.Popen(['sleep', '12'])\n"  # it holds standard output open
         "print('[1, 2]')"
     )
     began = time.monotonic()
     assert call(python(code)) == [1, 2]
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < 10.0
 
 
 def test_an_interruption_kills_the_program_and_goes_on(tmp_path, monkeypatch):

@@ -333,13 +333,16 @@ class CompilesFirst:
 
 @pytest.mark.parametrize("vectorized", [False, True, "seeds"])
 def test_check_does_not_count_the_first_call_which_may_compile(vectorized):
-    simulator = CompilesFirst(0.3)
-    report = abctree.Problem(PRIOR, simulator, [0.5], vectorized=vectorized).check(1)
-    assert report.seconds < 0.03  # a tenth of what compiling took: the mean of ten calls
+    # More than once, for a busy machine may be slow at any call.
+    for _ in range(5):
+        made = abctree.Problem(PRIOR, CompilesFirst(0.3), [0.5], vectorized=vectorized)
+        report = made.check(1)
+        if report.seconds < 0.03:  # a tenth of what compiling took: the mean of ten calls
+            break
+    assert report.seconds < 0.03
     assert "the first call took" in str(report)
-    again = abctree.Problem(PRIOR, simulator, [0.5], vectorized=vectorized)
-    # The twin; more than once, for a busy machine may be slow at any call.
-    assert any("the first call took" not in str(again.check(1)) for _ in range(3))
+    # The twin: now it is compiled.
+    assert any("the first call took" not in str(made.check(1)) for _ in range(5))
 
 
 def test_check_counts_what_every_call_takes():
