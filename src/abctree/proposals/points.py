@@ -24,6 +24,8 @@ _HOPELESS = 10_000_000
 _BATCH = 1_000_000
 #: Share of the prior in the arms that are drawn again.
 _ELSEWHERE = 1.0 / 256.0
+#: Most points of a source that are drawn at once.
+_AHEAD = 2000
 #: Steps of the fixed-point iteration for the best shares.
 _STEPS = 25
 #: Least relative gain for which the standard shares are left, and what the first proposal keeps.
@@ -175,7 +177,7 @@ class Source:
     law: Proposal
     share: float
     tally: Tally = field(default_factory=Tally)
-    n_ahead: int = 0  #: points that are drawn at once, for a call costs as much as many of them
+    n_left: int = 0  #: points that it is expected to be asked for: a call costs as much as many
     per_point: float = 1.0  #: candidates to begin with, for each of them
     n_drawn: int = 0  #: candidates of the blocks of this round that have come back
     _ready: Points | None = None
@@ -184,7 +186,10 @@ class Source:
         """The next n points."""
         ready = self._ready
         if ready is None or len(ready.cube) < n:
-            more = draw_points(problem, self.law, max(n, self.n_ahead), rng, self.per_point)
+            missing = n - (0 if ready is None else len(ready.cube))
+            size = max(missing, min(self.n_left, _AHEAD))
+            more = draw_points(problem, self.law, size, rng, self.per_point)
+            self.n_left -= size
             self.tally.add(more)
             ready = more if ready is None else ready.then(more)
         first, self._ready = ready.split(n)

@@ -32,8 +32,6 @@ _STANDARD, _WITHOUT = np.array([0.3, 0.7, 0.0, 0.0]), np.array([1.0, 0.0, 0.0, 0
 #: Most summaries that are modelled; their largest size, in first tolerances and in tolerances:
 #: beyond, all are far, and squares have room.
 _SUMMARIES, _FAR, _FARTHEST = 64, 1e6, 1e100
-#: Most points of a law that are drawn at once.
-_AHEAD = 2000
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ class Laws:
             (self.students, (1.0 - defensive) * share[3], 1.0),
         ]
         return tuple(
-            Source(law, part, n_ahead=min(int(part * n) + 1, _AHEAD), per_point=per_point)
+            Source(law, part, n_left=int(part * n), per_point=per_point)
             for law, part, per_point in laws
             if law is not None and part > 0.0
         )
