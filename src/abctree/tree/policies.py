@@ -11,6 +11,7 @@ from abctree.data import Arms, Partition
 from abctree.kernels import bandits, transport
 from abctree.keywords import checks_keywords, part_named
 from abctree.numbers import ruled
+from abctree.proposals.proposal import pick
 from abctree.protocols import Policy
 from abctree.tree.utilities import PosteriorMatch
 from abctree.types import FloatArray, IntArray
@@ -186,15 +187,8 @@ def _pulled(
             q = (1.0 - part) * q + part * arm_share
             if kept_to:
                 instead = rng.random(n) < part
-                played[instead] = _drawn(arm_share, n, rng)[instead]
+                played[instead] = pick(np.cumsum(arm_share), n, rng)[instead]
     return (played if kept_to else None), np.asarray(q)
-
-
-def _drawn(share: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
-    """n arms (n,) in proportion to shares (K,)."""
-    cumulative = np.cumsum(share)
-    drawn = np.searchsorted(cumulative, rng.random(n) * cumulative[-1], side="right")
-    return np.asarray(np.minimum(drawn, len(share) - 1))
 
 
 def _share(b: float | str, arms: Arms, partition: Partition) -> float:

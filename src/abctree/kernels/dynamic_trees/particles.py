@@ -102,6 +102,7 @@ def _filtered(
     habits: Habits,
     rng: np.random.Generator,
 ) -> tuple[IntArray, FloatArray, IntArray, IntArray, IntArray, IntArray, FloatArray]:
+    """What `filter_rows` answers, from saplings (N, room) of one leaf each."""
     n, d = cube.shape
     n_particles, room = trees.shape
     following = np.empty((n_particles, n), dtype=np.int32)

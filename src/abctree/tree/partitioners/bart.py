@@ -93,25 +93,7 @@ class Bart:
         current: Boxes | None,  # noqa: ARG002 - the forest is grown from its roots
         rng: np.random.Generator,
     ) -> Boxes:
-        """Boxes from a new draw of the forest; one box where all labels are equal.
-
-        Parameters
-        ----------
-        cube : ndarray of shape (n, d)
-            The rows; n may be 0.
-        distance : ndarray of shape (n,)
-            Their distances; inf for a failure.
-        epsilon : float
-            The tolerance, which sets the labels.
-        current : Boxes or None
-            Not used.
-        rng : Generator
-            Seeds the forest and draws the rows that it is fitted to.
-
-        Returns
-        -------
-        Boxes
-        """
+        """Boxes from a new forest, see `Partitioner`; one where all labels are equal."""
         label = labels(distance, epsilon, None)
         shown = self._shown(len(label), rng)
         seed = int(rng.integers(2**31 - 1))

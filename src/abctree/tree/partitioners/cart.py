@@ -69,25 +69,7 @@ class Cart:
         current: Boxes | None,  # noqa: ARG002 - the tree is refitted from the root
         rng: np.random.Generator,
     ) -> Boxes:
-        """The leaves of a tree fitted to all rows; one box where all labels are equal.
-
-        Parameters
-        ----------
-        cube : ndarray of shape (n, d)
-            The rows; n may be 0.
-        distance : ndarray of shape (n,)
-            Their distances; inf for a failure.
-        epsilon : float
-            The tolerance, which sets the labels.
-        current : Boxes or None
-            Not used.
-        rng : Generator
-            Breaks ties between equal cuts and deals the folds of `prune`.
-
-        Returns
-        -------
-        Boxes
-        """
+        """The leaves of a tree, see `Partitioner`; one box where all labels are equal."""
         label = labels(distance, epsilon, self.label)
         if self.max_leaves == 1 or len(label) == 0 or label.min() == label.max():
             return Boxes.whole(cube.shape[1])

@@ -90,26 +90,7 @@ class Dyadic:
         current: Boxes | None,
         rng: np.random.Generator,  # noqa: ARG002 - the protocol passes it; nothing here is random
     ) -> Boxes:
-        """`current`, or the whole cube, cut further where the rows are.
-
-        Parameters
-        ----------
-        cube : ndarray of shape (n, d)
-            The rows; n may be 0.
-        distance : ndarray of shape (n,)
-            Their distances; inf for a failure.
-        epsilon : float
-            The tolerance, which sets the labels.
-        current : Boxes or None
-            The partition to refine.
-        rng : Generator
-            Not used.
-
-        Returns
-        -------
-        Boxes
-            A refinement of `current`; `current` itself where there is nothing to cut.
-        """
+        """`current`, or the whole cube, cut further, see `Partitioner`; or `current` itself."""
         boxes = Boxes.whole(cube.shape[1]) if current is None else current
         target = self._n_boxes(len(cube), len(boxes))
         if target <= len(boxes):

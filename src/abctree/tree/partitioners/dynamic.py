@@ -101,25 +101,7 @@ class DynamicTree:
         current: Boxes | None,  # noqa: ARG002 - the filter starts anew
         rng: np.random.Generator,
     ) -> Boxes:
-        """Boxes from a new filter over all rows; one box where all labels are equal.
-
-        Parameters
-        ----------
-        cube : ndarray of shape (n, d)
-            The rows, in their order; n may be 0.
-        distance : ndarray of shape (n,)
-            Their distances; inf for a failure.
-        epsilon : float
-            The tolerance, which sets the labels.
-        current : Boxes or None
-            Not used.
-        rng : Generator
-            Drives the filter.
-
-        Returns
-        -------
-        Boxes
-        """
+        """Boxes from a new filter, see `Partitioner`; one where all labels are equal."""
         label = labels(distance, epsilon, None)
         if self.max_boxes == 1 or len(label) == 0 or label.min() == label.max():
             return Boxes.whole(cube.shape[1])

@@ -133,22 +133,10 @@ def _replaced(corner: FloatArray, feature: int, value: float) -> FloatArray:
 
 
 def labels(distance: FloatArray, epsilon: float, width: float | None) -> FloatArray:
-    """What a partition is to predict of each row.
+    """What a partition is to predict of each row (n,), in [0, 1]; 0 for failures.
 
-    Parameters
-    ----------
-    distance : ndarray of shape (n,)
-        Distances; inf or nan for a failed simulation.
-    epsilon : float
-        The tolerance, > 0; may be inf.
-    width : float or None
-        None for the paper's reward ``1[distance < epsilon]``; else the soft label
-        ``max(0, 1 - distance / (width * epsilon))``, which also tells near misses from far ones.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        In [0, 1]; 0 for failures.
+    Without a width the paper's reward ``1[distance < epsilon]``; else the soft label
+    ``max(0, 1 - distance / (width * epsilon))``, which also tells near misses from far ones.
     """
     if width is None:
         return (distance < epsilon).astype(np.float64)

@@ -33,23 +33,8 @@ def refinement(
     merged with a neighbour.  The box with most rows is cut first, and once there are `max_boxes`,
     the boxes stay as they are.  In either case the boxes tile the cube.
 
-    With ``min_rows=0`` and enough boxes this is the common refinement itself.
-
-    Parameters
-    ----------
-    trees : sequence of SplitTree
-        Trees over the same cube.
-    cube : ndarray of shape (n, d)
-        Rows.
-    max_boxes : int
-        Most boxes, >= 1.
-    min_rows : int
-        Least rows of a new box, >= 0.
-
-    Returns
-    -------
-    Boxes
-        Its depth is at most the sum of those of the trees.
+    With ``min_rows=0`` and enough boxes this is the common refinement itself.  Its depth is at most
+    the sum of those of the trees.
     """
     growth = Growth(Boxes.whole(cube.shape[1]))
     cells = {0: _Cell(np.arange(len(cube)), 0, 0)}
