@@ -235,6 +235,19 @@ def test_where_no_residual_reaches_the_rate_is_that_of_a_student_law(rng):
     assert surrogate.rate(away)[0] > 1e3 * 2.1e-9 / worth
 
 
+def test_summaries_of_any_size_have_a_law(rng):
+    def simulate(theta, rng):
+        return np.exp(np.minimum(1000 * theta[:, :1] * theta[:, 1:], 700)) + rng.normal(
+            size=(len(theta), 2)
+        )
+
+    problem = abctree.Problem(
+        {"a": (0.0, 1.0), "b": (0.0, 1.0)}, simulate, np.ones(2), vectorized=True
+    )
+    result = adaptive(problem, 600)
+    assert np.isfinite(result.table.denominator).all()
+
+
 def test_failures_lower_the_rate_and_leave_the_regression_alone(rng):
     cube, z = rows_of(2, 20_000, rng)
     boxes, at = Boxes.whole(2), np.array([[0.5, 0.5]])

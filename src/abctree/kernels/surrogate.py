@@ -13,8 +13,8 @@ import numpy as np
 
 from abctree.kernels.jit import jit
 
-#: Degrees of freedom of the laws of residuals.
-FREEDOM = 5.0
+#: Degrees of freedom of the laws of residuals, and what is added to a variance, a share of it.
+FREEDOM, RIDGE = 5.0, 1e-9
 
 
 @jit
@@ -178,7 +178,7 @@ def residual_laws(residual: Any, number: Any) -> tuple[Any, Any, Any]:
     norm = math.lgamma(half) - math.lgamma(0.5 * FREEDOM) - 0.5 * s * math.log(FREEDOM)
     norm -= math.lgamma(0.5 * s + 1.0)
     for j in range(n_lists):
-        finite = np.flatnonzero(np.isfinite(residual[j, 0]))
+        finite = np.flatnonzero(np.isfinite(np.sum(residual[j], axis=0)))
         n = len(finite)
         if n == 0:
             continue
@@ -188,7 +188,9 @@ def residual_laws(residual: Any, number: Any) -> tuple[Any, Any, Any]:
                 e[c, i] = residual[j, c, finite[i]]
             mean[j, c] = np.mean(e[c])
             e[c] -= mean[j, c]
-        covariance = e @ e.T / n + np.eye(s) / (s + 2.0)
+        covariance = e @ e.T / n
+        for c in range(s):
+            covariance[c, c] += RIDGE * covariance[c, c] + 1.0 / (s + 2.0)
         root = np.linalg.cholesky(covariance)
         whiten[j] = np.linalg.inv(root)
         log_rate[j] = norm - np.sum(np.log(np.diag(root))) + math.log(n / number[j])
