@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as npst
 
 import abctree
 from abctree import streams
-from abctree.answers import failure_policy, failures
+from abctree.answers import failures
 from abctree.data import Failure, Table
 from abctree.problem import simulators
 
@@ -891,7 +891,7 @@ def test_the_limit_can_be_lifted():
 
 
 def test_streak_is_of_the_last_blocks_only():
-    streak = failure_policy.Streak(abctree.FailurePolicy(limit=0.99, at_least=200))
+    streak = failures.Streak(abctree.FailurePolicy(limit=0.99, at_least=200))
     streak.add(150, 150)
     assert not streak.is_hopeless  # too few
     streak.add(50, 50)

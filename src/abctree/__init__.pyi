@@ -13,8 +13,8 @@ from abctree import problems as problems
 from abctree import protocols as protocols
 from abctree import stopping as stopping
 from abctree import testing as testing
-from abctree.answers.failure_policy import FailedSimulationError as FailedSimulationError
-from abctree.answers.failure_policy import FailurePolicy as FailurePolicy
+from abctree.answers.failures import FailedSimulationError as FailedSimulationError
+from abctree.answers.failures import FailurePolicy as FailurePolicy
 from abctree.answers.mode import Mode as Mode
 from abctree.answers.result import Result as Result
 from abctree.data import Progress as Progress

@@ -26,7 +26,7 @@ ALARM = 2.5
 
 
 def bias_alarm(z_rounds: float, gap: Gap, remedy: str) -> str | None:
-    """What it means that mixture weights give less evidence than each round's own, or None.
+    """Say what it means that mixture weights give less evidence than each round's own, or None.
 
     Weights that use the mixture of all proposals have a smaller variance, but a proposal that was
     learned from a draw also stands in the denominator of that draw: the evidence comes out low.
@@ -34,19 +34,8 @@ def bias_alarm(z_rounds: float, gap: Gap, remedy: str) -> str | None:
     more than 10 %, and 2.5 standard errors of the difference, below.  Above is no fault of theirs:
     there the round weights, which are much less even, are waiting for a few heavy draws.
 
-    Parameters
-    ----------
-    z_rounds : float
-        The evidence from each round's own weights.
-    gap : Gap
-        That from mixture weights less it.
-    remedy : str
-        What to do.
-
-    Returns
-    -------
-    str or None
-        A sentence with the difference and its meaning, and the remedy.
+    `z_rounds` is the evidence from each round's own weights, and `gap` how far that from mixture
+    weights is above it.
     """
     if not gap.difference < -max(EVIDENCE * z_rounds, ALARM * gap.error):
         return None
@@ -59,7 +48,7 @@ def bias_alarm(z_rounds: float, gap: Gap, remedy: str) -> str | None:
 
 
 def on_one_fold(z_rounds: float, gap: Gap, remedy: str) -> str:
-    """What mixture weights of one fold are, whether or not a difference shows; see `bias_alarm`."""
+    """Say what mixture weights of one fold are, whether or not a difference shows."""
     seen = (
         f" (here {gap.difference / z_rounds:+.0%} ± {gap.error / z_rounds:.0%}, against each "
         "round's own weights)"
@@ -85,21 +74,8 @@ def verdicts(
     The thresholds are the constants of this module: an effective sample size of 10, 100 and 300,
     5 % of the weight in one draw, 5 % of failed simulations, 10 % error of the evidence.
 
-    Parameters
-    ----------
-    posterior : Posterior
-        The draws.
-    evidence : Evidence, optional
-        At the same epsilon.
-    failures : int
-        Simulations of the run that gave nothing usable.
-    alarm : str, optional
-        The answer of `bias_alarm`.
-
-    Returns
-    -------
-    list of str
-        One sentence or two each, the most important first.  Never empty.
+    `failures` simulations of the run gave nothing usable, and `alarm` is the answer of
+    `bias_alarm`.  One sentence or two each, the most important first; never none.
     """
     said = [
         alarm,
@@ -141,7 +117,7 @@ def _count(n: float) -> str:
 
 
 def on_uninformed(posterior: Posterior, names: Sequence[str]) -> str | None:
-    """What it means that parameters have their prior as posterior; None if none does."""
+    """Say what it means that parameters have their prior as posterior; None if none does."""
     if not names:
         return None
     whose, them = f"posterior of {names[0]} is its prior", "it"
@@ -166,7 +142,7 @@ def _on_largest_weight(posterior: Posterior) -> str | None:
 
 
 def on_failures(failures: int, n_simulations: int) -> str | None:
-    """How many simulations failed, and what it means above `FAILURES`; None if none did."""
+    """Say how many simulations failed, and what it means above `FAILURES`; None if none did."""
     if failures == 0 or n_simulations == 0:
         return None
     share = failures / n_simulations

@@ -130,26 +130,11 @@ def evidence(
     Rows that the run stratified (rounds, folds) make the true error a little smaller.  It cannot
     know of a region that no proposal has visited.
 
-    Parameters
-    ----------
-    distance, weight : (T,) array
-        Distances (inf for a failure) and raw importance weights of *all* simulations.
-    epsilon : float
-        Above 0; inf accepts every finite distance.
-    relative_error : float
-        Of a normaliser that stands in every weight, such as the share of the prior that a
-        constraint leaves; added in quadrature.
-    fold : (T,) array of int, optional
-        The fold of each row: the variance is then taken within folds, and the estimate of each
-        fold is kept in `by_fold`.
-    n_simulations : int, optional
-        T, where only the closest simulations were kept: the others count as rejected.  Not with
-        folds.
-
-    Raises
-    ------
-    ParameterError
-        If lengths differ, or `epsilon` is not above 0.
+    Distances (T,) and raw weights (T,) are those of *all* simulations, or of the closest of
+    `n_simulations`: the others count as rejected.  The `relative_error` of a normaliser that stands
+    in every weight, such as the share of the prior that a constraint leaves, is added in
+    quadrature.  With the `fold` (T,) of each row, which must then be all, the variance is taken
+    within folds, and the estimate of each fold is kept in `by_fold`.
     """
     check_rows(distance, weight)
     check_epsilon(epsilon)
@@ -175,10 +160,10 @@ def evidence(
 
 
 class Gap(NamedTuple):
-    """How far an estimate of Z(ε) is above another by the same draws."""
+    """An estimate of Z(ε) less another by the same draws, and the standard error of that."""
 
     difference: float
-    error: float  #: its standard error
+    error: float
 
 
 def gap_between(distance: FloatArray, weight: FloatArray, other: FloatArray, epsilon: float) -> Gap:
@@ -202,7 +187,7 @@ def _nearby_weight(distance: FloatArray, weight: FloatArray, n_accepted: int) ->
 
 
 def _variance_of_sum(reward: FloatArray, rejected: int) -> float:
-    """Of independent rows, some of them rejected and not given.
+    """Variance of the sum over independent rows, some of them rejected and not given.
 
     A single row says nothing of its spread, so its size stands for it.  Where no row was rejected
     the rows do not show how often that happens: it is taken to be one in n + 2, as for a share of

@@ -1,16 +1,19 @@
-"""`Failures`: which simulations gave nothing usable, where, and how to see one again."""
+"""Simulations that fail: what a run does about them, all that is known of them, one made again."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from abctree.answers.failure_policy import Case
 from abctree.data import Failure, Round, Table
-from abctree.keywords import checks_keywords_of_methods
+from abctree.errors import ParameterError, SimulatorError
+from abctree.keywords import checks_keywords, checks_keywords_of_methods
+from abctree.numbers import ruled
 from abctree.problem import Problem
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -21,25 +24,130 @@ _REASONS = 100
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?")
 
 
+@checks_keywords
+@dataclass(frozen=True)
+class FailurePolicy:
+    """What a failed simulation means for the run.
+
+    A simulation fails when the simulator, the summary or the distance raises, or returns nan, inf,
+    None, the wrong shape or something other than real numbers, or when an executor gave it up.
+
+    Parameters
+    ----------
+    on_failure : {"reject", "raise"}
+        Whether a failure counts as a rejection, or ends the run with `FailedSimulationError`.
+        Either way its block is first handed to the store, if there is one.
+    limit : float
+        The run ends early when more than this share of its last blocks failed; 1 for never.  The
+        pilot does not count: what it finds to work is played first.
+    at_least : int
+        The last blocks are as many as hold this number of simulations.
+
+    Raises
+    ------
+    ParameterError
+        If a value breaks its rule.
+    """
+
+    on_failure: Literal["reject", "raise"] = ruled("reject", '"reject" or "raise"')
+    limit: float = ruled(0.99, "in (0, 1]")
+    at_least: int = ruled(200, "at least 1")
+
+
+def as_failure_policy(spec: FailurePolicy | str) -> FailurePolicy:
+    """The policy from its short name, or as it is."""
+    if isinstance(spec, FailurePolicy):
+        return spec
+    if spec not in ("reject", "raise"):
+        raise ParameterError(
+            f'`on_failure` must be "reject", "raise" or an abctree.FailurePolicy, but got {spec!r}.'
+        )
+    return FailurePolicy("raise" if spec == "raise" else "reject")
+
+
+class Streak:
+    """Whether practically all of the last blocks failed."""
+
+    def __init__(self, policy: FailurePolicy) -> None:
+        self._policy = policy
+        self._blocks: deque[tuple[int, int]] = deque()
+        self._n = self._failed = 0
+
+    def add(self, n: int, failed: int) -> None:
+        """One more block of n simulations."""
+        self._blocks.append((n, failed))
+        self._n += n
+        self._failed += failed
+        while self._n - self._blocks[0][0] >= self._policy.at_least:
+            n, failed = self._blocks.popleft()
+            self._n -= n
+            self._failed -= failed
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether more than the policy's share failed, among enough simulations."""
+        enough = self._n >= self._policy.at_least
+        return enough and self._failed > self._policy.limit * self._n
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One failure, with all that is needed to see it again."""
+
+    failure: Failure
+    theta: FloatArray  #: (m, p) the rows that shared its generator, in the order of `index`
+    index: IntArray  #: (m,) their numbers
+    root: int  #: seed of the run's streams
+
+    @classmethod
+    def of(cls, failure: Failure, theta: FloatArray, index: IntArray, unit: int, root: int) -> Case:
+        """The case of a failure in a block, theta (n, p) and index (n,)."""
+        rows = np.flatnonzero(index // unit == failure.index // unit)
+        return cls(failure, theta[rows].copy(), index[rows].copy(), root)
+
+    def reproduce(self, problem: Problem) -> float:
+        """Make the simulation again, with the same parameters and seed.
+
+        Whatever the simulator, the summary or the distance raises is let through.  If this time
+        nothing goes wrong, it gives the distance: then it was not the parameters, nor the random
+        numbers, but something outside, such as memory or a licence.
+        """
+        return problem.measurement.rerun(self.theta, self.index, self.root, self.failure.index)
+
+
+class FailedSimulationError(SimulatorError):
+    """A simulation failed under ``on_failure="raise"``.
+
+    ``error.case`` has the failure, and ``error.case.reproduce(problem)`` makes it again.
+    """
+
+    def __init__(self, case: Case, names: tuple[str, ...]) -> None:
+        super().__init__(case, names)
+        self.case = case
+        self.names = names
+
+    def __str__(self) -> str:
+        failed = self.case.failure
+        text = (
+            f"Simulation {failed.index} failed at {written_theta(self.names, failed.theta)} "
+            f"(seed of the run {self.case.root}): {failed.reason}\n"
+            "`error.case.reproduce(problem)` makes it again; with "
+            '`on_failure="reject"` it counts as a rejection.'
+        )
+        return f"{text}\n{failed.traceback}" if failed.traceback else text
+
+
+def written_theta(names: tuple[str, ...], theta: tuple[float, ...]) -> str:
+    """Parameters as a=1.5, b=2, with all digits."""
+    return ", ".join(f"{n}={v!r}" for n, v in zip(names, theta, strict=True))
+
+
 @checks_keywords_of_methods
 class Failures:
     """Simulations that gave nothing usable: all counted, the first few kept whole.
 
     A failure is a simulation like any other: it is in the table, with an infinite distance, and
     counts as rejected.
-
-    Parameters
-    ----------
-    table : Table
-        The run's table; it may still grow.
-    rounds : sequence of Round
-        The run's rounds; more may come.
-    root : int
-        Seed of the simulations' streams.
-    unit : int
-        Rows that share a generator, ``problem.unit``.
-    keep : int
-        Failures kept with their parameters and traceback.
 
     Attributes
     ----------
@@ -55,14 +163,12 @@ class Failures:
     def __init__(
         self, table: Table, rounds: Sequence[Round], root: int, unit: int, keep: int = _KEEP
     ) -> None:
+        # The table and the rounds may still grow; rows of one `unit` share a generator.
+        self._table, self._rounds, self._root, self._unit = table, rounds, root, unit
+        self._keep = keep
         self.count = 0
         self.reasons: Counter[str] = Counter()
         self.cases: list[Case] = []
-        self._table = table
-        self._rounds = rounds
-        self._root = root
-        self._unit = unit
-        self._keep = keep
 
     def __len__(self) -> int:
         return self.count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from scipy.spatial.distance import cdist, pdist
@@ -23,6 +23,8 @@ from abctree.types import FloatArray
 
 __all__ = ["ess", "histogram_tv", "mmd", "regret", "total_variation", "utility_value"]
 
+#: ω of (q, η, π).
+Value: TypeAlias = Callable[[FloatArray, FloatArray, FloatArray], float]
 #: Entries of a kernel matrix that are held at once (32 MiB).
 _BLOCK = 2**22
 #: Rows of the reference that the median heuristic looks at.
@@ -166,7 +168,12 @@ def mmd(
     sd = np.sqrt(v @ (y - mean) ** 2)
     sd = np.where(sd > 0.0, sd, 1.0)
     x, y = (x - mean) / sd, (y - mean) / sd
-    h = _median_distance(y) if bandwidth is None else bandwidth
+    # By default the median distance of some pairs.
+    h = (
+        float(np.median(pdist(y[:: -(-len(y) // _MEDIAN_ROWS)])))
+        if bandwidth is None
+        else bandwidth
+    )
     if not h > 0.0:
         raise ParameterError(
             f"`bandwidth` must be above 0, but got {h}. Give one if most rows of `y` are equal."
@@ -190,11 +197,6 @@ def _normalised(weight: FloatArray | None, n: int) -> FloatArray:
         )
     total = w.sum()
     return w / total if total > 0.0 else w
-
-
-def _median_distance(y: FloatArray) -> float:
-    step = -(-len(y) // _MEDIAN_ROWS)
-    return float(np.median(pdist(y[::step])))
 
 
 def _within(x: FloatArray, w: FloatArray, h: float) -> float:
@@ -269,7 +271,7 @@ def regret(
 
 
 @checks_keywords
-def utility_value(utility: Utility) -> Callable[[FloatArray, FloatArray, FloatArray], float]:
+def utility_value(utility: Utility) -> Value:
     """ω itself, as a function of (q, η, π), rather than its maximiser.
 
     A method ``value`` of the utility's own wins over the formulas known here.
@@ -281,19 +283,13 @@ def utility_value(utility: Utility) -> Callable[[FloatArray, FloatArray, FloatAr
     """
     if isinstance(utility, HasValue):
         return utility.value
-    known: dict[type[Any], Callable[[FloatArray, FloatArray, FloatArray], float]] = {
-        PosteriorMatch: _omega1,
-        SamplingEfficiency: _omega2,
-        AcceptanceMinusDivergence: _omega3,
-        EffectiveSampleSize: _ess_per_simulation,
-    }
     dial = isinstance(utility, EffectiveSampleSize) and utility.gamma != 0.5
-    if type(utility) not in known or dial:
+    if type(utility) not in _VALUES or dial:
         raise ParameterError(
             f"`utility` must have a method `value(q, eta, prior_mass)`, but got {utility!r}, whose "
             "value is not known. Give one of its own."
         )
-    return known[type(utility)]
+    return _VALUES[type(utility)]
 
 
 def _posterior(eta: FloatArray, prior_mass: FloatArray) -> FloatArray:
@@ -333,3 +329,11 @@ def _dispersion(q: FloatArray, p: FloatArray, prior_mass: FloatArray) -> float:
     lively = p > 0.0
     with np.errstate(divide="ignore"):
         return float((p[lively] * prior_mass[lively] / q[lively]).sum())
+
+
+_VALUES: dict[type, Value] = {
+    PosteriorMatch: _omega1,
+    SamplingEfficiency: _omega2,
+    AcceptanceMinusDivergence: _omega3,
+    EffectiveSampleSize: _ess_per_simulation,
+}

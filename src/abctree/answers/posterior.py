@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -12,27 +11,30 @@ import numpy as np
 
 from abctree.answers.adjustment import linear_adjustment
 from abctree.answers.scores import Scores
-from abctree.answers.weighted import Weighted, error_of, room
+from abctree.answers.weighted import ByParameter, Weighted, column_of, error_of, room
 from abctree.data import effective_sample_size
 from abctree.errors import MissingDependencyError, ParameterError, warn
 from abctree.keywords import checks_keywords_of_methods
-from abctree.numbers import check_rule, checked_levels, checked_rng
+from abctree.numbers import check_rule, checked_rng
 from abctree.problem.region import Region
 from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
 
 #: What is worked out from the rest, and not worth sending.
-_MADE_AGAIN = ("_scores", "_columns")
+_MADE_AGAIN = ("_scores", "_laws")
 #: How often a smooth draw is tried where the constraint refuses it.
 _TRIES = 100
 
 
 @checks_keywords_of_methods
 @dataclass(frozen=True, eq=False)
-class Posterior:
+class Posterior(ByParameter):
     """Weighted draws of the ε-posterior.
 
     Every method works on any number of draws: without draws estimates are nan, and the spread of a
-    single draw is nan.  Weights are kept raw, as logarithms, and normalised on reading.
+    single draw is nan.  Weights are kept raw, as logarithms, and normalised on reading.  Quantiles
+    invert the weighted empirical distribution function (NumPy's ``method="inverted_cdf"`` with
+    weights): they and the ends of intervals are draws, so that discrete parameters keep their
+    values, and splitting a draw into two halves changes nothing.
     """
 
     theta: FloatArray  #: (m, p) accepted parameters, in user units
@@ -53,7 +55,7 @@ class Posterior:
     notes: tuple[str, ...] = ()  #: of the run, to be told with the draws
 
     def __getstate__(self) -> dict[str, Any]:
-        """All that can be pickled: a constraint that is a lambda, and its prior with it, cannot."""
+        """Leave out what cannot be pickled, as a constraint that is a lambda, and its prior."""
         state = {key: value for key, value in self.__dict__.items() if key not in _MADE_AGAIN}
         try:
             pickle.dumps(self.region)
@@ -121,52 +123,10 @@ class Posterior:
         """(p,) Posterior standard deviations, from `cov`."""
         return np.asarray(np.sqrt(np.diag(self.cov())))
 
-    # Quantiles ------------------------------------------------------------------------------
-
-    def quantile(self, q: float | Sequence[float] | FloatArray) -> FloatArray:
-        """Posterior quantiles of each parameter: the smallest draw with P(θ_j <= draw) >= q.
-
-        This is the inverse of the weighted empirical distribution function (NumPy's
-        ``method="inverted_cdf"`` with weights).  It is always one of the draws, so discrete
-        parameters keep their values, and splitting a draw into two halves changes nothing.
-
-        Parameters
-        ----------
-        q : float or (k,) array_like
-            Levels in [0, 1].
-
-        Returns
-        -------
-        (p,) or (k, p) array
-            nan without draws.
-
-        Raises
-        ------
-        ParameterError
-            If a level is outside [0, 1].
-        """
-        level = checked_levels(q)
-        columns = [draws.quantile(level) for draws in self._columns]
-        return np.stack(columns, axis=-1) if columns else np.empty((*level.shape, 0))
-
-    def hdi(self, mass: float = 0.9) -> FloatArray:
-        """(p, 2) The shortest interval of each parameter that holds `mass` of its weight.
-
-        Its ends are draws; the first of several equally short ones.  nan without draws; a single
-        draw is both ends.
-
-        Parameters
-        ----------
-        mass : float
-            In (0, 1].
-
-        Raises
-        ------
-        ParameterError
-            If `mass` is not in (0, 1].
-        """
-        check_rule("mass", mass, "in (0, 1]", "Try 0.9.")
-        return np.array([draws.shortest(mass) for draws in self._columns]).reshape(-1, 2)
+    @cached_property
+    def _laws(self) -> tuple[Weighted, ...]:
+        """The draws of each parameter, sorted."""
+        return tuple(Weighted.of(column, self.weights) for column in self.theta.T)
 
     # Errors ---------------------------------------------------------------------------------
 
@@ -213,7 +173,7 @@ class Posterior:
         if np.isnan(room(self.weights)):
             return np.full(self.theta.shape[1], np.nan)
         if prob is not None:
-            return np.array([draws.error_of_quantile(prob) for draws in self._columns])
+            return np.array([draws.error_of_quantile(prob) for draws in self._laws])
         varies = np.ptp(self.theta, axis=0) > 0.0  # the mean of equal values is rounded
         centred = np.where(varies, self.theta - self.mean(), 0.0)
         if method == "mean":
@@ -221,11 +181,6 @@ class Posterior:
         std = self.std()
         influence = (centred**2 - std**2) / np.where(std > 0.0, 2.0 * std, 1.0)
         return error_of(influence, self.weights)
-
-    @cached_property
-    def _columns(self) -> tuple[Weighted, ...]:
-        """The draws of each parameter, sorted."""
-        return tuple(Weighted.of(column, self.weights) for column in self.theta.T)
 
     # Draws without weights ------------------------------------------------------------------
 
@@ -428,13 +383,6 @@ def _root(scatter: FloatArray) -> FloatArray:
     sd = np.sqrt(np.diag(scatter))
     value, vector = np.linalg.eigh(scatter / sd[:, None] / sd[None, :])
     return np.asarray(sd[:, None] * vector * np.sqrt(np.maximum(value, 0.0)))
-
-
-def column_of(names: Sequence[str], name: str) -> int:
-    """The number of the parameter of this name, or a `ParameterError`."""
-    if name not in names:
-        raise ParameterError(f"`name` must be one of {', '.join(names)}, but got {name!r}.")
-    return names.index(name)
 
 
 def log_of(weight: FloatArray) -> FloatArray:

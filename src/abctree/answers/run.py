@@ -137,7 +137,7 @@ class Run:
 
     @property
     def _population_weights(self) -> FloatArray:
-        """Those of one population, as if all simulations of the run had been its own."""
+        """Weights of one population, as if all simulations of the run had been its own."""
         table = self.table
         # The pilot's prior draws belong to the first population.
         own = table.round <= 1 if self.population == 1 else table.round == self.population
@@ -180,7 +180,7 @@ class Run:
         return ratio
 
     def _prior_density(self, theta: FloatArray, cube: FloatArray) -> FloatArray:
-        """Of the truncated prior, relative to the cube."""
+        """Density (n,) of the truncated prior, relative to the cube."""
         problem = self.problem
         allowed = problem.region.feasible(theta) & ~out_of_support(problem.prior, theta, cube)
         return np.where(allowed, problem.region.weight(cube) / problem.region.normaliser[0], 0.0)
@@ -254,12 +254,12 @@ class Run:
 
     @property
     def _first_epsilon(self) -> float:
-        """An answer's tolerance is never above that of the first round."""
+        """Tolerance of the first round, above which no answer's is."""
         return self.rounds[1].epsilon if len(self.rounds) > 1 else np.inf
 
     @property
     def _near(self) -> float:
-        """How far draws must keep an effective sample size that they have at a smaller tolerance.
+        """Tolerance up to which draws must keep an effective sample size that they have before.
 
         Rounds that aim at the tolerance of the answer leave little for much larger ones: what is
         heavy there is no sign that a draw is missed here.

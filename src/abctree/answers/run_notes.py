@@ -68,7 +68,7 @@ def _on_early_end(run: Run) -> str | None:
 
 
 def _on_streams(run: Run) -> str | None:
-    """Whether simulations share their noise, or cannot be made again."""
+    """Say whether simulations share their noise, or cannot be made again."""
     drawn = run.other_streams
     if not drawn:
         return None

@@ -43,7 +43,7 @@ class Scores:
         continuous: BoolArray | None,
         counts: BoolArray,
     ) -> Scores:
-        """Of draws theta (m, p), of which some count, and their places in the cube (m, d)."""
+        """Take draws theta (m, p), of which some count, and their places (m, d)."""
         if cube is None or region is None:
             free = np.ones(theta.shape[1], bool) if continuous is None else continuous
             return cls(theta, None, None, bounds, free & varies(theta[counts]))
@@ -61,7 +61,7 @@ class Scores:
     def moved(
         self, z: FloatArray, rows: IntArray | slice = slice(None)
     ) -> tuple[FloatArray, FloatArray | None, BoolArray]:
-        """Some draws with other scores (n, k): theta (n, p), cube (n, d), and which are allowed.
+        """Give some draws other scores (n, k): theta (n, p), cube (n, d), and which are allowed.
 
         Those are not allowed that the constraint or the bounds refuse, or where the prior has no
         density.
@@ -81,7 +81,7 @@ class Scores:
         return np.asarray(~((theta < low) | (theta > high)).any(axis=1))
 
     def moved_within(self, z: FloatArray) -> tuple[FloatArray, FloatArray | None, IntArray]:
-        """All draws with other scores (m, k): theta (m, p), cube (m, d), and which fell short.
+        """Give all draws other scores (m, k): theta (m, p), cube (m, d), and which fell short.
 
         A draw that would not be allowed is moved half as far, until it is.
         """
@@ -102,7 +102,7 @@ class Scores:
 
 
 def varies(columns: FloatArray) -> BoolArray:
-    """Which columns of (m, k) are not one value: (k,)."""
+    """Find the columns of (m, k) that are not one value: (k,)."""
     if len(columns) == 0:
         return np.zeros(columns.shape[1], dtype=bool)
     return np.asarray(columns.max(axis=0) > columns.min(axis=0))

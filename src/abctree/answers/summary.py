@@ -95,21 +95,12 @@ def summarise(run: Run, epsilon: float | None, ess: float | None) -> Summary:
         warnings.simplefilter("always", AbctreeWarning)
         draws = run.posterior(epsilon=epsilon, ess=ess)
     notes = [str(w.message) for w in caught if issubclass(w.category, AbctreeWarning)]
+    notes += [*run_notes(run), *notes_on(run, draws)]
     z = run.evidence(draws.epsilon)
     alarm = run.bias_alarm(draws.epsilon)
     said = verdicts(draws, z, failures=run.failures.count, alarm=alarm)
-    notes += [*run_notes(run), *notes_on(run, draws)]
-    verdict = (*said, *_new(notes, said))
-    return Summary(draws, z, tuple(_run(run, draws, z)), verdict, run.n_prior_draws)
-
-
-def summarise_mode(run: Run, mode: Mode) -> ModeSummary:
-    """The summary of a run by its mode."""
-    return replace(mode.summary(), run=(_played(run), *_failed(run)))
-
-
-def _run(run: Run, draws: Posterior, z: Evidence) -> list[str]:
-    return [
+    said += [note for note in notes if note not in said]
+    told = (
         _played(run),
         f"{len(draws)} draws at epsilon {draws.epsilon:.4g}, "
         f"effective sample size {draws.ess:.0f}; the last round was played at {run.epsilon:.4g}",
@@ -117,7 +108,13 @@ def _run(run: Run, draws: Posterior, z: Evidence) -> list[str]:
         f"{run.n_prior_draws:.0f} prior draws: a mode that holds less than "
         f"{3.0 / max(run.n_prior_draws, 3.0):.2g} of the prior can have been missed",
         *_failed(run),
-    ]
+    )
+    return Summary(draws, z, told, tuple(said), run.n_prior_draws)
+
+
+def summarise_mode(run: Run, mode: Mode) -> ModeSummary:
+    """The summary of a run by its mode."""
+    return replace(mode.summary(), run=(_played(run), *_failed(run)))
 
 
 def _played(run: Run) -> str:
@@ -131,8 +128,3 @@ def _played(run: Run) -> str:
 def _failed(run: Run) -> list[str]:
     reasons = run.failures.reasons.most_common(_REASONS)
     return [*(f"{count} failed: {reason}" for reason, count in reasons), *run.failures.text()]
-
-
-def _new(notes: list[str], said: list[str]) -> list[str]:
-    """Warnings that no verdict repeats."""
-    return [note for note in notes if note not in said]

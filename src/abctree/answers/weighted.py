@@ -1,18 +1,87 @@
-"""Weighted values of one parameter: distribution, quantiles, and Monte Carlo standard errors."""
+"""What weighted values say of one parameter: quantiles, intervals, Monte Carlo standard errors."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.special import betaincinv, ndtr
 
+from abctree.errors import ParameterError
+from abctree.numbers import check_rule, checked_levels
 from abctree.types import FloatArray
 
 #: Levels of a cumulative weight are compared with this much room for rounding.
 ROUNDING = 1e-12
 #: Levels of the mean, and of one standard deviation to either side of it.
 _ONE_SD = ndtr([-1.0, 0.0, 1.0])
+
+
+class Law(Protocol):
+    """The law of one parameter."""
+
+    def quantile(self, level: FloatArray) -> FloatArray:
+        """The smallest values below which there is as much: (k,) -> (k,); nan without any."""
+
+    def shortest(self, mass: float) -> tuple[float, float]:
+        """The ends of the first of the shortest intervals that hold so much; nan without any."""
+
+
+class ByParameter:
+    """Quantiles and intervals of each parameter, from its law."""
+
+    @property
+    def _laws(self) -> Sequence[Law]:
+        raise NotImplementedError
+
+    def quantile(self, q: float | Sequence[float] | FloatArray) -> FloatArray:
+        """Quantiles of each parameter: the smallest value with P(θ_j <= value) >= q.
+
+        Parameters
+        ----------
+        q : float or (k,) array_like
+            Levels in [0, 1].
+
+        Returns
+        -------
+        (p,) or (k, p) array
+            nan without draws.
+
+        Raises
+        ------
+        ParameterError
+            If a level is outside [0, 1].
+        """
+        level = checked_levels(q)
+        columns = [law.quantile(level.ravel()) for law in self._laws]
+        return np.reshape(np.transpose(columns), (*level.shape, len(columns)))
+
+    def hdi(self, mass: float = 0.9) -> FloatArray:
+        """(p, 2) The shortest interval of each parameter that holds `mass` of the posterior.
+
+        The first of several equally short ones; nan without draws.
+
+        Parameters
+        ----------
+        mass : float
+            In (0, 1].
+
+        Raises
+        ------
+        ParameterError
+            If `mass` is not in (0, 1].
+        """
+        check_rule("mass", mass, "in (0, 1]", "Try 0.9.")
+        return np.array([law.shortest(mass) for law in self._laws]).reshape(-1, 2)
+
+
+def column_of(names: Sequence[str], name: str) -> int:
+    """The number of the parameter of this name, or a `ParameterError`."""
+    if name not in names:
+        raise ParameterError(f"`name` must be one of {', '.join(names)}, but got {name!r}.")
+    return names.index(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +93,7 @@ class Weighted:
 
     @classmethod
     def of(cls, value: FloatArray, weight: FloatArray) -> Weighted:
-        """Those of values (m,) that have weight."""
+        """Sort those of values (m,) that have weight."""
         kept = weight > 0.0
         order = np.argsort(value[kept], kind="stable")
         cumulative = np.cumsum(weight[kept][order])
@@ -35,13 +104,13 @@ class Weighted:
         return np.append(0.0, self.cumulative)[np.searchsorted(self.value, x, side="right")]
 
     def quantile(self, level: FloatArray) -> FloatArray:
-        """The smallest values below which there is as much, of the shape of `level`; or nan."""
+        """Quantiles that are values, of the shape of `level`."""
         if len(self.value) == 0:
             return np.full(level.shape, np.nan)
         return np.asarray(self.value[np.searchsorted(self.cumulative, level - ROUNDING)])
 
     def shortest(self, mass: float) -> tuple[float, float]:
-        """The ends of the first of the shortest intervals that hold so much."""
+        """The shortest interval, from a value to a value."""
         if len(self.value) == 0:
             return np.nan, np.nan
         before = np.concatenate([[0.0], self.cumulative[:-1]])

@@ -30,7 +30,7 @@ Challenger = Literal["resample", "transport"]
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """What was pulled, and what it gave.
+    """Arms that were pulled, and their rewards.
 
     Attributes
     ----------
@@ -185,7 +185,7 @@ def identified(
     block: int = 1,
     rng: RNGLike = None,
 ) -> IntArray:
-    """Of many games, how many know the best arm after so many pulls.
+    """Count the games, of many, that know the best arm after so many pulls.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ _DEEPEST = 50
 
 @dataclass(frozen=True, eq=False)
 class Climb:
-    """What HOO evaluated, and where it ended.
+    """Points that HOO evaluated, and where it ended.
 
     Attributes
     ----------

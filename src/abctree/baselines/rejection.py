@@ -37,7 +37,7 @@ class KeptRows:
         return len(self.index)
 
     def take(self, rows: BoolArray | IntArray) -> KeptRows:
-        """Some of the rows, copied."""
+        """Copy some of the rows."""
         return KeptRows(*(column[rows] for column in vars(self).values()))
 
     def with_columns(self, n: int) -> KeptRows:

@@ -56,7 +56,7 @@ class SmcRules:
 
 @dataclass(frozen=True)
 class SmcRun:
-    """What all populations of a run share."""
+    """Everything that the populations of a run share."""
 
     problem: Problem  #: with its distance fitted
     table: Table  #: holds the pilot
@@ -134,7 +134,7 @@ def _is_floor(schedule: Schedule, distance: FloatArray) -> bool:
 
 
 def members(table: Table, t: int) -> BoolArray:
-    """Which rows (n,) are of population t; the pilot belongs to the first."""
+    """Find the rows (n,) of population t; the pilot belongs to the first."""
     return np.asarray(table.round <= 1 if t == 1 else table.round == t)
 
 

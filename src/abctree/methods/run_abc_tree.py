@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from abctree.answers.failure_policy import FailurePolicy
+from abctree.answers.failures import FailurePolicy
 from abctree.answers.result import Result
 from abctree.data import Mixture, Progress, update_denominators
 from abctree.keywords import checks_keywords

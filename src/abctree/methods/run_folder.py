@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any, Literal
 
-from abctree.answers.failure_policy import FailurePolicy
+from abctree.answers.failures import FailurePolicy
 from abctree.answers.result import Result
 from abctree.data import Progress
 from abctree.errors import StoreError, warn

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from abctree.answers.failure_policy import FailurePolicy
+from abctree.answers.failures import FailurePolicy
 from abctree.answers.result import Result
 from abctree.baselines.rejection import Closest, KeptRows, PriorDraws
 from abctree.baselines.rejection import rejection as stream

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from abctree.answers.failure_policy import FailurePolicy
+from abctree.answers.failures import FailurePolicy
 from abctree.answers.result import Result
 from abctree.baselines.smc import SmcRules, SmcRun, accepted_of, populations
 from abctree.data import Mixture, Progress, Round, Table

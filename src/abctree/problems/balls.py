@@ -49,7 +49,7 @@ def even_ball(d: int) -> FloatArray:
 
 
 def inside_cube(theta: FloatArray, half_width: float) -> BoolArray:
-    """Which points (n, d) lie in a cube around 0: (n,)."""
+    """Find the points (n, d) that lie in a cube around 0: (n,)."""
     return np.asarray((np.abs(theta) < half_width).all(axis=1))
 
 

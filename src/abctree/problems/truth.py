@@ -257,7 +257,7 @@ _BANANA_SD = np.array([0.5, 0.3, 0.5, 0.3, 0.5])
 
 
 def _banana_proposals(size: int, radius: float, rng: np.random.Generator) -> FloatArray:
-    """What is kept of `size` proposals; see `BananaTruth.draws`."""
+    """Make `size` proposals, and keep some; see `BananaTruth.draws`."""
     x = _BANANA_OBSERVED + draws_in_ball(size, 5, radius, rng)
     solved = x - _BANANA_SD * rng.standard_normal((size, 5))
     theta = np.empty((size, 5))

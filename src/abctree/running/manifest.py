@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from abctree.answers.failure_policy import FailurePolicy, as_failure_policy
+from abctree.answers.failures import FailurePolicy, as_failure_policy
 from abctree.errors import AbctreeError, ParameterError, StoreError, warn
 from abctree.method import METHODS
 from abctree.problem import Problem

@@ -14,8 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from abctree.answers.failure_policy import Case, FailedSimulationError, Streak, written_theta
-from abctree.answers.failures import Failures
+from abctree.answers.failures import Case, FailedSimulationError, Failures, Streak, written_theta
 from abctree.answers.result import Result
 from abctree.answers.run_notes import HOPELESS
 from abctree.data import (

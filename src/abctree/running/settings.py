@@ -336,7 +336,7 @@ _OF_RUNS = (
     _in_all("stop", Part("running.stopping:as_stopping_rules", (),
                          ('a table such as {"seconds": 60, "epsilon": 0.1}', "rules")),
             "Reasons to end before the budget is spent."),
-    _in_all("on_failure", Part("answers.failure_policy:as_failure_policy", ("reject", "raise")),
+    _in_all("on_failure", Part("answers.failures:as_failure_policy", ("reject", "raise")),
             "Whether a failed simulation counts as rejected, or ends the run.", "reject"),
     _in_all("keep_summaries", Flag(), "Whether summaries are kept, for regression adjustment.",
             _unsaid("up to 64 numbers")),

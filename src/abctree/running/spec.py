@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from abctree.answers.failure_policy import FailurePolicy, as_failure_policy
+from abctree.answers.failures import FailurePolicy, as_failure_policy
 from abctree.data import Plan
 from abctree.errors import ParameterError
 from abctree.method import METHODS

@@ -23,7 +23,7 @@ def require(condition: object, rule: str) -> None:
 def call(
     name: str, accepts: str, where: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """What a method makes of its arguments, which it must accept and leave as they were."""
+    """Call a method, which must accept its arguments and leave them as they were."""
     given = [array for value in (*args, *kwargs.values()) for array in _arrays(value)]
     before = [array.copy() for array in given]
     at = f" {where}" if where else ""

@@ -51,7 +51,7 @@ def check_executor(executor: Executor) -> None:
 
 
 def _by_themselves(chunks: Ahead, n: int) -> Iterator[Chunk]:
-    """What comes of n rows when nobody waits for them."""
+    """Gather what comes of n rows when nobody waits for them."""
     end = time.monotonic() + _PATIENCE
     while n > 0:
         require(

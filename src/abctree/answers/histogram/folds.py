@@ -64,7 +64,7 @@ def densest(
     brings: FloatArray,
     mass: float,
 ) -> DenseRegion:
-    """Of boxes (K, d) the densest whose masses (K,) reach `mass`; none that brings nothing."""
+    """Pick the densest of boxes (K, d), until their masses (K,) reach `mass`."""
     ranked = np.argsort(-density, kind="stable")
     ranked = ranked[brings[ranked] > 0.0]
     reached = np.cumsum(brings[ranked])

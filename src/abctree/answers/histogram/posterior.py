@@ -18,23 +18,21 @@ from abctree.answers.histogram.marginal import (
     edges_of,
 )
 from abctree.answers.histogram.ranges import cube_range, mean_over, middle, out_of_support
-from abctree.answers.posterior import column_of
+from abctree.answers.weighted import ByParameter, column_of
 from abctree.data import Boxes
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods
-from abctree.numbers import check_rule, checked_levels, checked_rng
+from abctree.numbers import check_rule, checked_rng
 from abctree.protocols import HasCubeDensity, HasLogDensity, Prior
 from abctree.types import FloatArray, IntArray, RNGLike
 
 #: Draws for marginals that no single cube dimension drives.
 _N_DRAWS = 100_000
-#: Intervals among which the shortest is looked for.
-_N_INTERVALS = 4096
 
 
 @checks_keywords_of_methods
 @dataclass(frozen=True, eq=False)
-class StepPosterior:
+class StepPosterior(ByParameter):
     """A posterior that is constant on boxes: Σ_k p̂(k)/|Ω_k| · 1[θ ∈ Ω_k] (Equation 7).
 
     Made by `from_folds`; with several folds it is the average of their step functions, each
@@ -240,11 +238,11 @@ class StepPosterior:
         return drivers(self.prior)
 
     @cached_property
-    def _marginals(self) -> tuple[Marginal, ...]:
+    def _laws(self) -> tuple[Marginal, ...]:
         return tuple(self._marginal(i, j) for i, j in enumerate(self._drivers))
 
     def _marginal(self, i: int, j: int | None) -> Marginal:
-        """Of parameter i: exact where dimension j of the cube drives it, else of draws."""
+        """The law of parameter i, exact where dimension j of the cube drives it, else of draws."""
         if j is None or self.density is not None:
             theta, weight = self._cloud
             return DrawnMarginal(theta[:, i], weight)
@@ -272,7 +270,7 @@ class StepPosterior:
         ParameterError
             If the parameter is unknown or the edges do not increase.
         """
-        marginal = self._marginals[column_of(self.names, name)]
+        marginal = self._laws[column_of(self.names, name)]
         edges = edges_of(marginal, bins)
         below = marginal.cdf(np.append(np.nextafter(edges[:-1], -np.inf), edges[-1]))
         return edges, np.diff(below) / np.diff(edges)
@@ -280,17 +278,15 @@ class StepPosterior:
     def cdf(self, name: str, x: float | FloatArray) -> FloatArray:
         """P(parameter <= x), of the shape of x; exact or from draws, see `driver`."""
         points = np.asarray(x, dtype=np.float64)
-        return (
-            self._marginals[column_of(self.names, name)].cdf(points.ravel()).reshape(points.shape)
-        )
+        return self._laws[column_of(self.names, name)].cdf(points.ravel()).reshape(points.shape)
 
     def mean(self) -> FloatArray:
         """(p,) Posterior means; exact or from draws, see `driver`."""
-        return np.array([marginal.moments()[0] for marginal in self._marginals])
+        return np.array([marginal.moments()[0] for marginal in self._laws])
 
     def std(self) -> FloatArray:
         """(p,) Posterior standard deviations; exact or from draws, see `driver`."""
-        return np.array([marginal.moments()[1] for marginal in self._marginals])
+        return np.array([marginal.moments()[1] for marginal in self._laws])
 
     def cov(self) -> FloatArray:
         """(p, p) Posterior covariance: that of `std`, with correlations from draws."""
@@ -300,44 +296,6 @@ class StepPosterior:
         drawn = np.sqrt(np.diag(cov))
         scale = np.divide(self.std(), drawn, out=np.zeros_like(drawn), where=drawn > 0.0)
         return np.asarray(cov * np.outer(scale, scale))
-
-    def quantile(self, q: float | Sequence[float] | FloatArray) -> FloatArray:
-        """(p,) or (k, p) Quantiles of each parameter; exact or from draws, see `driver`.
-
-        Parameters
-        ----------
-        q : float or (k,) array_like
-            Levels in [0, 1].
-
-        Raises
-        ------
-        ParameterError
-            If a level is outside [0, 1].
-        """
-        level = checked_levels(q)
-        columns = [marginal.quantile(level.ravel()) for marginal in self._marginals]
-        return np.stack(columns, axis=-1).reshape(*level.shape, len(self.names))
-
-    def hdi(self, mass: float = 0.9) -> FloatArray:
-        """(p, 2) The shortest interval of each parameter that holds `mass`; see `driver`.
-
-        Its lower end is one of 4 096 quantiles, of several equally short ones the first.
-
-        Parameters
-        ----------
-        mass : float
-            In (0, 1].
-
-        Raises
-        ------
-        ParameterError
-            If `mass` is not in (0, 1].
-        """
-        check_rule("mass", mass, "in (0, 1]", "Try 0.9.")
-        begin = (1.0 - mass) * np.linspace(0.0, 1.0, _N_INTERVALS)
-        low, high = self.quantile(begin), self.quantile(np.minimum(begin + mass, 1.0))
-        best = np.argmin(high - low, axis=0), np.arange(len(self.names))
-        return np.stack([low[best], high[best]], axis=-1)
 
     # Regions --------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ def middle(lower: FloatArray, upper: FloatArray) -> FloatArray:
 
 
 def out_of_support(prior: Prior, theta: FloatArray, cube: FloatArray) -> BoolArray:
-    """Where the density of a prior is zero: theta (n, p) and its place (n, d) in the cube."""
+    """Find where a prior has no density: theta (n, p), its place (n, d) in the cube -> (n,)."""
     if isinstance(prior, HasLogDensity):
         return np.asarray(np.asarray(prior.log_density(theta)) == -np.inf)
     # A point out of the support maps to a face of the cube.
@@ -40,19 +40,8 @@ def out_of_support(prior: Prior, theta: FloatArray, cube: FloatArray) -> BoolArr
 def mean_over(boxes: Boxes, value: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
     """Means of a step function over ranges of the cube, exact up to rounding.
 
-    Parameters
-    ----------
-    boxes : Boxes
-        Where the function is constant.
-    value : (K,) array
-        The function.
-    lower, upper : (n, d) array
-        The ranges, ``lower <= upper``; of no length in a dimension that is not averaged over.
-
-    Returns
-    -------
-    (n,) array
-        In O(m log K) for m pairs of a range and a box that meet.
+    The function has `value` (K,) on the boxes; the ranges (n, d), (n, d) have no length in a
+    dimension that is not averaged over.  O(m log K) for m pairs of a range and a box that meet.
     """
     if (lower == upper).all():
         return np.asarray(value[boxes.locate(lower)])
