@@ -34,7 +34,7 @@ from abctree import AbctreeError, ParameterError, SimulatorError
 from abctree.data import Failure, Rows, Simulations
 from abctree.problem import Discrepancy
 from abctree.running.executors import as_executor, pooled, running, sending
-from abctree.running.executors.processes import Limits, WorkerLostError, Workers
+from abctree.running.executors.processes import Limits, WorkerLostError, Workers, _limit_of
 from tests.conftest import until, z_score
 
 # Newer Pythons warn of forks beside threads; NumPy has some.
@@ -596,6 +596,18 @@ def test_a_timeout_fails_the_simulations_that_hang_and_no_other():
         first = result.failures.first[0]
         assert first.reason == "TimeoutError: not done after 0.1 s"
         assert "time.sleep(1000.0)" in first.traceback
+
+
+@pytest.mark.parametrize(
+    ("n", "unit", "seconds"),
+    [(1, 1, 0.5), (6, 1, 1.5), (1, 10, 0.5), (10, 10, 10.0), (20, 10, 11.0)],
+)
+def test_a_worker_has_the_time_that_its_simulations_may_take(n, unit, seconds):
+    """Begun within a second, half a second each; a unit of several is tried whole, then by row."""
+    limit, reason = _limit_of((Rows(np.zeros((n, 1)), np.arange(n), unit), 1.0, 0.5))
+    assert limit == seconds + 1.0
+    assert "not done after 0.5 s" in reason
+    assert _limit_of((Rows(np.zeros((n, 1)), np.arange(n), unit), 1.0, None))[0] == np.inf
 
 
 @pytest.mark.slow

@@ -102,7 +102,7 @@ class Pooled:
         self._n_workers = n_workers
         self._shares_memory = shares_memory
         self._pool: futures.Executor | None = None
-        self.pace = Pace()
+        self._pace = Pace()
         self._work: Work | None = None
         self._packed = "", b""
         self._unsent = 0  # tasks that take the work with them: it may be news to their workers
@@ -129,10 +129,10 @@ class Pooled:
         ParameterError
             If the work has to be sent to other processes but cannot be pickled.
         """
-        size = self.chunk or self.pace.rows(len(rows), self.n_workers)
+        size = self.chunk or self._pace.rows(len(rows), self.n_workers)
         return Block(self, work, rows.parts(size))
 
-    def submit(
+    def _submit(
         self, work: Work, rows: Rows, *, whole: bool
     ) -> tuple[futures.Executor, futures.Future[Answer]]:
         """One task, and the pool that it went to; `whole` sends the work with it in any case."""
@@ -143,7 +143,7 @@ class Pooled:
         try:
             future = pool.submit(self._task(work, whole=whole), rows, _SECONDS, self.timeout)
         except futures.BrokenExecutor:  # it broke while it had nothing to do
-            pool = self.mended(pool)
+            pool = self._mended(pool)
             future = pool.submit(self._task(work, whole=whole), rows, _SECONDS, self.timeout)
         return pool, future
 
@@ -171,7 +171,7 @@ class Pooled:
         self._tell_of_work()
         return pool
 
-    def mended(self, broken: futures.Executor) -> futures.Executor:
+    def _mended(self, broken: futures.Executor) -> futures.Executor:
         """A sound pool, where this one has broken."""
         if self._pool is broken:
             self._pool = None
@@ -295,7 +295,7 @@ class Block:
             future.cancel()
 
     def _begin(self, task: Task, *, whole: bool = False) -> None:
-        pool, future = self._crew.submit(self._work, task.rows, whole=whole)
+        pool, future = self._crew._submit(self._work, task.rows, whole=whole)
         self._running[future] = task, pool
         future.add_done_callback(self._ended.put)
 
@@ -313,7 +313,7 @@ class Block:
             self._begin(task, whole=True)
             return
         n = len(done)
-        self._crew.pace.note(n, seconds)
+        self._crew._pace.note(n, seconds)
         self._ready.append((task.rows[:n], done))
         if n < len(task.rows):
             self._begin(task._replace(rows=task.rows[n:]))
@@ -324,7 +324,7 @@ class Block:
             for part in self._after_death(task, error):
                 self._begin(part)
         elif task.is_alone:
-            self._crew.mended(pool)
+            self._crew._mended(pool)
             self._suspects.extendleft(reversed(self._after_death(task, error)))
         elif self._crew._pool is pool:
             self._suspects.append(task)

@@ -49,8 +49,10 @@ _TICK = 1.0
 _GRACE = 1.0
 #: Seconds for an idle worker to end by itself.
 _PATIENCE = 5.0
-#: A function, and its arguments by position and by name.
-_Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+#: A function and its arguments.
+_Call = tuple[Callable[..., Any], tuple[Any, ...]]
+#: Does nothing: the answer says that the worker has started.
+_NOTHING: _Call = (int, ())
 
 
 @checks_keywords
@@ -148,7 +150,7 @@ class Workers(futures.Executor):
         # All at once: they boot together, and a fork comes before there are threads.
         self._idle = [Worker(context, limits) for _ in range(n)]
         self._all = set(self._idle)
-        self._first: _Call | None = None
+        self._first: _Call = _NOTHING
         self._over = threading.Event()
         # One thread for each worker: it sends a task, waits for the answer, and takes the next.
         self._threads = futures.ThreadPoolExecutor(n, thread_name_prefix="abctree-worker")
@@ -157,14 +159,14 @@ class Workers(futures.Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> futures.Future[Any]:
         """Run ``fn(*args, **kwargs)`` in a worker, after all that was submitted before."""
-        return self._threads.submit(self._remotely, (fn, args, kwargs))
+        return self._threads.submit(self._remotely, (partial(fn, **kwargs) if kwargs else fn, args))
 
     def prepare(self, token: str, payload: bytes) -> None:
         """Have each worker, also one that is yet to come, load the work before its next task.
 
         A worker that dies of this is not held against the task.
         """
-        self._first = (load, (token, payload), {})
+        self._first = (load, (token, payload))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
         """End once all is done; with `cancel_futures` now: what is running is killed."""
@@ -228,7 +230,6 @@ class Worker:
     """A process that answers calls, one at a time."""
 
     def __init__(self, context: BaseContext, limits: Limits) -> None:
-        self.is_started = False  #: has booted, which takes seconds
         self._prepared_by: _Call | None = None
         self.is_lost = False
         self.is_full = False  #: has taken so much memory that another should go on
@@ -242,12 +243,14 @@ class Worker:
             self._process.start()
             far.close()
 
-    def prepared(self, first: _Call | None) -> Worker:
+    @property
+    def is_started(self) -> bool:
+        """Whether it has booted, which takes seconds."""
+        return self._prepared_by is not None
+
+    def prepared(self, first: _Call) -> Worker:
         """The worker itself, once it has started and done a first call."""
-        if not self.is_started:
-            self._receive()
-            self.is_started = True
-        if first is not None and first is not self._prepared_by:
+        if first is not self._prepared_by:
             self.answer(first)
             self._prepared_by = first
         return self
@@ -258,12 +261,12 @@ class Worker:
             self._pipe.send(call)
         except OSError:
             raise self._lost() from None
-        is_value, value, self.is_full = self._receive(*_limit_of(call))
+        is_value, value, self.is_full = self._receive(*_limit_of(call[1]))
         if is_value:
             return value
         raise value
 
-    def _receive(self, seconds: float = math.inf, reason: str = "") -> Any:
+    def _receive(self, seconds: float, reason: str) -> Any:
         sources = [self._pipe, self._process.sentinel]
         until = time.monotonic() + seconds
         tick = min(_TICK, seconds)
@@ -318,16 +321,15 @@ class Worker:
             self._process.join()
 
 
-def _limit_of(call: _Call) -> tuple[float, str]:
+def _limit_of(args: tuple[Any, ...]) -> tuple[float, str]:
     """Seconds after which a worker is at what no alarm ends, and the reason of the failure."""
-    match call[1]:
+    match args:
         case (Rows() as rows, float() as seconds, float() as timeout):
             units = rows.index // rows.unit
             # A unit of several rows is tried as a whole and then row by row; none is begun late.
-            longest = min(rows.unit, len(rows)) * timeout * (1.0 if rows.unit == 1 else 2.0)
-            late = seconds if units[-1] > units[0] else 0.0
+            n, late = min(rows.unit, len(rows)), seconds if units[-1] > units[0] else 0.0
             reason = f"TimeoutError: not done after {timeout:g} s, its worker was killed"
-            return late + longest + _GRACE, reason
+            return late + timeout * (n if n == 1 else 2 * n) + _GRACE, reason
         case _:
             return math.inf, ""
 

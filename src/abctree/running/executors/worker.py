@@ -127,7 +127,6 @@ def serve(pipe: Connection, other_end: Connection | None, limits: Limits) -> Non
     set_thread_variables(limits.n_threads)
     _limit_loaded_libraries()
     try:
-        pipe.send("ready")
         while (message := pipe.recv_bytes()) != FAREWELL:
             is_value, value = _answer(message)
             pipe.send((is_value, value, _is_full() or isinstance(value, WorkerLostError)))
@@ -154,8 +153,8 @@ def load(token: str, payload: bytes) -> None:
 def _answer(message: bytes) -> tuple[bool, Any]:
     """Whether a call has returned, and what it returned or raised."""
     try:
-        fn, args, kwargs = pickle.loads(message)  # noqa: S301 - from the parent process
-        value = fn(*args, **kwargs)
+        fn, args = pickle.loads(message)  # noqa: S301 - from the parent process
+        value = fn(*args)
     except MemoryError as error:
         return False, WorkerLostError(f"MemoryError: {error}")
     except BaseException as error:  # noqa: BLE001 - it is the parent's to handle
