@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from abctree import streams
 from abctree.data import Failure, Rows, Simulations
-from abctree.errors import ParameterError, StoreError, wrong
+from abctree.errors import ParameterError, StoreError, wrong, wrong
 from abctree.problem import Measurement, Problem, finite_rows
 from abctree.problem.form import WrongTypeError, floats
 from abctree.problem.labels import WrongLabelsError, is_labelled
@@ -130,9 +130,7 @@ def told(
     """Answers of simulations (n,), from the one thing that is told of them."""
     given = [x is not None for x in (distances, summaries, data)]
     if sum(given) != 1:
-        raise ParameterError(
-            f"`tell` must be given one of distances, summaries and data, but got {sum(given)}."
-        )
+        raise wrong("tell", "be given one of distances, summaries and data", sum(given))
     if distances is not None:
         return _told_distances(problem, index, distances)
     if summaries is not None:

@@ -15,12 +15,10 @@ from abctree.errors import ParameterError, SimulatorError
 from abctree.problem.distance_arithmetic import one_each
 from abctree.problem.form import floats
 from abctree.problem.other_streams import Watch, search
-from abctree.problem.simulators import CAUGHT, Model, failure
+from abctree.problem.simulators import CAUGHT, Model, note_failure
 from abctree.protocols import Distance, LearnedDistance, StandardisedDistance
 from abctree.types import BoolArray, FloatArray, IntArray
 
-#: Failures of one block whose traceback is kept.
-_TRACEBACKS = 3
 #: How far below 0 rounding may take a distance, as a share of the largest number in the summaries,
 #: and where these are tiny.
 _ROUNDING, _LEAST_ROUNDING = 1e-9, 1e-14
@@ -116,8 +114,8 @@ class Measurement:
                     distance[i] = self._checked_distances(summary[i : i + 1])[0]
                 except CAUGHT as error:
                     known = isinstance(error, SimulatorError)  # its message names the distance
-                    source, trace = "" if known else "distance raised ", len(failures) < _TRACEBACKS
-                    failures.append(failure(index[i], theta[i], error, trace=trace, source=source))
+                    source = "" if known else "distance raised "
+                    note_failure(failures, index[i], theta[i], error, source)
             return distance
 
     def _checked_distances(self, summary: FloatArray) -> FloatArray:

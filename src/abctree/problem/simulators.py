@@ -50,15 +50,16 @@ class SummaryError(Exception):
     """The summary raised; the cause says what."""
 
 
-def failure(
-    number: int, theta: FloatArray, error: BaseException, *, trace: bool, source: str = ""
-) -> Failure:
-    """The record of a simulation that raised `error`, which is being handled."""
+def note_failure(
+    failures: list[Failure], number: int, theta: FloatArray, error: BaseException, source: str = ""
+) -> None:
+    """Add the record of a simulation that raised `error`, which is being handled."""
     reason = str(error) if isinstance(error, SummaryError) else described(error)
     text = ""
     with contextlib.suppress(Exception):  # an exception of the user's may be broken
-        text = _printable(traceback.format_exc())[-_LONGEST_TRACEBACK:] if trace else ""
-    return Failure(int(number), tuple(theta.tolist()), source + reason, text)
+        if len(failures) < _TRACEBACKS:
+            text = _printable(traceback.format_exc())[-_LONGEST_TRACEBACK:]
+    failures.append(Failure(int(number), tuple(theta.tolist()), source + reason, text))
 
 
 def described(error: BaseException) -> str:
@@ -166,8 +167,7 @@ class Model:
                 rows[a:b] = self.read(data, rows.shape[1:], b - a)
             except CAUGHT as error:  # a user's simulator may raise anything
                 if b - a == 1:
-                    trace = len(failures) < _TRACEBACKS
-                    failures.append(failure(int(index[a]), theta[a], error, trace=trace))
+                    note_failure(failures, index[a], theta[a], error)
                 else:
                     for one in (slice(i, i + 1) for i in range(a, b)):
                         for _ in self.fill(rows[one], failures, theta[one], index[one], root):

@@ -182,26 +182,20 @@ def _sides(result: Result, dims: tuple[str, str] | None, coordinates: str) -> tu
             f"{prior.d}. Plot result.histogram().marginal(name) instead."
         )
     histogram = result.histogram()
-    column_of: dict[int, int] = {}
+    column_of: dict[int | None, int] = {}
     for column, name in enumerate(prior.names):
-        dim = histogram.driver(name)
-        if dim is not None:
-            column_of.setdefault(dim, column)
-    wanted = (0, 1) if dims is None else _dims(result, dims, column_of)
+        column_of.setdefault(histogram.driver(name), column)
+    dim_of = {prior.names[column]: dim for dim, column in column_of.items() if dim is not None}
+    wanted = [0, 1]
+    if dims is not None:
+        if isinstance(dims, str) or len(dims) != 2 or len(set(dims) & set(dim_of)) != 2:
+            raise ParameterError(
+                f"`dims` must be two different names of {sorted(dim_of)}, the parameters that have "
+                f"a dimension of the cube to themselves, but got {dims!r}."
+            )
+        wanted = [dim_of[name] for name in dims]
     x, y = (_side(prior, dim, column_of.get(dim), coordinates) for dim in wanted)
     return x, y
-
-
-def _dims(result: Result, dims: Sequence[str], column_of: dict[int, int]) -> tuple[int, int]:
-    names = result.problem.names
-    dim_of = {names[column]: dim for dim, column in column_of.items()}
-    known = sorted(dim_of)
-    if isinstance(dims, str) or len(dims) != 2 or not set(dims) <= set(known) or dims[0] == dims[1]:
-        raise ParameterError(
-            f"`dims` must be two different names of {known}, the parameters that have a dimension "
-            f"of the cube to themselves, but got {dims!r}."
-        )
-    return dim_of[dims[0]], dim_of[dims[1]]
 
 
 def _side(prior: Prior, dim: int, column: int | None, coordinates: str) -> _Side:
