@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from abctree import streams
 from abctree.data import Failure, Rows, Simulations
-from abctree.errors import ParameterError, StoreError, wrong, wrong
+from abctree.errors import ParameterError, StoreError, wrong
 from abctree.problem import Measurement, Problem, finite_rows
 from abctree.problem.form import WrongTypeError, floats
 from abctree.problem.labels import WrongLabelsError, is_labelled

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from abctree.errors import ParameterError
+from abctree.errors import wrong
 from abctree.method import METHODS
 
 if TYPE_CHECKING:  # it imports NumPy
@@ -71,7 +71,7 @@ class Number:
 
         number = checked_number(name, value)
         if not self.least <= number < self.below:
-            raise broken(name, self.words, value)
+            raise wrong(name, f"be {self.words}", value)
         return number
 
 
@@ -89,7 +89,7 @@ class Choice:
     def read(self, name: str, value: object) -> str:
         """Return it as it is."""
         if not isinstance(value, str) or value not in self.names:
-            raise broken(name, self.words, repr(value))
+            raise wrong(name, f"be {self.words}", repr(value))
         return value
 
 
@@ -112,7 +112,7 @@ class Names:
         short = {self.names[0]: self.names[:1], self.everything: self.names}
         some = short.get(value, ()) if isinstance(value, str) else value
         if not isinstance(some, list | tuple) or not {self.names[0]} <= {*some} <= {*self.names}:
-            raise broken(name, self.words, repr(value))
+            raise wrong(name, f"be {self.words}", repr(value))
         return tuple(known for known in self.names if known in some)
 
 
@@ -127,7 +127,7 @@ class Flag:
         import numpy as np
 
         if not isinstance(value, bool | np.bool_):
-            raise broken(name, self.words, repr(value))
+            raise wrong(name, f"be {self.words}", repr(value))
         return bool(value)
 
 
@@ -160,11 +160,6 @@ def _one_of(words: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def broken(name: str, rule: str, value: object) -> ParameterError:
-    """Return the error of a value that breaks its rule."""
-    return ParameterError(f"`{name}` must be {rule}, but got {value}.")
-
-
 # Defaults --------------------------------------------------------------------------------------
 
 
@@ -193,7 +188,7 @@ def _unsaid(text: str) -> Derived:
 
 
 def _required(_: int, __: Named) -> Any:
-    raise broken("n_simulations", "a whole number", None)
+    raise wrong("n_simulations", "be a whole number", None)
 
 
 def _utility(d: int, _: Named) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -171,7 +171,11 @@ class _Side:
 
     def place(self, u: FloatArray) -> FloatArray:
         """Cube coordinates (n,) as places on the axis (n,)."""
-        return u if self.column is None else _along(self.prior, self.column, self.dim, u)
+        if self.column is None:
+            return u
+        cube = np.full((len(u), self.prior.d), 0.5)  # this dimension alone drives the parameter
+        cube[:, self.dim] = inside(u)
+        return np.asarray(self.prior.from_cube(cube)[:, self.column])
 
 
 def _sides(result: Result, dims: tuple[str, str] | None, coordinates: str) -> tuple[_Side, _Side]:
@@ -199,30 +203,18 @@ def _sides(result: Result, dims: tuple[str, str] | None, coordinates: str) -> tu
 
 
 def _side(prior: Prior, dim: int, column: int | None, coordinates: str) -> _Side:
-    name = f"cube dimension {dim + 1}" if column is None else prior.names[column]
-    if column is None or coordinates == "cube" or _is_discrete(prior, column, dim):
-        suffix = "" if column is None else " (quantile of the prior)"
-        return _Side(prior, dim, None, name + suffix, (0.0, 1.0))
-    return _Side(prior, dim, column, name, _limits(prior, column, dim))
-
-
-def _along(prior: Prior, column: int, dim: int, u: FloatArray) -> FloatArray:
-    """A parameter along the dimension of the cube that alone drives it."""
-    cube = np.full((len(u), prior.d), 0.5)
-    cube[:, dim] = inside(u)
-    return np.asarray(prior.from_cube(cube)[:, column])
-
-
-def _is_discrete(prior: Prior, column: int, dim: int) -> bool:
-    value = _along(prior, column, dim, np.linspace(0.005, 0.995, 500))
-    return len(np.unique(value)) < 250
-
-
-def _limits(prior: Prior, column: int, dim: int) -> tuple[float, float]:
-    """The support of a bounded prior, the central 99.9 % of one with long tails."""
-    ends = _along(prior, column, dim, np.array([0.0, 0.0005, 0.9995, 1.0]))
-    low, high = (ends[0], ends[3]) if ends[3] - ends[0] < 1.5 * (ends[2] - ends[1]) else ends[1:3]
-    return float(low), float(high)
+    if column is None:
+        return _Side(prior, dim, None, f"cube dimension {dim + 1}", (0.0, 1.0))
+    name = prior.names[column]
+    in_cube = _Side(prior, dim, None, f"{name} (quantile of the prior)", (0.0, 1.0))
+    side = _Side(prior, dim, column, name, (0.0, 1.0))
+    is_discrete = len(np.unique(side.place(np.linspace(0.005, 0.995, 500)))) < 250
+    if coordinates == "cube" or is_discrete:
+        return in_cube
+    # The support of a bounded prior, the central 99.9 % of one with long tails.
+    ends = side.place(np.array([0.0, 0.0005, 0.9995, 1.0])).tolist()
+    is_bounded = ends[3] - ends[0] < 1.5 * (ends[2] - ends[1])
+    return replace(side, limits=(ends[0], ends[3]) if is_bounded else (ends[1], ends[2]))
 
 
 # What is drawn ----------------------------------------------------------------------------------
