@@ -69,7 +69,7 @@ def model_of(
     """Simulator and summary, as they are to be called."""
     if not callable(simulator):
         raise ParameterError(f"`simulator` must be callable, but got {simulator!r}.")
-    # As `External` is told.
+    # `External` asks for the names of its parameters.
     named = simulator.with_names(names) if isinstance(simulator, NamedSimulator) else simulator
     _takes_two(named)
     check_function("summary", summary)
