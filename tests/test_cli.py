@@ -242,6 +242,15 @@ def test_run_refuses_the_directory_of_another_problem_unless_forced(plain):
     assert json.loads((plain / "a/summary.json").read_text())["problem"] == "cli_model:ready"
 
 
+@pytest.mark.slow
+def test_a_table_of_another_method_does_not_stay_in_the_folder(plain):
+    common = ("run", "cli_model:ready", "-n", 200, "--rng", 1, "--out", "a", "--quiet")
+    call(*common)
+    assert (plain / "a/summary.csv").exists()
+    assert call(*common, "--method", "map-tree", "--force").exit_code == 0
+    assert not (plain / "a/summary.csv").exists(), "it was of the posterior"
+
+
 @pytest.mark.parametrize("text", ["not JSON", "[]", '{"problem": "gauss"}'])
 def test_run_refuses_to_replace_files_that_are_not_its_own(plain, text):
     (plain / "a").mkdir()
