@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 import abctree
+from abctree.answers.mode import find_mode, from_run
 
 TEN, FIVE = (0.0, 10.0), (0.0, 5.0)
 #: Priors, what the noise is added to, and its size; the observation is 6.
@@ -55,23 +58,41 @@ def _noisy(
     return mean(theta) + noise * rng.normal(size=len(theta))
 
 
-def claims_an_error(name: str, n: int, seed: int) -> bool:
+def rows_of(
+    run: Callable[[], abctree.Result], tables: Path | None, *name: str | int
+) -> dict[str, np.ndarray]:
+    """What `find_mode` reads of a run: from the file of that name where there is one."""
+    path = (tables or Path()) / (re.sub(r"\W+", "_", "-".join(map(str, name))) + ".npz")
+    if tables is not None and path.exists():
+        with np.load(path) as kept:
+            return dict(kept)
+    rows = from_run.rows_of(run())[0]
+    if tables is not None:
+        tables.mkdir(parents=True, exist_ok=True)
+        np.savez(path, **rows)
+    return rows
+
+
+def claims_an_error(name: str, n: int, seed: int, tables: Path | None = None) -> bool:
     """Whether a run on a ridge gives any parameter of it an error."""
-    mode = abctree.abc_tree(ridge(name), n_simulations=n, rng=seed).mode()
-    return bool(np.isfinite(mode.std[: 3 if " c" in name else 2]).any())
+    run = partial(abctree.abc_tree, ridge(name), n_simulations=n, rng=seed)
+    mode = find_mode(**rows_of(run, tables, "ridges", name, n, seed))
+    return bool(np.isfinite(mode.standard_error[: 3 if " c" in name else 2]).any())
 
 
-def spreads(name: str, n_flat: int, n: int, seed: int) -> dict[str, Any]:
+def spreads(
+    name: str, n_flat: int, n: int, seed: int, tables: Path | None = None
+) -> dict[str, Any]:
     """The largest spread beside the prior's, and whether a parameter that is flat has an error."""
-    problem = uninformed(name, n_flat)
-    mode = abctree.abc_tree(problem, n_simulations=n, rng=seed).mode()
+    run = partial(abctree.abc_tree, uninformed(name, n_flat), n_simulations=n, rng=seed)
+    mode = find_mode(**rows_of(run, tables, "flat", name, n_flat, n, seed))
     prior = np.sqrt([_variance(INFORMED[name][0]), *[1.0 / 12.0] * n_flat])
     spread = np.full(len(prior), np.nan) if mode.spread is None else np.sqrt(np.diag(mode.spread))
     return {
         "largest": float(np.nanmax(spread / prior)) if mode.spread is not None else None,
-        "error of flat": bool(np.isfinite(mode.std[1:]).any()),
+        "error of flat": bool(np.isfinite(mode.standard_error[1:]).any()),
         "named": "flat along" in " ".join(mode.notes),
-        "error of the other": bool(np.isfinite(mode.std[0])),
+        "error of the other": bool(np.isfinite(mode.standard_error[0])),
     }
 
 

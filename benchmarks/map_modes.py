@@ -5,6 +5,9 @@
     python -m benchmarks.map_modes --only coverage       one part, in the place of the stored one
     python -m benchmarks.map_modes --only published      one method, likewise
     python -m benchmarks.map_modes --from-json           print the tables again
+    python -m benchmarks.map_modes --tables DIR          keep what a fit reads of runs, or read it
+
+A run does not depend on how its mode is fitted: with ``--tables`` another fit costs no runs.
 
 P0 is Example 2 of the paper, with the mode (−1, −1) and a rival at (2, 2).  Errors are squared
 distances in θ.  The baselines are given the setting that serves them best in hindsight, beside the
@@ -16,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +27,10 @@ from scipy import optimize, stats
 
 import abctree
 from abctree import bandits, problems
-from abctree.answers.mode.peaks import kernel_mode
+from abctree.answers.mode import find_mode
+from abctree.answers.mode.landscape import kernel_mode
 from benchmarks import flat, skewed
+from benchmarks.flat import rows_of
 from experiments import command
 from experiments.map_example2 import FIRST_SEED, squared_errors
 
@@ -166,13 +172,14 @@ KNOWN: dict[str, tuple[Callable[[], Any], Callable[[float], np.ndarray]]] = {
 }
 
 
-def coverage(problem: str, n: int, seed: int) -> dict[str, Any]:
+def coverage(problem: str, n: int, seed: int, tables: Path | None = None) -> dict[str, Any]:
     """Whether the 90 % ellipse holds the mode of the ε-posterior; None where none is shown.
 
     ε is that of the answer, ``mode.epsilon``: under an informative prior the mode moves with it.
     """
     make, exact = KNOWN[problem]
-    mode = abctree.map_tree(make(), n_simulations=n, rng=seed).mode()
+    run = partial(abctree.map_tree, make(), n_simulations=n, rng=seed)
+    mode = find_mode(**rows_of(run, tables, "coverage", problem, n, seed))
     truth = exact(mode.epsilon)
     wrong = bool(np.linalg.norm(mode.theta - truth) > 1.5)
     known = np.isfinite(mode.standard_error).all()
@@ -207,26 +214,25 @@ def spike(n: int, seed: int) -> bool:
 # All --------------------------------------------------------------------------------------------
 
 
-def work(what: str, name: str, n: int, seed: int) -> Any:
+def work(tables: Path | None, what: str, name: str, n: int, seed: int) -> Any:
     if what == "errors":
         return errors(name, n, seed)
     if what == "ridges":
-        return flat.claims_an_error(name, n, seed)
+        return flat.claims_an_error(name, n, seed, tables)
     if what == "flat":
         informed, n_flat = name.rsplit(", ", 1)
-        return flat.spreads(informed, int(n_flat), n, seed)
-    return coverage(name, n, seed) if what == "coverage" else spike(n, seed)
+        return flat.spreads(informed, int(n_flat), n, seed, tables)
+    return coverage(name, n, seed, tables) if what == "coverage" else spike(n, seed)
 
 
-def measure(args: command.Options) -> dict[str, Any]:
+def measure(args: command.Options, tables: Path | None = None) -> dict[str, Any]:
     budgets = BUDGETS[:1] if args.quick else BUDGETS
     largest = budgets[-1]
     seeds = range(args.first_seed, args.first_seed + args.seeds)
-    twice = range(seeds.start, seeds.start + 2 * args.seeds)
     # Long ones first, so that no process is left alone at the end.
     tasks = [("errors", m, n, s) for n in budgets[::-1] for m in METHODS for s in seeds]
     tasks += [
-        ("coverage", p, n, s) for s in twice for n in budgets[:0:-1] or budgets for p in KNOWN
+        ("coverage", p, n, s) for s in seeds for n in budgets[:0:-1] or budgets for p in KNOWN
     ]
     tasks += [("spike", "", largest, s) for s in seeds]
     half, few = seeds[: len(seeds) // 2], seeds[: len(seeds) // 10]
@@ -238,7 +244,7 @@ def measure(args: command.Options) -> dict[str, Any]:
     inside: dict[str, dict[str, list[Any]]] = {}
     spikes = []
     others: dict[str, dict[str, list[Any]]] = {"ridges": {}, "flat": {}}
-    for (what, name, n, _), answer in command.each(work, tasks, args):
+    for (what, name, n, _), answer in command.each(partial(work, tables), tasks, args):
         if what == "errors":
             for label, at in answer.items():
                 estimates.setdefault(str(n), {}).setdefault(label, []).append(at)
@@ -334,9 +340,13 @@ def joined(stored: dict[str, Any], new: dict[str, Any], part: str) -> dict[str, 
 
 
 def main() -> None:
-    args = command.options(__doc__ or "", NAME, seeds=100, quick_seeds=3)
+    made = command.parser(__doc__ or "", NAME, seeds=100, quick_seeds=3)
+    made.add_argument("--only", metavar="PART", help="join the runs of one part to the JSON")
+    made.add_argument("--tables", type=Path, help="folder of the runs' tables: kept, and read")
+    words = made.parse_args()
+    args = command.chosen(words)
     args = replace(args, first_seed=FIRST_SEED + args.first_seed)
-    command.tabulate(NAME, args, measure, tables, joined)
+    command.tabulate(NAME, args, partial(measure, tables=words.tables), tables, joined)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,8 @@ from scipy import optimize, stats
 
 import abctree
 from abctree import Growth, problems
-from abctree.answers.mode import find_mode, fit, from_run, places, regression
+from abctree.answers.mode import find_mode, fit, from_run, landscape, places, regression
 from abctree.answers.mode.fit import Rows, climb, fit_peak
-from abctree.answers.mode.peaks import best_box, kernel_mode
 from abctree.data import Arms, Boxes
 from abctree.problems import truth
 
@@ -99,8 +98,8 @@ def test_best_box_needs_volumes_in_theta():
     middle = problem.prior.from_cube(0.5 * (partition.boxes.lower + partition.boxes.upper))[:, 0]
     rate = np.exp(-0.5 * (middle - 2.0) ** 2)
     arms = Arms(1e6 * rate, 1e6 * (1.0 - rate))
-    best = best_box((partition,), (arms,))
-    centre = problem.prior.from_cube(0.5 * (best.lower + best.upper)[None])[0, 0]
+    lower, upper = from_run.best_box((partition,), (arms,))
+    centre = problem.prior.from_cube(0.5 * (lower + upper)[None])[0, 0]
     assert centre == pytest.approx(1.0, abs=0.3)
     cube = np.log(arms.mean) + np.log(partition.prior_mass) - np.log(partition.boxes.volume)
     assert middle[np.argmax(cube)] > 1.5
@@ -655,20 +654,20 @@ def test_the_document_has_the_constants_of_the_code():
 
 def test_kernel_mode_of_normal_draws_is_near_their_mean(rng):
     x = rng.normal(size=(1_000, 2)) @ np.array([[1.0, 0.9], [0.0, 0.2]]) + 3.0
-    assert kernel_mode(x, np.ones(1_000)) == pytest.approx([3.0, 3.0], abs=0.35)
+    assert landscape.kernel_mode(x, np.ones(1_000)) == pytest.approx([3.0, 3.0], abs=0.35)
 
 
 def test_kernel_mode_is_drawn_to_weight(rng):
     x = np.concatenate([rng.normal(-2.0, 0.3, 400), rng.normal(2.0, 0.3, 200)])[:, None]
     weight = np.repeat([1.0, 8.0], [400, 200])
-    assert kernel_mode(x, weight)[0] == pytest.approx(2.0, abs=0.3)
-    assert kernel_mode(x, np.ones(600))[0] == pytest.approx(-2.0, abs=0.3)
+    assert landscape.kernel_mode(x, weight)[0] == pytest.approx(2.0, abs=0.3)
+    assert landscape.kernel_mode(x, np.ones(600))[0] == pytest.approx(-2.0, abs=0.3)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_kernel_mode_of_a_few_draws_is_among_them(n):
     x = np.array([[0.0, 1.0], [1.0, 1.0], [2.0, 1.0]])[:n]
-    at = kernel_mode(x, np.ones(n))
+    at = landscape.kernel_mode(x, np.ones(n))
     assert 0.0 <= at[0] <= n - 1
     assert at[1] == pytest.approx(1.0)
 

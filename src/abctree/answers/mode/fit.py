@@ -8,10 +8,12 @@ curvature of the likelihood of the regression says how well it is known.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
 from abctree.answers.mode.regression import (
@@ -26,7 +28,7 @@ from abctree.answers.mode.regression import (
     quadratic,
     regression,
 )
-from abctree.types import BoolArray, FloatArray
+from abctree.types import BoolArray, FloatArray, IntArray
 
 #: The rows of a climb, and those of a fit, which the skewness needs: these shares of a normal
 #: posterior with the spread of the peak.
@@ -61,7 +63,7 @@ class Rows:
         """Coordinates."""
         return int(self.x.shape[1])
 
-    def only(self, keep: BoolArray) -> Rows:
+    def only(self, keep: IntArray) -> Rows:
         """Some of the coordinates."""
         return Rows(
             self.x[:, keep], self.distance, self.log_prior, self.lower[keep], self.upper[keep],
@@ -279,74 +281,70 @@ def fit_peak(climbed: Window) -> Fit:
     window = Window.of(rows, climbed.epsilon, climbed.centre, spread, REACH) or climbed
     if not flat.any():
         return _fit(window)
-    keep = ~flat
-    pick = np.ix_(keep, keep)
-    inner = None
-    if keep.any():
+    keep = np.flatnonzero(~flat)
+    pick, inner = np.ix_(keep, keep), None
+    if len(keep):
         inner = climb(rows.only(keep), climbed.epsilon, climbed.centre[keep], spread[pick])
     if inner is None:
         fit = _fit(window).without_error("flat" if flat.all() else "unclear")
     else:
-        fit = fit_peak(inner)
-        flat[keep] = fit.flat
-        covariance, spread = np.full_like(spread, np.nan), np.diag(flat) @ rows.prior_spread
-        covariance[pick], spread[:, keep] = fit.covariance, 0.0
-        spread[pick] = fit.spread
-        peak, unknown = np.zeros(rows.r), np.ones(rows.r, dtype=bool)
-        peak[keep], unknown[keep] = fit.peak, fit.unknown
-        shape: Shape = "unclear" if fit.shape == "unclear" else "flat"
+        part = fit_peak(inner)
+        flat[keep] = part.flat
         fit = replace(
-            fit, peak=peak, covariance=covariance, spread=spread, shape=shape, unknown=unknown
+            part,
+            peak=np.zeros(rows.r),
+            covariance=np.full_like(spread, np.nan),
+            spread=np.diag(flat) @ rows.prior_spread @ np.diag(flat),
+            shape="unclear" if part.shape == "unclear" else "flat",
+            unknown=flat.copy(),
         )
+        fit.peak[keep], fit.unknown[keep] = part.peak, part.unknown
+        fit.covariance[pick], fit.spread[pick] = part.covariance, part.spread
     middle = np.median(window.centre + window.size * window.y[window.accepted], axis=0)
     return replace(fit, peak=np.where(flat, middle, fit.peak), flat=flat)
 
 
 def _fit(window: Window) -> Fit:
-    """The average of surfaces of all skewnesses, by the evidence of the rows for them."""
-    bent = regression(window.y, window.accepted, window.quadratic.surface, bends=True)
-    fits, surface = [window.quadratic], bent.surface.raised()
+    """The average of a quadratic and of skewed surfaces, by the evidence of the rows for them."""
+    rows, fits = (window.y, window.accepted), [window.quadratic]
+    surface = regression(*rows, window.quadratic.surface, bends=True).surface.raised()
     for kappa in SKEWNESSES:
-        fits.append(regression(window.y, window.accepted, surface, kappa, bends=True))
+        fits.append(regression(*rows, surface, kappa, bends=True))
         surface = fits[-1].surface
-    evidence = np.array([fit.log_evidence for fit in fits]) + np.log(BEFOREHAND)
-    weight = np.exp(evidence - evidence.max())
-    weight = weight / weight.sum()
     tops = [window.highest(fit) for fit in fits]
-    y = weight @ np.array([top.y for top in tops])
-    hessian = np.einsum("s,sij->ij", weight, [top.hessian for top in tops])
-    border = weight @ [top.border for top in tops] > 0.5
-    free = ~border
-    pick, scale = np.ix_(free, free), np.outer(window.size, window.size)
-    covariance = np.full(scale.shape, np.nan)
-    covariance[pick] = sum(
-        w * (top.error(free) + np.outer(top.y - y, top.y - y)[pick])
-        for w, top in zip(weight, tops, strict=True)
-    )
+    weight = special.softmax(np.log(BEFOREHAND) + [fit.log_evidence for fit in fits])
 
-    def clear(values: list[float], variances: list[float]) -> bool:
+    def mean(values: ArrayLike) -> FloatArray:
+        """Of a number or an array of each surface."""
+        return np.tensordot(weight, np.asarray(values, dtype=np.float64), 1)
+
+    def clear(values: Sequence[float], variances: Sequence[float]) -> bool:
         """Whether a number of each surface is clearly above zero."""
-        value = np.array(values)
-        variance = weight @ (np.array(variances) + (value - weight @ value) ** 2)
-        return bool(weight @ value > CLEAR * np.sqrt(variance))
+        between = mean((np.array(values) - mean(values)) ** 2)
+        return bool(mean(values) > CLEAR * np.sqrt(mean(variances) + between))
 
+    y, hessian = mean([top.y for top in tops]), mean([top.hessian for top in tops])
+    border = mean([top.border for top in tops]) > 0.5
+    free = np.ix_(~border, ~border)
+    covariance, scale = np.full_like(hessian, np.nan), np.outer(window.size, window.size)
+    between = mean([np.outer(top.y - y, top.y - y) for top in tops])
+    covariance[free] = mean([top.error(~border) for top in tops]) + between[free]
     # A coordinate on a border stands where the density clearly rises towards it, or peaks there.
     rises = [clear([abs(t.slope[j]) for t in tops], [t.slope_variance(j) for t in tops])
              for j in range(len(y))]  # fmt: skip
-    inner = ~(border & rises)
-    axes = np.zeros((int(inner.sum()), len(inner)))
-    axes[:, inner] = np.linalg.eigh(hessian[np.ix_(inner, inner)])[1].T
+    inner = np.flatnonzero(~(border & rises))
+    axes = np.eye(len(y))[inner].T @ np.linalg.eigh(hessian[np.ix_(inner, inner)])[1]
     resolved = all(
         clear([float(-v @ t.hessian @ v) for t in tops], [t.curvature_variance(v) for t in tops])
-        for v in axes
+        for v in axes.T
     )
-    rate = weight @ [float(fit.surface.value(top.y)) for fit, top in zip(fits, tops, strict=True)]
+    rate = mean([float(fit.surface.value(top.y)) for fit, top in zip(fits, tops, strict=True)])
     found = Fit(
         peak=np.clip(window.centre + window.size * y, window.rows.lower, window.rows.upper),
         covariance=covariance * scale,
-        spread=window.stepped(weight @ [top.slope for top in tops], hessian, 16.0),
+        spread=window.stepped(mean([top.slope for top in tops]), hessian, 16.0),
         acceptance=float(np.exp(log_rate(rate))),
-        log_density=float(weight @ [top.height for top in tops]),
+        log_density=float(mean([top.height for top in tops])),
         n_accepted=int(window.accepted.sum()),
         shape="border" if border.any() else "peak",
         flat=np.zeros_like(border),

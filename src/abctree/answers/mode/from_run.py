@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from abctree.answers.mode.answer import Candidate, Mode
-from abctree.answers.mode.landscape import Landscape
-from abctree.answers.mode.peaks import BestBox, best_box, local_rates
-from abctree.answers.mode.report import kernel_answer
-from abctree.answers.mode.search import find_mode, look_epsilon
+from abctree.answers.mode.find import find_mode, kernel_answer
+from abctree.answers.mode.landscape import Landscape, local_rates
+from abctree.answers.mode.places import look_epsilon
 from abctree.answers.run import Run
 from abctree.answers.run_notes import run_notes
 from abctree.data import Arms, Partition
@@ -33,16 +32,11 @@ def mode_of(run: Run, epsilon: float | None) -> Mode:
 def _mode_of(run: Run, epsilon: float | None) -> Mode:
     if len(run.table) < run.n_simulations:
         return _mode_of_the_closest(run, epsilon)
-    table = run.table
-    log_prior, unknown = log_prior_of(run.problem, table.theta, table.cube)
+    rows, unknown = rows_of(run)
     seeking = METHODS[run.method].seeks_mode
     mode = find_mode(
-        table.theta,
-        table.distance,
+        **rows,
         names=run.problem.names,
-        log_prior=log_prior,
-        prior_spread=_prior_spread(run.problem),
-        bounds=_bounds(run.problem),
         # The kernel mode of a run that seeks the mode is of its draws as they came (Algorithm 4);
         # their weights vary too much for a density estimate.
         weight=None if seeking else run.weights(),
@@ -50,22 +44,31 @@ def _mode_of(run: Run, epsilon: float | None) -> Mode:
         kernel_epsilon=run.epsilon if seeking and epsilon is None else None,
     )
     mode = replace(mode, notes=(*mode.notes, *unknown))
-    box = _box_of(run, mode.epsilon)
-    if box is not None:
-        lower, upper, centre = _corners(run.problem, box)
-        mode = replace(mode, box=(lower, upper), estimates={**mode.estimates, "box": centre})
-    return _within_constraint(run, mode, log_prior)
+    ends = _box_of(run, mode.epsilon)
+    if ends is not None:
+        box, centre = _corners(run.problem, *ends)
+        mode = replace(mode, box=box, estimates={**mode.estimates, "box": centre})
+    return _within_constraint(run, mode, rows["log_prior"])
 
 
-def _bounds(problem: Problem) -> FloatArray | None:
-    prior = problem.prior
-    return np.asarray(prior.bounds) if isinstance(prior, HasBounds) else None
+def rows_of(run: Run) -> tuple[dict[str, FloatArray], list[str]]:
+    """What `find_mode` reads of a run, by the names of its arguments; and what is not known."""
+    problem, table = run.problem, run.table
+    log_prior, unknown = log_prior_of(problem, table.theta, table.cube)
+    draws = np.random.default_rng(0).random((_PRIOR_DRAWS, problem.d))
+    return {
+        "theta": table.theta,
+        "distance": table.distance,
+        "log_prior": log_prior,
+        "prior_spread": np.atleast_2d(np.cov(problem.prior.from_cube(draws), rowvar=False)),
+        "bounds": _bounds(problem),
+    }, unknown
 
 
-def _prior_spread(problem: Problem) -> FloatArray:
-    """Covariance (p, p) of prior draws."""
-    cube = np.random.default_rng(0).random((_PRIOR_DRAWS, problem.d))
-    return np.atleast_2d(np.cov(problem.prior.from_cube(cube), rowvar=False))
+def _bounds(problem: Problem) -> FloatArray:
+    """Ends (p, 2) of the prior's support, infinite where they are not known."""
+    prior, nowhere = problem.prior, np.full((len(problem.names), 2), [-np.inf, np.inf])
+    return np.asarray(prior.bounds) if isinstance(prior, HasBounds) else nowhere
 
 
 def _mode_of_the_closest(run: Run, epsilon: float | None) -> Mode:
@@ -74,6 +77,7 @@ def _mode_of_the_closest(run: Run, epsilon: float | None) -> Mode:
     land = Landscape.of(
         draws.theta,
         np.zeros(len(draws.theta)),
+        np.inf,
         draws.names,
         bounds=_bounds(run.problem),
         weight=draws.weights,
@@ -81,7 +85,7 @@ def _mode_of_the_closest(run: Run, epsilon: float | None) -> Mode:
     return replace(kernel_answer(land, draws.epsilon), n_simulations=run.n_simulations)
 
 
-def _within_constraint(run: Run, mode: Mode, log_prior: FloatArray | None) -> Mode:
+def _within_constraint(run: Run, mode: Mode, log_prior: FloatArray) -> Mode:
     """The mode, or the densest accepted simulation where the constraint refuses it."""
     if not np.isfinite(mode.theta).all() or run.problem.region.feasible(mode.theta[None])[0]:
         return mode
@@ -90,8 +94,7 @@ def _within_constraint(run: Run, mode: Mode, log_prior: FloatArray | None) -> Mo
     scale = table.theta[near].std(axis=0)
     varies = scale > 0.0
     x = table.theta[:, varies] / scale[varies]
-    prior = np.zeros(len(table)) if log_prior is None else log_prior
-    densest = table.theta[local_rates(x, near, prior)[0][0]]
+    densest = table.theta[local_rates(x, near, log_prior)[0][0]]
     note = (
         "The fitted peak is outside the constraint: the mode is on its border, and the accepted "
         "simulation in the densest place is given, without an error."
@@ -107,8 +110,8 @@ def _within_constraint(run: Run, mode: Mode, log_prior: FloatArray | None) -> Mo
 
 def log_prior_of(
     problem: Problem, theta: FloatArray, cube: FloatArray
-) -> tuple[FloatArray | None, list[str]]:
-    """Log-density (n,) of the prior at rows of a table, None if flat; and what is not known of it.
+) -> tuple[FloatArray, list[str]]:
+    """Log-density (n,) of the prior at rows of a table, 0 if flat; and what is not known of it.
 
     A prior that is only known as a map of the cube has the density |det ∂θ/∂u|⁻¹, by differences.
     """
@@ -119,13 +122,13 @@ def log_prior_of(
     if value is None or np.isnan(value).all():
         value = _density_of_map(problem, cube)
     if value is None:
-        return None, [
+        return np.zeros(len(theta)), [
             "The prior has no density in θ: the mode is that of the posterior relative to the "
             "prior, where the likelihood is largest."
         ]
     finite = value[np.isfinite(value)]
     flat = len(finite) == 0 or np.ptp(finite) <= 1e-12 * max(1.0, float(np.abs(finite).max()))
-    return None if flat else value, []
+    return np.zeros(len(theta)) if flat else value, []
 
 
 def _density_of_map(problem: Problem, cube: FloatArray) -> FloatArray | None:
@@ -144,7 +147,7 @@ def _density_of_map(problem: Problem, cube: FloatArray) -> FloatArray | None:
     return None if (sign == 0.0).any() else np.asarray(-log_volume)
 
 
-def _box_of(run: Run, epsilon: float) -> BestBox | None:
+def _box_of(run: Run, epsilon: float) -> tuple[FloatArray, FloatArray] | None:
     """k̂ of the run's last partition, or of one that is cut for the purpose."""
     last = run.rounds[-1]
     if len(last.partitions[0]) > 1:
@@ -162,10 +165,33 @@ def _box_of(run: Run, epsilon: float) -> BestBox | None:
     return best_box((partition,), (Arms(accepted + rate, count - accepted + 1.0 - rate),))
 
 
-def _corners(problem: Problem, box: BestBox) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Least and largest θ at the corners of a box, and its centre."""
-    d = len(box.lower)
+def _corners(
+    problem: Problem, lower: FloatArray, upper: FloatArray
+) -> tuple[tuple[FloatArray, FloatArray], FloatArray]:
+    """Least and largest θ at the corners of a box of the cube, and its centre."""
+    d = len(lower)
     pick = (np.arange(2 ** min(d, 10))[:, None] >> np.arange(d) % 10) & 1
-    corner = np.where(pick == 1, box.upper, box.lower)
-    theta = problem.prior.from_cube(np.vstack([corner, 0.5 * (box.lower + box.upper)]))
-    return theta[:-1].min(axis=0), theta[:-1].max(axis=0), theta[-1]
+    corner = np.where(pick == 1, upper, lower)
+    theta = problem.prior.from_cube(np.vstack([corner, 0.5 * (lower + upper)]))
+    return (theta[:-1].min(axis=0), theta[:-1].max(axis=0)), theta[-1]
+
+
+def best_box(
+    partitions: tuple[Partition, ...], arms: tuple[Arms, ...]
+) -> tuple[FloatArray, FloatArray] | None:
+    """Corners (d,) of k̂ = argmax_k π_k η_k / |Ω_k| over all folds; None if no box is bounded.
+
+    Where the prior cannot say volumes, those of the cube stand for them.
+    """
+    best, highest = None, -np.inf
+    for partition, belief in zip(partitions, arms, strict=True):
+        boxes = partition.boxes
+        with np.errstate(divide="ignore"):
+            volume = partition.log_volume
+            volume = np.log(boxes.volume) if np.isnan(volume).any() else volume
+            density = np.log(belief.mean) + np.log(partition.prior_mass / partition.feasible)
+        density = np.where(np.isfinite(volume), density - volume, -np.inf)
+        k = int(np.argmax(density))
+        if density[k] > highest:
+            best, highest = (boxes.lower[k], boxes.upper[k]), float(density[k])
+    return best

@@ -1,4 +1,4 @@
-"""Places that may be modes: where acceptance is high, each with its fit."""
+"""Places that may be modes: where acceptance is high, each with its fit; and the tolerance."""
 
 from __future__ import annotations
 
@@ -9,14 +9,23 @@ from scipy import special
 from scipy.spatial import cKDTree
 
 from abctree.answers.mode.fit import CLIMB, Fit, Rows, Window, climb, fit_peak, reach, squares
-from abctree.answers.mode.peaks import n_neighbours
+from abctree.answers.mode.landscape import Landscape, grouped, local_rates, n_neighbours
 from abctree.answers.mode.regression import log_likelihood, n_terms
 from abctree.types import BoolArray, FloatArray, IntArray
 
-#: Standard errors by which a rate of nearest rows is taken to be lower, or higher.
-_DOUBT = 2.0
+#: Candidates are told down to this density beside the best.
+FAINTEST = 1.0 / 50.0
+#: Draws that candidates are looked for among: this share of the simulations, within these numbers.
+_LOOK_SHARE, _LOOK_LEAST, _LOOK_MOST = 0.05, 50, 1000
+#: Places that are tried and kept, and combinations of values of discrete parameters.
+_TRIES, _KEPT, _GROUPS = 8, 5, 12
+#: The tolerance of the answer is the smallest at which so many rows of the fit are accepted, if
+#: that is not above this rate at the peak; and so many for each term of a quadratic, at least.
+ENOUGH, TOP, _LEAST = 3000, 0.5, 4
 #: A ridge is looked for up to so many times the reach of a fit, by rates among so many rows.
 RING, _NEIGHBOURS = 2.0, 20
+#: Standard errors by which a rate of nearest rows is taken to be lower, or higher.
+_DOUBT = 2.0
 #: Each start of a climb is so many times as broad as the one before, and a fit is broad beside
 #: another if its spread is half as many times that of the other.
 _BROADER = 4.0
@@ -157,35 +166,112 @@ def climb_in_scale(
     while (np.sqrt(np.diag(wide)) < 0.5 * size).all():
         broad = climb(rows, epsilon, start, wide)
         wide = _BROADER**2 * wide
-        if broad is None or (
-            best is not None and _size(broad.spread) < 0.5 * _BROADER * _size(spread)
-        ):
+        if broad is None or (best is not None and _size(broad) < 0.5 * _BROADER * _size(best)):
             continue
-        if _gain(best, rows, start, spread, broad) > special.chdtri(n_terms(rows.r), CHANCE):
+        if best is not None and _stands(best, broad):
             break
-        best, start, spread = broad, broad.centre, broad.spread
-        wide = _BROADER**2 * spread
+        best, start, wide = broad, broad.centre, _BROADER**2 * broad.spread
     return best
 
 
-def _size(spread: FloatArray) -> float:
-    """Geometric mean of the standard deviations along the axes of a covariance (r, r)."""
-    return float(np.exp(0.5 * np.linalg.slogdet(spread)[1] / len(spread)))
+def _size(window: Window) -> float:
+    """Geometric mean of the standard deviations along the axes of a spread."""
+    return float(np.exp(0.5 * np.linalg.slogdet(window.spread)[1] / window.rows.r))
 
 
-def _gain(
-    thin: Window | None, rows: Rows, start: FloatArray, spread: FloatArray, broad: Window
-) -> float:
-    """Twice what the rows of a thin peak gain in log-likelihood over a broad one."""
-    if thin is None:  # too few for a fit: by the rate among them
-        near = squares(rows.x, start, spread) < reach(rows.r) ** 2
-        x, accepted = rows.x[near], rows.distance[near] < broad.epsilon
-        n, hits = len(x), int(accepted.sum())
-        own = float(special.xlogy([hits, n - hits], [hits / n, 1.0 - hits / n]).sum()) if n else 0.0
-    else:
-        x, accepted = thin.centre + thin.size * thin.y, thin.accepted
-        own = log_likelihood(thin.quadratic.surface.value(thin.y), accepted)
-    if squares(x, broad.centre, broad.spread).max(initial=0.0) > reach(rows.r, CLIMB) ** 2:
-        return np.inf
+def _stands(thin: Window, broad: Window) -> bool:
+    """Whether rows of a thin peak are far likelier under its fit than under a broad one."""
+    x = thin.centre + thin.size * thin.y
+    if squares(x, broad.centre, broad.spread).max() > reach(thin.rows.r, CLIMB) ** 2:
+        return True
+    own = log_likelihood(thin.quadratic.surface.value(thin.y), thin.accepted)
     u = broad.quadratic.surface.value((x - broad.centre) / broad.size)
-    return 2.0 * (own - log_likelihood(u, accepted))
+    gain = 2.0 * (own - log_likelihood(u, thin.accepted))
+    return bool(gain > special.chdtri(n_terms(thin.rows.r), CHANCE))
+
+
+def look_epsilon(distance: FloatArray) -> float:
+    """The tolerance at which candidates are looked for."""
+    finite = np.sort(distance[np.isfinite(distance)])
+    if len(finite) == 0:
+        return np.inf
+    n = int(np.clip(_LOOK_SHARE * len(distance), _LOOK_LEAST, _LOOK_MOST))
+    return float(np.nextafter(finite[min(n, len(finite)) - 1], np.inf))
+
+
+def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], float]:
+    """Candidates that differ, the densest first, and the tolerance at which they are compared.
+
+    That is at least the one that serves the first of them.
+    """
+    found: list[Place] = []
+    used = np.zeros(len(land), dtype=bool)
+    tries, faintest = 0, -np.inf
+    for row, log_density, radius, group in _starts(land, look):
+        if tries == 0:
+            faintest = log_density + np.log(FAINTEST) - 1.0
+        if used[row] or log_density < faintest:
+            continue
+        if tries == _TRIES or len(found) == _KEPT:
+            break
+        tries += 1
+        rows, start = land.rows(group), land.x(land.theta[row])
+        place = Place(group, rows, row, start, _first_spread(rows, start, look))
+        if tries == 1 and serve:
+            look = max(look, serving_epsilon(place) or look)
+        place = place.at(look)
+        here = ((rows.x - start) ** 2).sum(axis=1) <= (1.5 * radius) ** 2
+        here |= (place.window is not None) & (place.squares(rows.x) < 9.0)
+        used[group[here]] = True
+        found.append(place)
+    found = distinct(found)
+    for _ in range(3 if serve else 0):  # the best, and its spread, change with the tolerance
+        at = serving_epsilon(found[0])
+        if at is None or at == look:
+            break
+        look = at
+        found = distinct([place.at(look) for place in found])
+    return found, look
+
+
+def _starts(land: Landscape, look: float) -> list[tuple[int, float, float, IntArray]]:
+    """Accepted rows with their local density, the highest first, from all groups of values."""
+    _, label = grouped(land.theta[:, land.values])
+    hits = np.bincount(label, land.distance < look)
+    chosen = np.argsort(-hits, kind="stable")[:_GROUPS]
+    starts = []
+    for group in [np.flatnonzero(label == g) for g in chosen if hits[g] > 0.0]:
+        accepted = np.flatnonzero(land.distance[group] < look)
+        x = land.x(land.theta[group])
+        for i, density, radius in zip(
+            *local_rates(x, accepted, land.log_prior[group]), strict=True
+        ):
+            starts.append((int(group[i]), float(density), float(radius), group))
+    return sorted(starts, key=lambda start: -start[1])
+
+
+def _first_spread(rows: Rows, start: FloatArray, look: float) -> FloatArray:
+    """Covariance (r, r) of the nearest accepted rows, as a first guess of the spread."""
+    x = rows.x[rows.distance < look]
+    m = min(len(x), max(2 * rows.r + 5, min(5 * n_terms(rows.r), len(x) // 4)))
+    away = ((x - start) ** 2).sum(axis=1)
+    near = x[np.argsort(away, kind="stable")[:m]] - start
+    scatter = near.T @ near / max(1, m - 1)
+    size = float(np.trace(scatter)) / rows.r
+    size = size if size > 0.0 else 1e-4
+    return np.asarray(scatter + 1e-2 * size * np.eye(rows.r))
+
+
+def serving_epsilon(place: Place) -> float | None:
+    """The tolerance at which enough rows near a place are accepted, or about `TOP` at its peak.
+
+    Rows are weighted by the shape of the peak: of them `TOP` times that sum are accepted where the
+    rate at the peak is `TOP`.
+    """
+    square = place.squares(place.rows.x)
+    near = square < reach(place.rows.r) ** 2
+    distance = np.sort(place.rows.distance[near])
+    n = int(min(ENOUGH, TOP * np.exp(-0.5 * square[near]).sum()))
+    n = max(n, _LEAST * n_terms(place.rows.r))
+    n = min(n, int(np.isfinite(distance).sum()))
+    return float(np.nextafter(distance[n - 1], np.inf)) if n > 0 else None

@@ -7,7 +7,7 @@ tends to one smoothly, as no rate can be larger.
 A log-likelihood of n independent data has third, fourth, … derivatives of the sizes κ, κ², … in
 units of its standard deviation, κ about 1/√n.  So the term of degree j has the variance
 κ^(2(j − 2)) / j² of the kernel Σ κ^(2(j − 2)) (z·z')^j / j².  And a scale is simplest in its
-logarithm: each coordinate y is bent to (1 − exp(−ρy)) / ρ, ρ fitted with the rest.
+logarithm: each coordinate y is bent to log(1 + ρy) / ρ, ρ fitted with a quadratic.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from abctree.types import BoolArray, FloatArray, IntArray
 #: prior moves the mode off the top of that hill, where the misfit moves the answer, too.
 POWER = 8
 #: κ that are averaged over, after none, and their weights beforehand.
-SKEWNESSES, BEFOREHAND = (0.15, 0.3, 0.6), (3.0, 1.0, 1.0, 1.0)
+SKEWNESSES, BEFOREHAND = (0.2, 0.6), (3.0, 2.0, 1.0)
 #: The standard deviation of ρ beforehand.
 BEND = 1.0
 #: Highest degree, and most terms; with more parameters the degree is lower.

@@ -1,4 +1,4 @@
-"""From fitted places, or without a fit, to a `Mode`, with what to know in plain words."""
+"""`find_mode`: the posterior mode from parameters and distances, however they were proposed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,87 @@ import numpy as np
 
 from abctree.answers.mode.answer import Candidate, Mode
 from abctree.answers.mode.fit import SATURATED, reach
-from abctree.answers.mode.landscape import Frame, Landscape, grouped
-from abctree.answers.mode.peaks import kernel_mode
-from abctree.answers.mode.places import Place
-from abctree.types import BoolArray, FloatArray
+from abctree.answers.mode.landscape import Landscape, grouped, kernel_mode
+from abctree.answers.mode.places import FAINTEST, Place, borne_out, distinct, look_epsilon, places
+from abctree.errors import ParameterError
+from abctree.types import FloatArray
 
-#: Candidates are told down to this density beside the best; of discrete values, so many.
-FAINTEST, _VALUES = 1.0 / 50.0, 5
+#: Discrete values that are told.
+_VALUES = 5
 #: Draws for the probability that a value is the best.
 _DRAWS = 4000
+
+
+def find_mode(
+    theta: FloatArray,
+    distance: FloatArray,
+    *,
+    names: Sequence[str] | None = None,
+    log_prior: FloatArray | None = None,
+    prior_spread: FloatArray | None = None,
+    bounds: FloatArray | None = None,
+    weight: FloatArray | None = None,
+    epsilon: float | None = None,
+    kernel_epsilon: float | None = None,
+) -> Mode:
+    """The posterior mode from parameters and distances, however they were proposed.
+
+    Candidates are the accepted simulations with the highest acceptance rate, times prior, among
+    their nearest neighbours.  Each is refined by a local fit, and all are compared at one
+    tolerance, the smallest that accepts enough simulations near the best.
+
+    Of discrete parameters the mode is over their values: over all combinations if there is no
+    continuous parameter; else the fit is made at the best combination of values.  A discrete
+    parameter of more than 50 values beside continuous ones is fitted like them and rounded.
+
+    Parameters
+    ----------
+    theta : (n, p) array
+        Parameters of *all* simulations near the mode, accepted or not.
+    distance : (n,) array
+        Their distances; inf for a failure.
+    names : sequence of str, optional
+        Of the columns.
+    log_prior : (n,) array, optional
+        Log-density of the prior at theta, up to a constant; by default it is flat.
+    prior_spread : (p, p) array, optional
+        Covariance of the prior; by default of a flat one between the bounds, or of the rows.
+    bounds : (p, 2) array, optional
+        Ends of the prior's support; nan for a parameter that is discrete, fixed or on a simplex.
+    weight : (n,) array, optional
+        Importance weights, for the kernel mode only.
+    epsilon, kernel_epsilon : float, optional
+        The tolerance, instead of the one that the rule chooses; and that of the kernel mode.
+
+    Raises
+    ------
+    ParameterError
+        If shapes disagree, or `epsilon` is not above 0.
+    """
+    theta = np.asarray(theta, dtype=np.float64)
+    distance = np.asarray(distance, dtype=np.float64)
+    if theta.ndim != 2 or distance.shape != (len(theta),):
+        raise ParameterError(
+            "`theta` must have shape (n, p) and `distance` (n,), but got "
+            f"{theta.shape} and {distance.shape}."
+        )
+    if epsilon is not None and not epsilon > 0.0:
+        raise ParameterError(
+            f"`epsilon` must be above 0, but got {epsilon}. Leave it out to let the fit choose."
+        )
+    distance = np.where(np.isnan(distance), np.inf, distance)
+    look = look_epsilon(distance) if epsilon is None else epsilon
+    land = Landscape.of(
+        theta, distance, look, names, log_prior=log_prior, bounds=bounds, weight=weight,
+        prior_spread=prior_spread,
+    )  # fmt: skip
+    if not (distance < look).any():
+        return nothing(land, look)
+    if len(land.free) == 0:
+        return mode_of_values(land, look)
+    found, look = places(land, look, serve=epsilon is None)
+    found = borne_out(distinct([place.fitted() for place in found]))
+    return answer(land, found, look, kernel_epsilon)
 
 
 def _mode(
@@ -55,8 +127,7 @@ def kernel_answer(land: Landscape, epsilon: float) -> Mode:
     heaviest = int(np.argmax(np.bincount(group, land.weight)))
     use, theta = group == heaviest, land.theta[first[heaviest]]
     if len(land.free):
-        frame = Frame.of(land, use)
-        theta = frame.theta(kernel_mode(frame.x(land.theta[use]), land.weight[use]), theta, land)
+        theta = land.at(kernel_mode(land.x(land.theta[use]), land.weight[use]), theta)
     note = (
         "The table holds the closest simulations only, and a fit needs the others, too: this "
         "is the mode of a kernel density estimate, without an error. Keep all simulations."
@@ -93,12 +164,12 @@ def mode_of_values(land: Landscape, epsilon: float) -> Mode:
 
 
 def answer(
-    land: Landscape, frame: Frame, places: list[Place], epsilon: float, kernel_epsilon: float | None
+    land: Landscape, places: list[Place], epsilon: float, kernel_epsilon: float | None
 ) -> Mode:
     """The answer at a tolerance, from places of which the best is the first."""
     best = places[0]
     candidates = [
-        _candidate(land, frame, place, float(np.exp(place.log_density - best.log_density)), epsilon)
+        _candidate(land, place, float(np.exp(place.log_density - best.log_density)), epsilon)
         for place in places
     ]
     candidates = [one for one in candidates if one.density >= FAINTEST]
@@ -108,20 +179,18 @@ def answer(
     ]
     found = {}
     if len(use):
-        x = kernel_mode(frame.x(land.theta[use]), land.weight[use])
-        found["kernel"] = frame.theta(x, land.theta[best.row], land)
+        x = kernel_mode(land.x(land.theta[use]), land.weight[use])
+        found["kernel"] = land.at(x, land.theta[best.row])
     if best.fit is not None:
-        found["quadratic"] = frame.theta(best.fit.peak, candidates[0].theta, land)
-    notes = _notes(land, frame, best, epsilon)
+        found["quadratic"] = land.at(best.fit.peak, candidates[0].theta)
+    notes = _notes(land, best, epsilon)
     if len(land.values):
         at = ", ".join(f"{land.names[j]}={candidates[0].theta[j]:g}" for j in land.values)
         notes.append(f"Of the discrete parameters the best values are {at}.")
     return _mode(land, epsilon, candidates, notes, **found)
 
 
-def _candidate(
-    land: Landscape, frame: Frame, place: Place, density: float, epsilon: float
-) -> Candidate:
+def _candidate(land: Landscape, place: Place, density: float, epsilon: float) -> Candidate:
     fit, like = place.fit, land.theta[place.row]
     # The top of a polynomial that does not show a peak may be far from the rows' own.
     if fit is None or (fit.shape == "unclear" and place.squares(fit.peak[None])[0] > 1.0):
@@ -132,17 +201,17 @@ def _candidate(
     else:
         x = fit.peak
     return Candidate(
-        theta=frame.theta(x, like, land),
+        theta=land.at(x, like),
         density=density,
         acceptance=place.acceptance,
         n_accepted=place.n_accepted,
-        covariance=frame.covariance(fit.covariance) if fit and fit.has_error else None,
-        spread=frame.covariance(fit.spread) if fit else None,
+        covariance=land.covariance(fit.covariance) if fit and fit.has_error else None,
+        spread=land.covariance(fit.spread) if fit else None,
         shape=fit.shape if fit else "unclear",
     )
 
 
-def _notes(land: Landscape, frame: Frame, place: Place, epsilon: float) -> list[str]:
+def _notes(land: Landscape, place: Place, epsilon: float) -> list[str]:
     fit = place.fit
     if fit is None:
         in_all = int((land.distance < epsilon).sum())
@@ -156,10 +225,10 @@ def _notes(land: Landscape, frame: Frame, place: Place, epsilon: float) -> list[
             f"Nearly all simulations near the mode are accepted ({fit.acceptance:.0%}): at this "
             "epsilon the top is flat, and no error is given. A smaller epsilon may show a peak."
         ]
-    said, others = [], _names(land, frame, fit.unknown & ~fit.flat)
+    said, others = [], land.names_of(fit.unknown & ~fit.flat)
     if fit.flat.any():
         said.append(
-            f"The posterior is flat along {', '.join(_names(land, frame, fit.flat))}: any point "
+            f"The posterior is flat along {', '.join(land.names_of(fit.flat))}: any point "
             "there is as good a mode, and no error is given. Another summary may tell them apart."
         )
     if fit.shape == "unclear":
@@ -174,8 +243,3 @@ def _notes(land: Landscape, frame: Frame, place: Place, epsilon: float) -> list[
             "may still rise beyond it, and the error is that of the other parameters only."
         )
     return said
-
-
-def _names(land: Landscape, frame: Frame, which: BoolArray) -> list[str]:
-    """The parameters that some coordinates (r,) move."""
-    return [land.names[j] for j in np.flatnonzero((frame.embed[:, which] != 0.0).any(axis=1))]
