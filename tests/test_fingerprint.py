@@ -139,7 +139,7 @@ DECLARED = {
     ("make", "values"),
     [
         *itertools.product((HOLDERS | DECLARED).values(), [PLAIN["int"], MUTABLE["dict"]]),
-        *itertools.product([Shift, closed, Settings], (PLAIN | MUTABLE).values()),
+        *itertools.product([Shift], (PLAIN | MUTABLE).values()),
     ],
 )
 def test_fingerprint_changes_with_a_value(make, values):

@@ -446,10 +446,9 @@ RIDGES = {
 }
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", RIDGES)
-def test_a_ridge_is_said_to_be_none_of_a_peak(name, seed):
-    result = abctree.abc_tree(RIDGES[name], n_simulations=10_000, rng=seed, block=500)
+def test_a_ridge_is_said_to_be_none_of_a_peak(name):
+    result = abctree.abc_tree(RIDGES[name], n_simulations=10_000, rng=0, block=500)
     mode = result.mode()
     assert mode.covariance is None
     assert mode.notes
