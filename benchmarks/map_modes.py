@@ -260,11 +260,9 @@ def measure(args: command.Options, tables: Path | None = None) -> dict[str, Any]
 
 def tables(numbers: dict[str, Any]) -> dict[str, str]:
     """Markdown, by name."""
-    again = numbers.get("again", {}).get("coverage", numbers.get("about", {}))
-    seeds = f"Seeds from {again['seeds'][0]} on."
     return {
         "errors": error_table(numbers["estimates"]),
-        "coverage": coverage_table(numbers["coverage"]) + f"\n\n{seeds}",
+        "coverage": coverage_table(numbers["coverage"]),
         "ridges": ridge_table(numbers.get("ridges", {})),
         "flat": flat_table(numbers.get("flat", {})),
         "spike": f"The spike is found in {sum(numbers['spike'])} of {len(numbers['spike'])} runs.",
@@ -290,10 +288,20 @@ def error_table(estimates: dict[str, dict[str, Any]]) -> str:
     return command.markdown(head, [*rows, floor])
 
 
+def kind_of(problem: str) -> str:
+    """Normal or skewed."""
+    return f"skewed, {problem[-5:]}" if problem in skewed.KNOWN else "normal"
+
+
 def coverage_table(coverages: dict[str, Any]) -> str:
     rows, head = [], ["problem"]
     budgets = sorted(next(iter(coverages.values())), key=int)
-    for problem, found in coverages.items():
+    pooled = {
+        f"all {kind}": {n: [run for p in coverages if kind_of(p) == kind for run in coverages[p][n]]
+                        for n in budgets}
+        for kind in dict.fromkeys(map(kind_of, coverages))
+    }  # fmt: skip
+    for problem, found in {**coverages, **pooled}.items():
         row = [problem]
         for n in budgets:
             runs = found[n]
