@@ -111,7 +111,7 @@ class P0(Yardstick):
         ess, more = {1_000: (None, 200), 10_000: (None, 1_000), 100_000: (3_000, 6_000)}[n]
         with command.quiet():
             draws = result.posterior(ess=ess)
-            adjusted = result.posterior(ess=more).adjusted()
+            adjusted = result.posterior(ess=more).adjusted("linear")
         narrow = self.truth.in_narrow_mode(draws.theta)
         mass = float(draws.weights[narrow].sum())
         row = self.exact.report(result, [1000 if n >= 100_000 else 0.03 * n])
@@ -146,7 +146,7 @@ class High(Yardstick):
         ess = 1000 if n >= 100_000 else 300
         with command.quiet():
             draws = result.posterior(ess=ess)
-            adjusted = draws.adjusted()
+            adjusted = draws.adjusted("linear")
         return {
             **self.exact.report(result, [300, 1000] if n >= 100_000 else [300]),
             "MMD": self.mmd(draws),

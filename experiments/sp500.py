@@ -113,7 +113,7 @@ def one_run(method: str, seed: int, n: int) -> dict[str, Any]:
     result = run(method, returns, n, seed)
     with command.quiet():
         draws = result.posterior(ess=1000 if n >= BUDGET else 100)
-        adjusted = draws.adjusted()
+        adjusted = draws.adjusted("linear")
     answer: dict[str, Any] = {"epsilon": draws.epsilon, "ESS": draws.ess}
     observed = summarise(returns[None])[0]
     for label, chosen in (("raw", draws), ("adjusted", adjusted)):

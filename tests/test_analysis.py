@@ -599,7 +599,7 @@ def test_adjustment_recovers_the_conjugate_posterior_at_a_large_epsilon():
     assert adjusted.adjusted() is adjusted
     # The twins: no adjustment, and an adjustment that forgets the proposal.
     assert _z_scores(p)[1] > 20
-    theta, weight = adjustment.linear_adjustment(
+    theta, weight = adjustment.adjust(
         p.theta, p.summary, p.observed, p.distance, p.epsilon, np.ones(len(p))
     )
     assert max(_z_scores(draws(theta, weight))) > 10
@@ -607,8 +607,8 @@ def test_adjustment_recovers_the_conjugate_posterior_at_a_large_epsilon():
 
 def test_adjustment_multiplies_in_the_kernel_weights():
     p = conjugate(500)
-    theta, weight = adjustment.linear_adjustment(
-        p.theta, p.summary, p.observed, p.distance, p.epsilon, np.exp(p.log_weights)
+    theta, weight = adjustment.adjust(
+        p.theta, p.summary, p.observed, p.distance, p.epsilon, np.exp(p.log_weights), "linear"
     )
     kernel = 1 - (p.distance / p.epsilon) ** 2
     assert weight == pytest.approx(np.exp(p.log_weights) * kernel)
@@ -624,8 +624,8 @@ def test_adjustment_of_a_linear_relation_gives_the_exact_value():
     rng = np.random.default_rng(9)
     s = rng.normal(size=(50, 3))
     theta = 2.0 + s @ np.array([[1.0, 1e8], [2.0, 0.0], [-1.0, 3e8]])
-    adjusted, _ = adjustment.linear_adjustment(
-        theta, s, np.array([0.5, 0.0, 1.0]), np.full(50, 0.1), np.inf, np.ones(50)
+    adjusted, _ = adjustment.adjust(
+        theta, s, np.array([0.5, 0.0, 1.0]), np.full(50, 0.1), np.inf, np.ones(50), "linear"
     )
     assert adjusted == pytest.approx(np.array([[1.5, 3.5e8]] * 50), rel=1e-6)
 
@@ -650,20 +650,17 @@ def test_adjustment_counts_draws_by_their_weights():
     s, weight = rng.normal(size=(100, 1)), np.full(100, 1e-9)
     weight[:2] = 1.0
     with pytest.warns(AbctreeWarning, match=r"but has 2\.0"):
-        adjustment.linear_adjustment(s, s, np.zeros(1), np.zeros(100), 1.0, weight)
+        adjustment.adjust(s, s, np.zeros(1), np.zeros(100), 1.0, weight)
 
 
 def test_adjustment_says_that_summaries_are_dependent_and_still_adjusts():
     p = conjugate()
     doubled = np.column_stack([p.summary, 3.0 * p.summary])
     raw = np.exp(p.log_weights)
-    plain, _ = adjustment.linear_adjustment(
-        p.theta, p.summary, p.observed, p.distance, p.epsilon, raw
-    )
+    given = (p.distance, p.epsilon, raw, "linear")
+    plain, _ = adjustment.adjust(p.theta, p.summary, p.observed, *given)
     with pytest.warns(AbctreeWarning, match=r"rank 1\)"):
-        adjusted, _ = adjustment.linear_adjustment(
-            p.theta, doubled, np.array([1.0, 3.0]), p.distance, p.epsilon, raw
-        )
+        adjusted, _ = adjustment.adjust(p.theta, doubled, np.array([1.0, 3.0]), *given)
     assert adjusted == pytest.approx(plain, rel=1e-5, abs=1e-5)
 
 
@@ -672,20 +669,20 @@ def test_adjustment_ignores_summaries_that_do_not_vary_or_are_not_finite():
     more = np.column_stack([p.summary, np.full(len(p), 4.0), np.full(len(p), np.nan)])
     raw = np.exp(p.log_weights)
     given = (p.distance, p.epsilon, raw)
-    plain, _ = adjustment.linear_adjustment(p.theta, p.summary, p.observed, *given)
-    adjusted, _ = adjustment.linear_adjustment(p.theta, more, np.array([1.0, 5.0, 0.0]), *given)
+    plain, _ = adjustment.adjust(p.theta, p.summary, p.observed, *given)
+    adjusted, _ = adjustment.adjust(p.theta, more, np.array([1.0, 5.0, 0.0]), *given)
     assert adjusted == pytest.approx(plain)
     with pytest.warns(AbctreeWarning, match="at least one summary that varies"):
-        adjustment.linear_adjustment(p.theta, more[:, 1:], np.array([5.0, 0.0]), *given)
+        adjustment.adjust(p.theta, more[:, 1:], np.array([5.0, 0.0]), *given)
 
 
 def test_adjusted_needs_summaries_and_a_known_method():
     with pytest.raises(ParameterError, match="no summaries were kept"):
         draws([0.0, 1.0]).adjusted()
-    with pytest.raises(ParameterError, match='`method` must be "linear"'):
-        conjugate(200).adjusted("ridge")
+    with pytest.raises(ParameterError, match='`method` must be "ridge"'):
+        conjugate(200).adjusted("lasso")
     with pytest.raises(ParameterError, match="`summary` must have one row"):
-        adjustment.linear_adjustment(
+        adjustment.adjust(
             np.zeros((3, 1)), np.zeros((2, 1)), np.zeros(1), np.zeros(3), 1.0, np.ones(3)
         )
 

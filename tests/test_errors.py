@@ -263,7 +263,8 @@ def test_evidence_of_nothing_accepted_is_told_as_an_upper_bound(result):
 def test_evidence_that_was_found_is_told_with_its_error(result):
     z = result.evidence()
     assert str(z) == f"{z.estimate:.3g} ± {z.standard_error:.1g}"
-    assert f"evidence {z} at this epsilon" in str(result.summary())
+    assert f"evidence {z} at epsilon {z.epsilon:.4g}" in str(result.summary())
+    assert f"evidence {z} at this epsilon" in str(result.summary(epsilon=z.epsilon))
     assert result.summary().to_dict()["evidence_interval"] == list(z.interval(0.95))
     assert "nothing was simulated" in str(Evidence(1.0, np.nan, np.nan, 0, 0))
 
@@ -537,8 +538,9 @@ def test_summary_prints_errors_below_numbers_and_says_what_they_are(result):
     text = str(result.summary())
     lines = text.split("\n")
     row = next(i for i, line in enumerate(lines) if line.startswith("mu "))
-    p = result.posterior()
+    p = result.answer()
     assert f"{p.mean()[0]:.4g}" in lines[row]
+    assert str(p.reading) in lines
     assert lines[row + 1].split("±")[1:] == [
         f" {e:.1g}{' ' * (len(part) - len(part.rstrip()))}"
         for e, part in zip(result.summary().errors[0], lines[row + 1].split("±")[1:], strict=True)

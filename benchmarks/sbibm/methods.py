@@ -196,7 +196,7 @@ def _adjusted(
         # A particle so far out that the mixture of SMC's proposals overflows there.
         raw = run.posterior(weights="population")
         extra = {"weights": "population"}
-    posterior = raw.adjusted()
+    posterior = raw.adjusted("linear")
     if not posterior.is_adjusted or is_noise(raw, posterior):
         posterior = raw if extra else run.posterior()
     draws, h = smooth_draws(posterior, n, rng)

@@ -13,9 +13,12 @@ from abctree import problems as problems
 from abctree import protocols as protocols
 from abctree import stopping as stopping
 from abctree import testing as testing
+from abctree.answers.comparison import compare as compare
 from abctree.answers.failures import FailedSimulationError as FailedSimulationError
 from abctree.answers.failures import FailurePolicy as FailurePolicy
 from abctree.answers.mode import Mode as Mode
+from abctree.answers.reading.cross_validation import cross_validate as cross_validate
+from abctree.answers.reading.learned import select_summaries as select_summaries
 from abctree.answers.result import Result as Result
 from abctree.data import Progress as Progress
 from abctree.errors import AbctreeError as AbctreeError
@@ -27,6 +30,8 @@ from abctree.errors import StoreError as StoreError
 from abctree.faces.session import Session as Session
 from abctree.faces.session import elsewhere as elsewhere
 from abctree.methods import abc_tree as abc_tree
+from abctree.methods import calibrate as calibrate
+from abctree.methods import from_table as from_table
 from abctree.methods import load as load
 from abctree.methods import map_tree as map_tree
 from abctree.methods import rejection as rejection

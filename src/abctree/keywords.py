@@ -75,7 +75,7 @@ def checks_keywords_of_methods(target: T) -> T:
     for name, member in list(vars(target).items()):
         if inspect.isfunction(member) and not name.startswith("_"):
             setattr(target, name, _checked(member, name))
-    return checks_keywords(target)
+    return checks_keywords(target) if "__init__" in vars(target) else target
 
 
 def _rules(kind: type) -> dict[str, tuple[str, str]]:

@@ -1,33 +1,38 @@
-"""Local-linear regression adjustment: accepted draws moved to where the observation is."""
+"""Regression adjustment: accepted draws moved to where the observation is."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from abctree.answers.reading.regression import Method, Regressor, check_method, moved
 from abctree.answers.scores import varies
 from abctree.data import effective_sample_size as ess
 from abctree.errors import ParameterError, warn
 from abctree.types import BoolArray, FloatArray
 
-#: Added to the unit diagonal of the correlation matrix of the summaries.
-_RIDGE = 1e-8
-#: Eigenvalues below this share of the largest count as dependent summaries.
-_DEPENDENT = 1e-10
+#: Draws that a regression with a penalty needs, at least.
+_FEWEST = 5
 
 
-def linear_adjustment(
+def adjust(
     z: FloatArray,
     summary: FloatArray,
     observed: FloatArray,
     distance: FloatArray,
     epsilon: float,
     weight: FloatArray,
+    method: Method | Regressor = "ridge",
 ) -> tuple[FloatArray, FloatArray]:
-    r"""Draws adjusted by local-linear regression (Beaumont, Zhang and Balding 2002).
+    r"""Draws adjusted by local regression (Beaumont, Zhang and Balding 2002).
 
-    With weights w_i (1 − (d_i/ε)²), fit z ≈ a + B (s − s_obs) by weighted least squares and move
-    each draw to z_i − B (s_i − s_obs).  Where z is linear in s with errors that do not depend on s,
-    this removes what ε > 0 adds to the posterior; where it is not, it can do harm.
+    With weights w_i (1 − (d_i/ε)²), regress z on s − s_obs and move each draw to ẑ(s_obs) plus its
+    residual.  Where z is linear in s with errors that do not depend on s, this removes what ε > 0
+    adds to the posterior; where it is not, it can do harm.
+
+    "linear" is least squares.  "ridge" shrinks the slopes of each coordinate by generalised
+    cross-validation, which is what many summaries need.  "heteroscedastic" scales the residuals,
+    too, by a second regression of their log squares (Blum and François 2010).  A regressor of the
+    user's is fitted to each coordinate with ``fit(X, y, sample_weight=)``.
 
     Parameters
     ----------
@@ -44,6 +49,8 @@ def linear_adjustment(
         The tolerance; with inf all kernel weights are 1.
     weight : (m,) array
         Raw importance weights.
+    method : {"ridge", "heteroscedastic", "linear"} or Regressor
+        The regression.
 
     Returns
     -------
@@ -55,55 +62,33 @@ def linear_adjustment(
     Warns
     -----
     AbctreeWarning
-        If the effective number of draws is below q + 2: then nothing is adjusted, and `z` and
-        `weight` come back as they are.  Also if the summaries are linearly dependent: a ridge of
-        1e-8 (on standardised summaries, always there) then chooses the smallest slopes.
+        If the effective number of draws is below q + 2 ("linear"), or 5: then nothing is adjusted,
+        and `z` and `weight` come back as they are.  Also if the summaries of "linear" are linearly
+        dependent: a ridge of 1e-8 (on standardised summaries, always there) then chooses the
+        smallest slopes.
 
     Raises
     ------
     ParameterError
-        If shapes disagree.
+        If shapes disagree, or the method is unknown.
     """
+    check_method(method)
     s = _design(z, summary, observed, distance, weight)
-    kernel_weight = weight * _epanechnikov(distance, epsilon)
+    kernel_weight = weight * np.maximum(0.0, 1.0 - (distance / epsilon) ** 2)
     used = _usable(s, kernel_weight)
-    n, needed = ess(kernel_weight), int(used.sum()) + 2
-    if n < needed or needed == 2:
+    n, q = ess(kernel_weight), int(used.sum())
+    needed = q + 2 if method == "linear" else _FEWEST
+    if n < needed or q == 0:
         warn(
-            f"The regression on {used.sum()} summaries needs an effective number of draws of "
-            f"{needed} or more, and at least one summary that varies, but has {n:.1f}: the draws "
-            "are returned unadjusted. Use a larger epsilon or ess, or fewer summaries."
+            f"The regression on {q} summaries needs an effective number of draws of {needed} or "
+            f"more, and at least one summary that varies, but has {n:.1f}: the draws are returned "
+            "unadjusted. Use a larger epsilon or ess, or fewer summaries."
         )
         return z, weight
-    return z - _Regression(s[:, used], kernel_weight).shift(z), kernel_weight
-
-
-class _Regression:
-    """Weighted linear regression on summaries s − s_obs (m, q)."""
-
-    def __init__(self, s: FloatArray, weight: FloatArray) -> None:
-        self.weight = weight / weight.sum()
-        mean = self.weight @ s
-        scale = np.sqrt(self.weight @ (s - mean) ** 2)
-        inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0.0)
-        self.deviation = s * inverse
-        self.centred = (s - mean) * inverse
-        gram = (self.centred * self.weight[:, None]).T @ self.centred
-        value, self.vector = np.linalg.eigh(gram)
-        self.inverse = 1.0 / (np.maximum(value, 0.0) + _RIDGE)
-        rank = int((value > _DEPENDENT * value[-1]).sum())
-        if rank < len(value):
-            warn(
-                f"The {len(value)} summaries of the accepted draws are linearly dependent (rank "
-                f"{rank}): the regression uses the smallest slopes that fit (a ridge of 1e-8). "
-                "Drop summaries that are combinations of others."
-            )
-
-    def shift(self, z: FloatArray) -> FloatArray:
-        """What the slopes for responses z (m, k) say of s − s_obs: B (s − s_obs), (m, k)."""
-        moment = self.centred.T @ (self.weight[:, None] * (z - self.weight @ z))
-        slope = self.vector @ (self.inverse[:, None] * (self.vector.T @ moment))
-        return np.asarray(self.deviation @ slope)
+    counts = kernel_weight > 0.0
+    adjusted = z.copy()
+    adjusted[counts] = moved(s[counts][:, used], z[counts], kernel_weight[counts], method)
+    return adjusted, kernel_weight
 
 
 def _design(
@@ -124,10 +109,6 @@ def _design(
         )
     q = int(np.size(observed))
     return np.asarray(np.reshape(summary, (m, q)) - np.reshape(observed, (1, q)), dtype=np.float64)
-
-
-def _epanechnikov(distance: FloatArray, epsilon: float) -> FloatArray:
-    return np.asarray(np.maximum(0.0, 1.0 - (distance / epsilon) ** 2))
 
 
 def _usable(s: FloatArray, weight: FloatArray) -> BoolArray:

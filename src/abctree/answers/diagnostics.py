@@ -100,6 +100,9 @@ def _on_ess(posterior: Posterior) -> str:
         return f"{lead}too few draws for any estimate but the rough place of the posterior."
     if n < ESS_TAILS:
         return f"{lead}{mean}; quantiles in the tails are not to be trusted."
+    if posterior.is_adjusted:
+        rough = "90 % intervals are rough" if n < ESS_SMOOTH else "enough for intervals"
+        return f"{lead}{mean}; {rough}."
     if n < ESS_SMOOTH:
         return f"{lead}{mean}; 90 % intervals are rough, and so is a regression adjustment."
     return f"{lead}{mean}; enough for intervals and for a regression adjustment."

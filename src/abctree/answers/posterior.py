@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from abctree.answers.adjustment import linear_adjustment
+from abctree.answers.adjustment import adjust
+from abctree.answers.reading.choice import Choice
+from abctree.answers.reading.regression import Method, Regressor, check_method
 from abctree.answers.scores import Scores
 from abctree.answers.weighted import ByParameter, Weighted, column_of, error_of, room
 from abctree.data import effective_sample_size
@@ -53,6 +55,7 @@ class Posterior(ByParameter):
     region: Region | None = None  #: prior and constraint; with `cube`, what draws may become
     is_adjusted: bool = False  #: whether a regression has moved the draws
     notes: tuple[str, ...] = ()  #: of the run, to be told with the draws
+    reading: Choice | None = None  #: of `Result.answer`: how the table is read, and against what
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what cannot be pickled, as a constraint that is a lambda, and its prior."""
@@ -290,17 +293,24 @@ class Posterior(ByParameter):
 
     # Other forms ----------------------------------------------------------------------------
 
-    def adjusted(self, method: Literal["linear"] = "linear") -> Posterior:
+    def adjusted(self, method: Method | Regressor = "ridge") -> Posterior:
         """The posterior with draws moved by a regression on the summaries.
 
-        See `abctree.answers.adjustment.linear_adjustment` for what it does and when it falls back
-        (with an `AbctreeWarning`) to the draws as they are.  An adjusted posterior is returned as
-        it is.
+        See `abctree.answers.adjustment.adjust` for what it does and when it falls back (with an
+        `AbctreeWarning`) to the draws as they are.  An adjusted posterior is returned as it is.
+        It wants more draws than are read unadjusted: `Result.adjusted` takes them.
 
         The regression is on the scores Φ⁻¹(u) of the place u in the unit cube, so that no draw
         leaves the prior, whatever its kind.  Discrete parameters keep their values.  A draw that
         would come to where the constraint refuses it, or a `DensityPrior` has no density, is moved
         half as far until it is allowed, and a warning counts them.
+
+        Parameters
+        ----------
+        method : {"ridge", "heteroscedastic", "linear"} or Regressor
+            Ridge regression with a penalty by generalised cross-validation; the same, and
+            residuals that are scaled by a regression of their own; least squares; or a regressor
+            with the interface of scikit-learn.
 
         Raises
         ------
@@ -312,8 +322,7 @@ class Posterior(ByParameter):
         AbctreeWarning
             If nothing is adjusted, or some draws are moved less far.
         """
-        if method != "linear":
-            raise ParameterError(f'`method` must be "linear", but got {method!r}.')
+        check_method(method)
         if self.is_adjusted:
             return self
         if self.summary is None or self.observed is None:
@@ -325,8 +334,8 @@ class Posterior(ByParameter):
         unit = unit if np.isfinite(unit) else 0.0
         raw = np.exp(self.log_weights - unit)
         scores = self._scores
-        z, weight = linear_adjustment(
-            scores.z, self.summary, self.observed, self.distance, self.epsilon, raw
+        z, weight = adjust(
+            scores.z, self.summary, self.observed, self.distance, self.epsilon, raw, method
         )
         if z is scores.z:
             return self

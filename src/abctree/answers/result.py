@@ -5,15 +5,28 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
+
+import numpy as np
 
 from abctree.answers.mode import Mode, ModeSummary
 from abctree.answers.mode.from_run import mode_of
-from abctree.answers.run import Run
+from abctree.answers.posterior import Posterior
+from abctree.answers.reading.answer import adjusted, answer, calibrated, fitting
+from abctree.answers.reading.calibration import Calibration
+from abctree.answers.reading.fit import DOUBT, Fit
+from abctree.answers.reading.learned import learned
+from abctree.answers.reading.predict import Predictive, predictive
+from abctree.answers.reading.regression import Method, Regressor
+from abctree.answers.run import Run, Weights
 from abctree.answers.run_notes import notes_on, run_notes
 from abctree.answers.summary import Summary, summarise, summarise_mode
-from abctree.errors import AbctreeWarning
+from abctree.errors import AbctreeWarning, ParameterError
 from abctree.keywords import checks_keywords_of_methods
 from abctree.method import METHODS
+from abctree.numbers import check_rule, checked_rng
+from abctree.proposals.points import prior_draws
+from abctree.types import RNGLike
 
 
 @checks_keywords_of_methods
@@ -24,6 +37,168 @@ class Result(Run):
     The tolerance of the last round is not that of the answer: the table can be read at any.  The
     rounds of `abctree.smc` are its populations, and `abctree.rejection` has one.
     """
+
+    def posterior(
+        self,
+        epsilon: float | None = None,
+        ess: float | None = None,
+        weights: Weights | None = None,
+        *,
+        summaries: Literal["own", "learned"] = "own",
+    ) -> Posterior:
+        """Weighted draws pooled over all rounds, at a tolerance or an effective sample size.
+
+        Parameters
+        ----------
+        epsilon : float, optional
+            Draws with a distance below it.
+        ess : float, optional
+            The smallest tolerance at which the draws reach this effective sample size.  Default
+            (without `epsilon`): 1000, or 3 % of the simulations if that is less.  After
+            `abctree.smc` the default is the tolerance of the population that answers, and after
+            `abctree.rejection` with a given `keep` it is all draws kept.
+        weights : {"mixture", "round", "draw", "population"}, optional
+            See `weights`.
+        summaries : {"own", "learned"}
+            "learned" reads the same simulations by other summaries: for each parameter what a ridge
+            regression on all summaries says of it (semi-automatic ABC).  Distances, and `epsilon`,
+            are then Euclidean in units of their spread.  It helps where there are several times as
+            many summaries as parameters, such as raw data, and can hurt where there are few.
+
+        Raises
+        ------
+        ParameterError
+            If the run did not keep all draws below `epsilon`, or "learned" summaries are asked of
+            a run without summaries.
+
+        Warns
+        -----
+        AbctreeWarning
+            If the target is out of reach: the best effective sample size is given instead.
+        """
+        if summaries == "own":
+            return super().posterior(epsilon, ess, weights)
+        if summaries != "learned":
+            raise ParameterError(f'`summaries` must be "own" or "learned", but got {summaries!r}.')
+        found = learned(self)
+        ones = found.summary, np.zeros(found.summary.shape[1])
+        return self._draws(found.distance, ones, weights, epsilon=epsilon, ess=ess)
+
+    def answer(self) -> Posterior:
+        """The posterior to report: adjusted, unless the table itself speaks against it.
+
+        By default it is the posterior at an effective sample size of T / 10, at most 3 000, with
+        draws moved by a ridge regression on the summaries (`Posterior.adjusted`).  200 rows of the
+        posterior, of which the parameters are known, then stand in for the observation, and the
+        table is read at each of them in eight other ways, too: with all, a third and a tenth of the
+        draws; adjusted, with residuals scaled, and as they are.  Where one of them is clearly
+        closer to the known parameters, by two standard errors of the energy score, it is taken.
+        That costs seconds and no simulation.
+
+        Without summaries, which a regression needs, with fewer than 100 rows, or where all
+        distances are equal, it is `posterior`, and its `reading` is None.
+
+        Returns
+        -------
+        Posterior
+            Its `reading` says what was chosen, against what, and by how much.
+        """
+        return self._answer
+
+    @cached_property
+    def _answer(self) -> Posterior:
+        return answer(self)
+
+    def adjusted(self, method: Method | Regressor = "ridge", ess: float | None = None) -> Posterior:
+        """The posterior with draws moved by a regression, at an effective sample size of its own.
+
+        Parameters
+        ----------
+        method : {"ridge", "heteroscedastic", "linear"} or Regressor
+            See `Posterior.adjusted`.
+        ess : float, optional
+            Effective sample size before the adjustment, as far as the table has it.  Default:
+            T / 10, at most 3 000.  The regression removes most of what a larger tolerance adds.
+
+        Raises
+        ------
+        ParameterError
+            If the method is unknown, or no summaries were kept.
+        """
+        return adjusted(self, method, ess)
+
+    def calibration(self, n: int = 200) -> Calibration:
+        """How often the intervals of `answer` hold known parameters, and those of `posterior`.
+
+        Up to n rows of the posterior stand in for the observation; the others are read at each.
+        No simulation is made.  What this cannot see: that the observation is unlike the rows (see
+        `fit`), and a region of the prior that no simulation has visited.
+
+        Parameters
+        ----------
+        n : int
+            Rows that stand in for the observation, at least 1.
+
+        Returns
+        -------
+        Calibration
+            Print it; ``.coverage[0.9]`` is the share (p,) of parameters inside intervals of 90 %.
+
+        Raises
+        ------
+        ParameterError
+            If no summaries were kept.
+        """
+        return calibrated(self, self.answer().reading, n)
+
+    def fit(self) -> Fit:
+        """Whether the model can make data like the observation.
+
+        The distance of the observation to its tenth nearest simulation is compared with that of 100
+        data sets that posterior draws made: rows next to accepted ones in the unit cube.
+
+        Returns
+        -------
+        Fit
+            Print it; ``.p_value`` below 0.01 says that no parameters make data like these.
+
+        Raises
+        ------
+        ParameterError
+            If no summaries were kept.
+        """
+        return self._fit
+
+    @cached_property
+    def _fit(self) -> Fit:
+        return fitting(self)
+
+    def predict(self, n: int = 200, rng: RNGLike = 0, *, prior: bool = False) -> Predictive:
+        """Data that the model makes of draws of `answer`, or of the prior, simulated anew.
+
+        Parameters
+        ----------
+        n : int
+            Data sets, each of which is a new simulation.
+        rng : RNGLike
+            None, a seed, or a generator.
+        prior : bool
+            Whether to draw from the prior instead.
+
+        Returns
+        -------
+        Predictive
+            ``.data`` (n, ...) as the simulator returns them, ``.p_values`` of the summaries.
+
+        Raises
+        ------
+        SimulatorError
+            If nothing usable comes back.
+        """
+        check_rule("n", n, "at least 1", "Try 200.")
+        own = checked_rng(rng)
+        theta = prior_draws(self.problem, n, own) if prior else self.answer().sample(n, own)
+        return predictive(self.problem, theta, int(own.integers(2**62)))
 
     def mode(self, epsilon: float | None = None) -> Mode:
         """Where the posterior is highest, how well that is known, and what else came close.
@@ -78,14 +253,23 @@ class Result(Run):
     ) -> Summary | ModeSummary:
         """Means, standard deviations, quantiles and verdicts; print it.
 
-        Of `abctree.map_tree` it is the mode, its error, its rivals and what to know, unless `ess`
-        asks for the posterior.
+        By default it is that of `answer`, and says at which of the summaries the model fails, if
+        `fit` doubts it.  Of `abctree.map_tree` it is the mode, its error, its rivals and what to
+        know, unless `ess` asks for the posterior.
 
         Parameters
         ----------
         epsilon, ess : float, optional
-            As in `posterior`, or in `mode`.
+            Of draws that are read as they are; as in `posterior`, or in `mode`.
         """
         if METHODS[self.method].seeks_mode and ess is None:
             return summarise_mode(self, self.mode(epsilon))
-        return summarise(self, epsilon, ess)
+        if epsilon is None and ess is None:
+            return summarise(self, self.answer, self._doubt)
+        return summarise(self, lambda: self.posterior(epsilon, ess))
+
+    def _doubt(self) -> str | None:
+        """What `fit` says, if the model does not make data like the observation."""
+        if self.answer().reading is None or self.fit().p_value > DOUBT:
+            return None
+        return str(self.fit())

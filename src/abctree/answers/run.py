@@ -193,49 +193,48 @@ class Run:
         ess: float | None = None,
         weights: Weights | None = None,
     ) -> Posterior:
-        """Weighted draws pooled over all rounds, at a tolerance or an effective sample size.
-
-        Parameters
-        ----------
-        epsilon : float, optional
-            Draws with a distance below it.
-        ess : float, optional
-            The smallest tolerance at which the draws reach this effective sample size.  Default
-            (without `epsilon`): 1000, or 3 % of the simulations if that is less.  After
-            `abctree.smc` the default is the tolerance of the population that answers, and after
-            `abctree.rejection` with a given `keep` it is all draws kept.
-        weights : {"mixture", "round", "draw", "population"}, optional
-            See `weights`.
-
-        Raises
-        ------
-        ParameterError
-            If the run did not keep all draws below `epsilon`.
-
-        Warns
-        -----
-        AbctreeWarning
-            If the target is out of reach: the best effective sample size is given instead.
-        """
+        """Weighted draws pooled over all rounds; see `Result.posterior`."""
         table = self.table
-        observed = self.problem.observed_summary
-        bounds = self._bounds
         kept = table.summary.shape[1] > 0
         if epsilon is None and ess is None and weights in (None, self.default_weights):
             epsilon = self.default_epsilon
         self._check_kept(epsilon)
-        draws = select(
-            table.theta,
+        observed = self.problem.observed_summary.ravel()
+        return self._draws(
             table.distance,
-            self.weights(weights),
-            self.problem.names,
+            (table.summary, observed) if kept else None,
+            weights,
             epsilon=epsilon,
             ess=ess,
             limit=self._first_epsilon,
             near=self._near,
+        )
+
+    def _draws(
+        self,
+        distance: FloatArray,
+        summaries: tuple[FloatArray, FloatArray] | None,
+        weights: Weights | None,
+        *,
+        epsilon: float | None,
+        ess: float | None,
+        limit: float = np.inf,
+        near: float = np.inf,
+    ) -> Posterior:
+        """Weighted draws by distances (T,), with summaries (T, q) and observed ones (q,)."""
+        table, bounds = self.table, self._bounds
+        draws = select(
+            table.theta,
+            distance,
+            self.weights(weights),
+            self.problem.names,
+            epsilon=epsilon,
+            ess=ess,
+            limit=limit,
+            near=near,
             cube=table.cube,
-            summary=table.summary if kept else None,
-            observed=observed.ravel() if kept else None,
+            summary=None if summaries is None else summaries[0],
+            observed=None if summaries is None else summaries[1],
             bounds=bounds,
             continuous=None if bounds is None else ~np.isnan(bounds[:, 0]),
             region=self.problem.region,
@@ -283,7 +282,7 @@ class Run:
             See `weights`.
         """
         if epsilon is None:
-            epsilon = self._answer_epsilon
+            epsilon = self.answer_epsilon
         self._check_kept(epsilon)
         fold = self.table.fold if self.plan.n_folds > 1 else None
         found = evidence(
@@ -298,7 +297,8 @@ class Run:
         return found if fold is not None else replace(found, by_fold=())
 
     @cached_property
-    def _answer_epsilon(self) -> float:
+    def answer_epsilon(self) -> float:
+        """The tolerance of `posterior()`."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AbctreeWarning)
             return self.posterior().epsilon
@@ -359,7 +359,7 @@ class Run:
         """
         if not METHODS[self.method].has_rounds or self.default_weights == "population":
             return None  # no weight rests on what was learned from its own draw
-        epsilon = self._answer_epsilon if epsilon is None else epsilon
+        epsilon = self.answer_epsilon if epsilon is None else epsilon
         z = self.evidence(epsilon, "round").estimate
         weights = self.weights("mixture"), self.weights("round")
         gap = gap_between(self.table.distance, *weights, epsilon)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -73,7 +74,9 @@ class Summary:
             "ess": draws.ess,
             "n_draws": len(draws),
             "largest_weight": draws.largest_weight,
+            "reading": None if draws.reading is None else str(draws.reading),
             "evidence": z.estimate,
+            "evidence_epsilon": z.epsilon,
             "evidence_standard_error": z.standard_error,
             "evidence_interval": list(z.interval(0.95)),
             "n_prior_draws": self.n_prior_draws,
@@ -89,22 +92,32 @@ def _named(row: list[float]) -> NamedDict:
     return {"mean": mean, "sd": sd, "quantiles": dict(zip(QUANTILES, quantiles, strict=True))}
 
 
-def summarise(run: Run, epsilon: float | None, ess: float | None) -> Summary:
-    """The summary of a run at a tolerance or an effective sample size."""
+def summarise(
+    run: Run,
+    read: Callable[[], Posterior],
+    doubt: Callable[[], str | None] = lambda: None,
+) -> Summary:
+    """The summary of a run by draws that are read; what `doubt` says is told with the verdicts.
+
+    Of an answer, evidence and notes are those of the draws as they are.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", AbctreeWarning)
-        draws = run.posterior(epsilon=epsilon, ess=ess)
+        draws, doubted = read(), doubt()
+        raw = draws if draws.reading is None else run.posterior()
     notes = [str(w.message) for w in caught if issubclass(w.category, AbctreeWarning)]
-    notes += [*run_notes(run), *notes_on(run, draws)]
-    z = run.evidence(draws.epsilon)
-    alarm = run.bias_alarm(draws.epsilon)
+    notes += [*([doubted] if doubted else []), *run_notes(run), *notes_on(run, raw)]
+    z = run.evidence(raw.epsilon)
+    alarm = run.bias_alarm(raw.epsilon)
     said = verdicts(draws, z, failures=run.failures.count, alarm=alarm)
     said += [note for note in notes if note not in said]
+    there = "this epsilon" if z.epsilon == draws.epsilon else f"epsilon {z.epsilon:.4g}"
     told = (
         _played(run),
         f"{len(draws)} draws at epsilon {draws.epsilon:.4g}, "
         f"effective sample size {draws.ess:.0f}; the last round was played at {run.epsilon:.4g}",
-        f"evidence {z} at this epsilon",
+        *([str(draws.reading)] if draws.reading else []),
+        f"evidence {z} at {there}",
         f"{run.n_prior_draws:.0f} prior draws: a mode that holds less than "
         f"{3.0 / max(run.n_prior_draws, 3.0):.2g} of the prior can have been missed",
         *_failed(run),
@@ -118,6 +131,8 @@ def summarise_mode(run: Run, mode: Mode) -> ModeSummary:
 
 
 def _played(run: Run) -> str:
+    if run.seconds == 0.0:
+        return f"{run.n_simulations} simulations; {run.stopped_because}"
     rate = run.n_simulations / max(run.seconds, 1e-9)
     return (
         f"{run.n_simulations} simulations in {len(run.rounds) - 1} rounds and "

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtr
 
 from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords_of_methods
 from abctree.numbers import check_rule, checked_levels
 from abctree.types import FloatArray
 
@@ -19,7 +20,7 @@ ROUNDING = 1e-12
 _ONE_SD = ndtr([-1.0, 0.0, 1.0])
 
 
-class Law(Protocol):
+class OneParameter(Protocol):
     """The law of one parameter."""
 
     def quantile(self, level: FloatArray) -> FloatArray:
@@ -29,11 +30,12 @@ class Law(Protocol):
         """The ends of the first of the shortest intervals that hold so much; nan without any."""
 
 
+@checks_keywords_of_methods
 class ByParameter:
     """Quantiles and intervals of each parameter, from its law."""
 
     @property
-    def _laws(self) -> Sequence[Law]:
+    def _laws(self) -> Sequence[OneParameter]:
         raise NotImplementedError
 
     def quantile(self, q: float | Sequence[float] | FloatArray) -> FloatArray:

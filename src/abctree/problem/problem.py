@@ -187,3 +187,9 @@ class Problem:
         other = copy.copy(self)
         other.measurement = self.measurement.fitted(summary)
         return other
+
+    def with_observed_summary(self, summary: FloatArray) -> Problem:
+        """The problem with the summary of other data."""
+        other = copy.copy(self)
+        other.measurement = replace(self.measurement, observed_summary=summary)
+        return other

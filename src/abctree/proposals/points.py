@@ -15,13 +15,16 @@ import numpy as np
 from abctree.data import Partition
 from abctree.errors import ParameterError
 from abctree.problem import Problem
-from abctree.proposals.proposal import OnBoxes, Proposal
+from abctree.proposals.proposal import OnBoxes, Proposal, UniformCube
+from abctree.protocols import HasCubeDensity
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Points refused in a row after which everything is taken to be refused.
 _HOPELESS = 10_000_000
 #: Most points that are proposed at once, beyond those that are wanted.
 _BATCH = 1_000_000
+#: Points of the cube for each draw of a prior that is known as a density.
+_POINTS = 100
 #: Share of the prior in the arms that are drawn again.
 _ELSEWHERE = 1.0 / 256.0
 #: Most points of a source that are drawn at once.
@@ -242,3 +245,13 @@ def best_shares(
     if not moment(share) <= (1.0 - _GAIN) * moment(standard):
         return standard
     return np.asarray(_KEPT * np.eye(len(standard))[0] + (1.0 - _KEPT) * share)
+
+
+def prior_draws(problem: Problem, n: int, rng: np.random.Generator) -> FloatArray:
+    """Draws (n, p) of the prior and the constraint; of a density by picking from many points."""
+    plain = problem.region.is_plain or not isinstance(problem.prior, HasCubeDensity)
+    points = draw_points(problem, UniformCube(problem.d), n if plain else _POINTS * n, rng)
+    if plain:
+        return points.theta
+    weight = problem.region.weight(points.cube)
+    return np.asarray(points.theta[rng.choice(len(weight), n, p=weight / weight.sum())])

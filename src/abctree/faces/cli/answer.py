@@ -13,7 +13,7 @@ from abctree import __version__
 from abctree.answers.mode import Mode, ModeSummary
 from abctree.answers.posterior import Posterior
 from abctree.answers.result import Result
-from abctree.answers.summary import Summary, summarise, summarise_mode
+from abctree.answers.summary import Summary
 from abctree.errors import MissingDependencyError
 from abctree.faces.cli.folder import Note, to_json
 from abctree.faces.cli.settings import check_reading, method_of
@@ -35,9 +35,7 @@ class Answer:
         """Read a run at the tolerance, or the effective sample size, that was asked for."""
         check_reading(note.asked, method_of(result.method))
         epsilon, ess = note.asked.get("epsilon"), note.asked.get("ess")
-        if METHODS[result.method].seeks_mode:
-            return cls(note, result, summarise_mode(result, result.mode(epsilon)))
-        return cls(note, result, summarise(result, epsilon, ess))
+        return cls(note, result, result.summary(epsilon, ess))
 
     @property
     def found(self) -> Posterior | Mode:

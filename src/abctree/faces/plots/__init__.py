@@ -9,6 +9,7 @@ Needs matplotlib: ``pip install abctree[plots]``.
 """
 
 from abctree.faces.plots.boxes import partition, partitions
+from abctree.faces.plots.checks import calibration, comparison
 from abctree.faces.plots.mode import mode
 from abctree.faces.plots.pair import pair
 from abctree.faces.plots.series import (
@@ -20,6 +21,8 @@ from abctree.faces.plots.series import (
 )
 
 __all__ = [
+    "calibration",
+    "comparison",
     "failure_map",
     "failures",
     "mode",

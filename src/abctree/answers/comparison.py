@@ -1,0 +1,256 @@
+"""`compare`: which of several models made the data, by their evidences at one tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from abctree.answers.evidence import Evidence
+from abctree.answers.run import Run
+from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords
+from abctree.types import FloatArray
+
+#: Tolerances of the table, from the largest that all runs were read at by default downwards.
+_STEPS = 9
+_LOWEST = 0.05
+#: Accepted draws of every model, or of one of them, without which a tolerance is left out.
+_FEWEST = 30
+#: Draws of the evidences for intervals.
+_DRAWS = 4000
+#: Log Bayes factors within so many standard errors of the one at the smallest ε agree with it.
+_AGREE = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Evidences of models at one tolerance, and the probabilities that follow from them."""
+
+    names: tuple[str, ...]
+    evidences: tuple[Evidence, ...]  #: at `epsilon`
+    prior: FloatArray  #: (m,) probabilities of the models before the data
+    epsilons: FloatArray  #: (s,) decreasing tolerances at which all models were compared
+    log_evidence: FloatArray  #: (s, m) at these; -inf where nothing was accepted
+    log_error: FloatArray  #: (s, m) standard errors; nan where nothing was accepted
+
+    @property
+    def epsilon(self) -> float:
+        """The tolerance of `evidences`."""
+        return self.evidences[0].epsilon
+
+    @cached_property
+    def probability(self) -> dict[str, float]:
+        """Name -> posterior probability of the model."""
+        z = self.prior * [e.estimate for e in self.evidences]
+        total = z.sum()
+        share = z / total if total > 0.0 else np.full(len(z), np.nan)
+        return dict(zip(self.names, share.tolist(), strict=True))
+
+    def interval(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
+        """Name -> an interval of the posterior probability, from those of the evidences.
+
+        A model without an accepted draw has an upper bound.
+        """
+        ends = np.array([e.interval(level) for e in self.evidences]) * self.prior[:, None]
+        z = self.prior * [e.estimate for e in self.evidences]
+        out = {}
+        for i, name in enumerate(self.names):
+            rest = z.sum() - z[i]
+            rest_sd = np.sqrt(
+                sum(
+                    (self.prior[j] * e.standard_error) ** 2
+                    for j, e in enumerate(self.evidences)
+                    if j != i and e.estimate > 0.0
+                )
+            )
+            scale = rest_sd / rest if rest > 0.0 else 0.0
+            low, high = ends[i]
+            # Errors of both sides, as of a ratio: those of the others widen the interval.
+            more = np.exp(_widened(low, high, z[i], scale))
+            out[name] = (
+                float(low / more / (low / more + rest)) if low > 0.0 else 0.0,
+                float(high * more / (high * more + rest)) if rest > 0.0 else 1.0,
+            )
+        return out
+
+    def bayes_factor(self, one: str, other: str) -> tuple[float, tuple[float, float]]:
+        """Evidence of one model over that of another, and its interval of 95 %.
+
+        Raises
+        ------
+        ParameterError
+            If there is no model of a name.
+        """
+        first, second = (self.evidences[self._index(name)] for name in (one, other))
+        if second.estimate == 0.0:
+            return np.inf, (first.interval()[0] / second.interval()[1], np.inf)
+        ratio = first.estimate / second.estimate
+        if first.estimate == 0.0:
+            return 0.0, (0.0, first.interval()[1] / second.interval()[0])
+        half = 1.96 * np.hypot(first.relative_error, second.relative_error)
+        return ratio, (float(ratio * np.exp(-half)), float(ratio * np.exp(half)))
+
+    def _index(self, name: str) -> int:
+        if name not in self.names:
+            raise ParameterError(
+                f"`name` must be one of {', '.join(self.names)}, but got {name!r}."
+            )
+        return self.names.index(name)
+
+    @property
+    def stable_from(self) -> float | None:
+        """The largest ε from which on all log Bayes factors agree with those at the smallest.
+
+        None if there is no such ε but the smallest.
+        """
+        relative = self.log_evidence - self.log_evidence[:, :1]
+        error = np.hypot(self.log_error, self.log_error[:, :1])
+        with np.errstate(invalid="ignore"):
+            gap = np.abs(relative - relative[-1])
+            # Draws at a smaller ε are among those at a larger one.
+            room = _AGREE * np.sqrt(np.maximum(error[-1] ** 2 - error**2, 0.0))
+        agrees = np.nan_to_num(gap, nan=0.0) <= np.nan_to_num(room, nan=0.0) + 1e-12
+        fails = np.flatnonzero(~agrees.all(axis=1))
+        first = 0 if not len(fails) else int(fails[-1]) + 1
+        return float(self.epsilons[first]) if first < len(self.epsilons) - 1 else None
+
+    def __repr__(self) -> str:
+        shares = ", ".join(f"{name} {p:.3g}" for name, p in self.probability.items())
+        return f"Comparison({shares}; epsilon {self.epsilon:.4g})"
+
+    def __str__(self) -> str:
+        width = max(5, *(len(name) for name in self.names))
+        interval = self.interval()
+        lines = [
+            f"Models at epsilon {self.epsilon:.4g}",
+            f"{'':{width}} {'prior':>9} {'evidence':>20} {'probability':>12}   95 %",
+        ]
+        for name, e, prior in zip(self.names, self.evidences, self.prior, strict=True):
+            low, high = interval[name]
+            lines.append(
+                f"{name:{width}} {prior:>9.3g} {e!s:>20} {self.probability[name]:>12.3g}   "
+                f"{low:.3g} to {high:.3g}"
+            )
+        stable = self.stable_from
+        lines.append(
+            "The Bayes factors still move at the smallest tolerances: more simulations may change "
+            "them."
+            if stable is None
+            else f"Below epsilon {stable:.3g} the Bayes factors move by no more than their errors."
+        )
+        return "\n".join(lines)
+
+
+def _widened(low: float, high: float, middle: float, scale: float) -> float:
+    """By how much the logarithms of an interval's ends move out for an error of the other side."""
+    if middle <= 0.0 or low <= 0.0:
+        return 1.96 * scale
+    half = float(np.log(high / low)) / 2.0
+    return float(np.hypot(half, 1.96 * scale)) - half
+
+
+@checks_keywords
+def compare(
+    results: Mapping[str, Run],
+    *,
+    prior: Mapping[str, float] | None = None,
+    epsilon: float | None = None,
+) -> Comparison:
+    """Compare models by the evidence that the same data give for them.
+
+    The evidence of a model is the prior probability that its simulations come within ε of the
+    data.  Ratios are ABC Bayes factors: those of the summaries, not of the data, unless the
+    summaries are sufficient for the choice of the model (Robert et al. 2011).
+
+    Parameters
+    ----------
+    results : mapping of str to Result
+        A run for each model: the same observation, summaries and distance.
+    prior : mapping of str to float, optional
+        Probabilities of the models before the data, by the same names; divided by their sum.
+        Default: equal ones.
+    epsilon : float, optional
+        The tolerance of all evidences.  Default: the largest at which one of the runs is read by
+        default.
+
+    Returns
+    -------
+    Comparison
+        Print it; `probability` is by name.
+
+    Raises
+    ------
+    ParameterError
+        If there are fewer than two runs, names differ, a prior is not positive, or the runs have
+        other observed summaries or distances.
+    """
+    names = tuple(results)
+    if len(names) < 2:
+        raise ParameterError(
+            f"`results` must hold two runs or more by name, but got {len(names)}. Write "
+            '{"one": result, "other": result}.'
+        )
+    runs = [results[name] for name in names]
+    _check_same(names, runs)
+    weight = _prior(names, prior)
+    epsilon = max(run.answer_epsilon for run in runs) if epsilon is None else epsilon
+    evidences = tuple(run.evidence(epsilon) for run in runs)
+    steps = epsilon * np.geomspace(1.0, _LOWEST, _STEPS)
+    found = [[run.evidence(float(e)) for run in runs] for e in steps]
+    kept = [row for row in found if max(e.n_accepted for e in row) >= _FEWEST] or found[:1]
+    return Comparison(
+        names,
+        evidences,
+        weight,
+        np.array([row[0].epsilon for row in kept]),
+        np.array([[e.log_estimate for e in row] for row in kept]),
+        np.array([[e.relative_error for e in row] for row in kept]),
+    )
+
+
+def _prior(names: tuple[str, ...], prior: Mapping[str, float] | None) -> FloatArray:
+    if prior is None:
+        return np.full(len(names), 1.0 / len(names))
+    if set(prior) != set(names):
+        raise ParameterError(
+            f"`prior` must have the names of `results`, {', '.join(names)}, but got "
+            f"{', '.join(map(str, prior))}."
+        )
+    weight = np.array([float(prior[name]) for name in names])
+    if not (np.isfinite(weight).all() and (weight > 0.0).all()):
+        raise ParameterError(f"`prior` must be positive, but got {dict(prior)}.")
+    return np.asarray(weight / weight.sum())
+
+
+def _check_same(names: tuple[str, ...], runs: list[Run]) -> None:
+    """Refuse runs whose distances mean different things."""
+    first = runs[0].problem
+    probe = first.observed_summary[None] + _probe(first.observed_summary)
+    there = first.distance(probe, first.observed_summary)
+    for name, run in zip(names[1:], runs[1:], strict=True):
+        other = run.problem
+        same = other.observed_summary.shape == first.observed_summary.shape and np.array_equal(
+            other.observed_summary, first.observed_summary
+        )
+        if not same:
+            raise ParameterError(
+                f"`results` must have the same observed summary, but that of {name!r} is not that "
+                f"of {names[0]!r}. Use the same data and summary."
+            )
+        here = other.distance(probe, first.observed_summary)
+        if not np.allclose(here, there, rtol=1e-9, equal_nan=True):
+            raise ParameterError(
+                f"`results` must have the same distance, but that of {name!r} is not that of "
+                f"{names[0]!r}: a scale that is learned in the pilot is one for each model. Give "
+                "all problems one distance, such as abctree.distances.Scaled(scale=...)."
+            )
+
+
+def _probe(observed: FloatArray) -> FloatArray:
+    """(q + 1, ...) Steps by which distances are told apart: one for each summary, and all."""
+    q = observed.size
+    step = np.vstack([np.eye(q), np.ones((1, q))]) * (1.0 + np.abs(observed).max(initial=0.0))
+    return np.asarray(step.reshape(q + 1, *observed.shape))

@@ -1,0 +1,1 @@
+"""Reading a table: which draws, moved how, and whether to believe them."""

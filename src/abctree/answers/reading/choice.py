@@ -1,0 +1,50 @@
+"""`Cell`: one way to read a table; `Choice`: which one was taken, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from abctree.answers.reading.regression import Method, Regressor
+
+
+class Cell(NamedTuple):
+    """One way to read a table: how draws are moved (None: not at all), and how many there are."""
+
+    method: Method | Regressor | None
+    ess: float  #: effective sample size, before the weights of the regression
+
+    def __str__(self) -> str:
+        how = self.method or "raw"
+        return f"{how if isinstance(how, str) else type(how).__name__} at ESS {self.ess:.0f}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which reading of a table was taken, against what, and by how much."""
+
+    chosen: Cell
+    default: Cell
+    #: Of every other reading: how much its energy score is above that of the default, as a share of
+    #: it, and the standard error.  Below 0 it is better.
+    scores: dict[Cell, tuple[float, float]]
+    n: int  #: rows that stood in for the observation
+
+    def __str__(self) -> str:
+        best = min(self.scores, key=lambda cell: self.scores[cell][0], default=None)
+        if best is None:
+            return f"Read as {self.chosen}: the table is too small to try others."
+        gap, error = self.scores[best]
+        gain = f"{-100 * gap:.2g} ± {100 * error:.1g} %"
+        judged = f"at {self.n} rows that stand in for the observation"
+        if self.chosen != self.default:
+            return (
+                f"Read as {self.chosen}, which is {gain} better than the default, {self.default}, "
+                f"{judged}."
+            )
+        if gap >= 0.0:
+            return f"Read as {self.chosen}: none of {len(self.scores)} others is better {judged}."
+        return (
+            f"Read as {self.chosen}: the best of {len(self.scores)} others, {best}, is only {gain} "
+            f"better {judged}."
+        )

@@ -1,0 +1,82 @@
+"""How well a table predicts parameters of data that its prior makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from abctree.answers.reading.choice import Cell
+from abctree.answers.reading.rows import Rows, systematic
+from abctree.answers.reading.veto import default_cell
+from abctree.answers.run import Run
+from abctree.keywords import checks_keywords
+from abctree.numbers import check_rule, checked_rng
+from abctree.types import FloatArray, RNGLike
+
+
+@dataclass(frozen=True, eq=False)
+class CrossValidation:
+    """Parameters of rows left out of a table, and what the others say of them."""
+
+    names: tuple[str, ...]
+    cell: Cell  #: the reading
+    truth: FloatArray  #: (n, p) parameters of the rows that were left out
+    estimate: FloatArray  #: (n, p) posterior means
+
+    @property
+    def error(self) -> FloatArray:
+        """(p,) Mean squared error in units of the variance of the truths: 1 is no better than none.
+
+        That of `cv4abc` of R's abc (Csilléry, François and Blum 2012).
+        """
+        variance = self.truth.var(axis=0)
+        square = np.square(self.estimate - self.truth).mean(axis=0)
+        share = np.full(variance.shape, np.nan)
+        np.divide(square, variance, out=share, where=variance > 0.0)
+        return share
+
+    def __repr__(self) -> str:
+        return f"CrossValidation({self.error_text()}; {len(self.truth)} rows, {self.cell})"
+
+    def error_text(self) -> str:
+        """The errors by name."""
+        return ", ".join(f"{n} {e:.3g}" for n, e in zip(self.names, self.error, strict=True))
+
+
+@checks_keywords
+def cross_validate(
+    result: Run, *, n: int = 100, ess: float | None = None, rng: RNGLike = 0
+) -> CrossValidation:
+    """Leave out rows of a table, drawn as if from the prior, and read the others at each.
+
+    No simulation is made.  Of a run that went to the observation few rows are far from it, and the
+    parameters there are predicted worse than at the observation; a table of prior draws says the
+    same everywhere.
+
+    Parameters
+    ----------
+    result : Result
+        A run that kept its summaries.
+    n : int
+        Rows to leave out, at most; at least 2.
+    ess : float, optional
+        Effective sample size of each reading.  Default: T / 10, at most 3 000.
+    rng : RNGLike
+        Picks the rows.
+
+    Raises
+    ------
+    ParameterError
+        If no summaries were kept.
+    """
+    check_rule("n", n, "at least 2", "Try 100.")
+    rows = Rows.of(result, most=len(result.table))
+    cell = default_cell(rows) if ess is None else Cell("ridge", min(ess, rows.largest_ess))
+    picked = np.unique(systematic(rows.weight, n, checked_rng(rng)))
+    means = []
+    for j in picked:
+        reading = next(rows.at_row(int(j), (cell,)))
+        means.append(reading.weight / reading.weight.sum() @ rows.theta_of(reading))
+    names = tuple(result.problem.names)
+    return CrossValidation(names, cell, rows.scores.theta[picked], np.array(means))

@@ -1,0 +1,60 @@
+"""Summaries learned from a table: what its summaries say of each parameter."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from abctree.answers.reading.regression import Ridge
+from abctree.answers.reading.rows import Rows
+from abctree.answers.run import Run
+from abctree.keywords import checks_keywords
+from abctree.types import FloatArray
+
+
+class Learned(NamedTuple):
+    """A table with one summary for each coordinate of the parameters."""
+
+    summary: FloatArray  #: (T, k) predictions less those at the observation; nan for a failure
+    distance: FloatArray  #: (T,) their Euclidean norms in units of their spread; inf for a failure
+
+
+def learned(run: Run) -> Learned:
+    """Regress the scores of the parameters on the summaries, over all rows of a run.
+
+    This is semi-automatic ABC (Fearnhead and Prangle 2012) with ridge regression.  Rows count
+    alike, however they were proposed: those near the observation, of which there are most, matter
+    most.
+    """
+    rows = Rows.of(run, most=len(run.table))
+    fitted, at_observation = Ridge(rows.x, np.ones(len(rows)))(rows.places[0])
+    spread = fitted.std(axis=0)
+    near = (fitted - at_observation) / np.where(spread > 0.0, spread, 1.0)
+    summary = np.full((len(run.table), near.shape[1]), np.nan)
+    summary[rows.number] = near
+    distance = np.full(len(run.table), np.inf)
+    distance[rows.number] = np.sqrt(np.square(near).sum(axis=1))
+    return Learned(summary, distance)
+
+
+@checks_keywords
+def select_summaries(result: Run) -> FloatArray:
+    """(q,) What each summary adds to the prediction of the parameters, the others given.
+
+    The largest share, over the coordinates of the parameters, of their variance in the table that a
+    linear regression on all summaries explains and one without this summary does not.  A summary
+    near 0 can be left out, or another one says the same.
+
+    Parameters
+    ----------
+    result : Result
+        A run that kept its summaries.
+
+    Raises
+    ------
+    ParameterError
+        If no summaries were kept.
+    """
+    rows = Rows.of(result)
+    return Ridge(rows.x, rows.weight).drops(rows.places[0])

@@ -1,0 +1,109 @@
+"""`Predictive`: what the model makes of posterior draws, beside the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from abctree.errors import ParameterError, SimulatorError
+from abctree.problem import Problem
+from abctree.problem.form import floats
+from abctree.problem.simulators import CAUGHT, described
+from abctree.types import Data, FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Predictive:
+    """Data simulated anew of draws of the posterior, or of the prior."""
+
+    theta: FloatArray  #: (n, p) parameters
+    data: tuple[Data, ...]  #: (n,) what the simulator returned for them, before any summary
+    summary: FloatArray  #: (n, ...) its summaries
+    observed: FloatArray  #: (...) the observed summary
+    n_failed: int  #: draws of which the simulator made nothing; they are left out
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    def __repr__(self) -> str:
+        failed = f", {self.n_failed} failed" if self.n_failed else ""
+        return f"Predictive({len(self)} data sets{failed})"
+
+    @cached_property
+    def array(self) -> FloatArray:
+        """(n, ...) The data as numbers.
+
+        Raises
+        ------
+        ParameterError
+            If they are none, or of several shapes.
+        """
+        rows = [floats(data, "simulator") for data in self.data]
+        shapes = {row.shape for row in rows}
+        if len(shapes) > 1:
+            raise ParameterError(
+                f"`data` must have one shape for this, but has {len(shapes)}. Take a statistic of "
+                "fixed size of each."
+            )
+        return np.array(rows)
+
+    def interval(self, level: float = 0.9) -> FloatArray:
+        """(2, ...) Central interval of each number of the data."""
+        tail = (1.0 - level) / 2.0
+        return np.asarray(np.quantile(self.array, [tail, 1.0 - tail], axis=0))
+
+    @property
+    def p_values(self) -> FloatArray:
+        """(...) Of each summary: twice the smaller share of data sets that are at or beyond it.
+
+        Of posterior draws these are conservative, for the same data chose the draws.
+        """
+        below = (self.summary <= self.observed).mean(axis=0)
+        above = (self.summary >= self.observed).mean(axis=0)
+        return np.asarray(np.minimum(1.0, 2.0 * np.minimum(below, above)))
+
+    def p_value(self, statistic: Callable[[Data], float], observed: Data) -> float:
+        """Share of data sets of which a statistic is at least that of the observed data."""
+        own = float(statistic(observed))
+        return float(np.mean([float(statistic(data)) >= own for data in self.data]))
+
+
+def predictive(problem: Problem, theta: FloatArray, root: int) -> Predictive:
+    """Simulate data of parameters (n, p) and keep them as they are.
+
+    Raises
+    ------
+    SimulatorError
+        If nothing usable comes back.
+    """
+    made, reason = _made(problem, theta, root)
+    if not made:
+        raise SimulatorError(f"No data could be simulated: {reason}.")
+    kept, data, summary = zip(*made, strict=True)
+    n_failed = len(theta) - len(made)
+    number = np.array(kept)
+    return Predictive(theta[number], data, np.array(summary), problem.observed_summary, n_failed)
+
+
+def _made(
+    problem: Problem, theta: FloatArray, root: int
+) -> tuple[list[tuple[int, Data, FloatArray]], str]:
+    """Number, data and summary of each row that the simulator makes, and why the first fails."""
+    model, index, reason = problem.model, np.arange(len(theta)), ""
+    made: list[tuple[int, Data, FloatArray]] = []
+    step = model.batch_size if model.vectorized else 1
+    for first in range(0, len(theta), step):
+        some = index[first : first + step]
+        try:
+            data = model.simulator(*model.arguments(theta[some], some, root))
+            summary = model.read(data, problem.shape, len(some))
+            each = list(floats(data, "simulator")) if model.vectorized else [data]
+            rows = list(zip(some.tolist(), each, summary, strict=True))
+        except CAUGHT as error:
+            reason = reason or described(error)
+        else:
+            made += [row for row in rows if np.isfinite(row[2]).all()]
+    return made, reason or "the summaries are nan or inf"

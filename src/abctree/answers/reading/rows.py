@@ -1,0 +1,176 @@
+"""`Rows`: the part of a run's table about the observation, to be read at it or at any row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from abctree.answers.reading.choice import Cell
+from abctree.answers.reading.regression import moved
+from abctree.answers.run import Run
+from abctree.answers.scores import Scores, varies
+from abctree.data import effective_sample_size, running_ess
+from abctree.errors import ParameterError
+from abctree.problem.priors.cube import inside
+from abctree.types import BoolArray, FloatArray, IntArray
+
+#: Rows nearest to the observation that are looked at: several times those of the largest reading.
+_MOST = 20_000
+#: A reading must leave rows outside of it, of which the nearest ends it.
+_LARGEST_SHARE = 0.7
+
+
+class Reading(NamedTuple):
+    """Draws: numbers of rows (m,), their places (m, k) and weights (m,)."""
+
+    row: IntArray
+    z: FloatArray
+    weight: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Finite rows nearest to the observation, in order of their distance."""
+
+    scores: Scores
+    x: FloatArray  #: (n, q) what a regression is on, 0 at the observation
+    summary: FloatArray  #: (n, ...) summaries, in their own shape
+    distance: FloatArray  #: (n,) to the observation
+    weight: FloatArray  #: (n,) raw importance weights, above 0
+    number: IntArray  #: (n,) rows of the table
+    run: Run
+
+    @classmethod
+    def of(cls, run: Run, most: int = _MOST) -> Rows:
+        """Of a run.
+
+        Raises
+        ------
+        ParameterError
+            If the run kept no summaries.
+        """
+        table, measurement = run.table, run.problem.measurement
+        if table.summary.shape[1] == 0:
+            raise ParameterError(
+                "`keep_summaries` must be True for what reads summaries, but none were kept: by "
+                "default they are up to 64 numbers. Run with keep_summaries=True."
+            )
+        weight = run.weights()
+        usable = np.isfinite(table.distance) & np.isfinite(table.summary).all(axis=1)
+        row = np.flatnonzero(usable & (weight > 0.0))
+        row = row[np.argsort(table.distance[row], kind="stable")[:most]]
+        summary = table.summary[row]
+        x = measurement.standardised(summary)
+        if x is None:
+            x = summary - measurement.observed_summary.ravel()
+        everywhere = np.ones(len(row), dtype=bool)
+        scores = Scores.of(
+            table.theta[row], table.cube[row], run.problem.region, None, None, everywhere
+        )
+        shaped = summary.reshape(len(row), *measurement.shape)
+        return cls(scores, x, shaped, table.distance[row], weight[row], row, run)
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    @cached_property
+    def places(self) -> tuple[FloatArray, BoolArray]:
+        """(n, k) Where draws lie, on a scale without bounds, and which of the k may move."""
+        cube = self.scores.cube
+        if cube is None:
+            return self.scores.z, np.ones(self.scores.z.shape[1], dtype=bool)
+        some = varies(cube)
+        return np.asarray(ndtri(inside(cube[:, some]))), self.scores.moves[some]
+
+    @cached_property
+    def largest_ess(self) -> float:
+        """The largest effective sample size that a reading may have."""
+        return min(_LARGEST_SHARE * effective_sample_size(self.weight), len(self) / 2.5)
+
+    def distance_to(self, j: int) -> FloatArray:
+        """(n,) Distances of all rows to row j, as if it were the observation."""
+        if self._is_norm:
+            return np.asarray(np.sqrt(np.square(self.x - self.x[j]).sum(axis=1)))
+        return self.run.problem.distance(self.summary, self.summary[j])
+
+    @cached_property
+    def _is_norm(self) -> bool:
+        return self.run.problem.measurement.standardised(self.summary[:1]) is not None
+
+    def epsilon(self, ess: float) -> float:
+        """The tolerance of a reading."""
+        return float(self.distance[self._count(self.weight, ess)])
+
+    def _count(self, weight: FloatArray, ess: float) -> int:
+        """How many of the nearest rows a reading takes: at least one is left outside."""
+        enough = np.flatnonzero(running_ess(weight) >= ess)
+        return min(int(enough[0]) + 1 if len(enough) else len(weight), len(weight) - 1)
+
+    def at_observation(self, cell: Cell) -> Reading:
+        """Read the rows in one way."""
+        return self._read(cell, self.distance, np.arange(len(self)), self.weight, self.x)
+
+    def at_row(self, j: int, cells: tuple[Cell, ...]) -> Iterator[Reading]:
+        """Read the other rows in several ways, as if row j were the observation."""
+        distance = self.distance_to(j)
+        order = np.argsort(distance, kind="stable")
+        order = order[order != j]
+        for cell in cells:
+            yield self._read(cell, distance[order], order, self.weight[order], self.x - self.x[j])
+
+    def _read(
+        self, cell: Cell, distance: FloatArray, row: IntArray, weight: FloatArray, x: FloatArray
+    ) -> Reading:
+        n = self._count(weight, cell.ess)
+        row, z = row[:n], self.places[0][row[:n]]
+        if cell.method is None:
+            return Reading(row, z, weight[:n])
+        weight = weight[:n] * epanechnikov(distance[:n], distance[n])
+        kept = weight > 0.0
+        row, z, weight = row[kept], z[kept].copy(), weight[kept]
+        moves = self.places[1]
+        if len(row):
+            z[:, moves] = moved(x[row], z[:, moves], weight, cell.method)
+        return Reading(row, z, weight)
+
+    def theta_of(self, reading: Reading) -> FloatArray:
+        """(m, p) Draws of a reading in user units; those that would not be allowed stay."""
+        theta = self.scores.theta[reading.row]
+        moves = self.places[1]
+        if moves.any():
+            new, _, allowed = self.scores.moved(reading.z[:, moves], reading.row)
+            theta = np.where(allowed[:, None], new, theta)
+        return theta
+
+    def accepted(self, ess: float) -> IntArray:
+        """The nearest rows, up to an effective sample size."""
+        return np.arange(self._count(self.weight, ess))
+
+    def picked(self, n: int, ess: float, rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
+        """Rows of the posterior at an effective sample size, and how often each of n draws is one.
+
+        The shares (k,) sum to one.
+        """
+        row, count = np.unique(
+            systematic(self.weight[self.accepted(ess)], n, rng), return_counts=True
+        )
+        return row, count / n
+
+
+def epanechnikov(distance: FloatArray, epsilon: float) -> FloatArray:
+    """1 − (d/ε)² (n,) of distances below ε, and 1 where they are all ties at it or at 0."""
+    ratio = distance / epsilon if epsilon > 0.0 else np.zeros(len(distance))
+    kernel = np.maximum(0.0, 1.0 - ratio**2)
+    return kernel if kernel.any() else np.ones(len(distance))
+
+
+def systematic(weight: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
+    """(n,) Numbers of draws in proportion to their weights (m,), in their order."""
+    position = (rng.random() + np.arange(n)) / n
+    index = np.searchsorted(np.cumsum(weight / weight.sum()), position, side="right")
+    return np.asarray(np.minimum(index, len(weight) - 1))

@@ -1,0 +1,78 @@
+"""Which reading of a table is best, asked of rows that stand in for the observation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from abctree.answers.reading.choice import Cell, Choice
+from abctree.answers.reading.regression import Method
+from abctree.answers.reading.rows import Reading, Rows, systematic
+from abctree.data import effective_sample_size
+from abctree.types import FloatArray
+
+#: Rows that stand in for the observation.
+N_PSEUDO = 200
+#: How draws are moved: by default, and otherwise.
+_METHODS: tuple[Method | None, ...] = ("ridge", "heteroscedastic", None)
+#: An adjustment wants more draws than an unadjusted answer: it removes most of what ε adds.
+_ESS, _SHARE = 3000.0, 0.1
+#: Effective sample sizes that are tried, as shares of the default's.
+_SHARES = (0.1, 0.3, 1.0)
+#: The default is left for what is better by so many standard errors of the difference.
+_CLEAR = 2.0
+#: Draws by which a reading is scored, and partners that each is compared with.
+_DRAWS, _PARTNERS = 300, 15
+#: Draws of a reading, at least.
+_FEWEST = 20.0
+
+
+def default_cell(rows: Rows) -> Cell:
+    """The reading that is taken where nothing speaks against it."""
+    wanted = min(_ESS, _SHARE * rows.run.n_simulations)
+    return Cell(_METHODS[0], min(wanted, rows.largest_ess))
+
+
+def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
+    """The default reading, unless rows that stand in for the observation veto it.
+
+    They are n of the posterior at most, of which the parameters are known.  All other rows are read
+    at each in several ways, and a reading is scored by the energy score of its draws for the known
+    parameters (Gneiting and Raftery 2007).  The best of many noisy scores would be a worse choice
+    than the default, which is left only for what is clearly better.
+    """
+    default = default_cell(rows)
+    sizes = [share * default.ess for share in _SHARES if share * default.ess >= _FEWEST]
+    cells = tuple(Cell(method, ess) for ess in sizes for method in _METHODS)
+    if default not in cells:
+        return Choice(default, default, {}, 0)
+    picked, share = rows.picked(n, default.ess / 3.0, rng)
+    places = rows.places[0]
+    unit = places[picked].std(axis=0)
+    unit = np.where(unit > 0.0, unit, 1.0)
+    score = np.array(
+        [[energy_score(r, places[j], unit, rng) for r in rows.at_row(j, cells)] for j in picked]
+    )
+    own = score[:, cells.index(default)]
+    gap = (score - own[:, None]) / (share @ own)
+    mean = share @ gap
+    error = np.sqrt(share**2 @ (gap - mean) ** 2)
+    found = {
+        cell: (float(m), float(e))
+        for cell, m, e in zip(cells, mean, error, strict=True)
+        if cell != default
+    }
+    best = int(np.argmin(mean))
+    leave = mean[best] < -_CLEAR * error[best]
+    return Choice(cells[best] if leave else default, default, found, len(picked))
+
+
+def energy_score(
+    reading: Reading, truth: FloatArray, unit: FloatArray, rng: np.random.Generator
+) -> float:
+    """E|X − truth| − ½ E|X − X'| of the draws X of a reading; smaller is better."""
+    index = rng.permutation(systematic(reading.weight, _DRAWS, rng))
+    x = reading.z[index] / unit
+    miss = np.sqrt(np.square(x - truth / unit).sum(axis=1)).mean()
+    partner = (np.arange(_DRAWS) + np.arange(1, _PARTNERS + 1)[:, None]) % _DRAWS
+    spread = np.sqrt(np.square(x - x[partner]).sum(axis=2)).mean()
+    return float(miss - 0.5 * spread * (1.0 - 1.0 / effective_sample_size(reading.weight)))

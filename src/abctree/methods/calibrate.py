@@ -1,0 +1,224 @@
+"""`calibrate`: runs on data of known parameters, and where these lie in their posteriors."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from abctree.answers.posterior import Posterior
+from abctree.answers.reading.calibration import coverage_of
+from abctree.answers.result import Result
+from abctree.errors import AbctreeWarning, ParameterError, wrong
+from abctree.keywords import checks_keywords
+from abctree.methods.run_abc_tree import abc_tree
+from abctree.methods.run_rejection import rejection
+from abctree.methods.run_smc import smc
+from abctree.numbers import check_rule, checked_rng
+from abctree.problem import Problem
+from abctree.proposals.points import prior_draws
+from abctree.types import FloatArray, RNGLike
+
+Reading: TypeAlias = Literal["answer", "posterior"] | Callable[[Result], Posterior]
+_METHODS: dict[str, Callable[..., Result]] = {
+    "abc_tree": abc_tree,
+    "smc": smc,
+    "rejection": rejection,
+}
+#: Prior draws that are tried for one data set, before the simulator is given up.
+_TRIES = 100
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationRuns:
+    """Ranks of the parameters of simulated data sets in the posteriors of runs on them."""
+
+    names: tuple[str, ...]
+    theta: FloatArray  #: (n, p) the parameters, drawn from the prior
+    ranks: FloatArray  #: (n, p) share of the posterior below them, in [0, 1]
+    nearness: FloatArray  #: (n,) share of it that is nearer to a random point than they are
+
+    def coverage(self, level: float = 0.9) -> FloatArray:
+        """(p,) Share of parameters within the central interval of a level."""
+        check_rule("level", level, "in (0, 1)", "Try 0.9.")
+        return coverage_of(self.ranks, level)
+
+    def expected_coverage(self, level: float | FloatArray = 0.9) -> FloatArray:
+        """Share of data sets whose region around a random point, of a level, holds the parameters.
+
+        Tests of accuracy with random points (Lemos et al. 2023): equal to the level at all levels
+        if, and only if, the joint posteriors are right.
+        """
+        return np.asarray((self.nearness[:, None] < np.atleast_1d(level)).mean(axis=0))
+
+    def band(self, level: float, share: float = 0.95) -> tuple[float, float]:
+        """Where a coverage estimated by n data sets lies with a probability if calibrated."""
+        from scipy.stats import binom
+
+        low, high = binom.interval(share, len(self.ranks), level)
+        return float(low / len(self.ranks)), float(high / len(self.ranks))
+
+    @cached_property
+    def p_values(self) -> FloatArray:
+        """(p,) Of the Kolmogorov-Smirnov test that ranks are uniform."""
+        from scipy.stats import kstest
+
+        return np.array([kstest(rank, "uniform").pvalue for rank in self.ranks.T])
+
+    def __repr__(self) -> str:
+        return f"CalibrationRuns({', '.join(self.names)}; {len(self.ranks)} data sets)"
+
+    def __str__(self) -> str:
+        width = max(9, *(len(name) for name in self.names))
+        levels = (0.5, 0.9, 0.95)
+        bands = ["{:.2f} to {:.2f}".format(*self.band(level)) for level in levels]
+        rows = [
+            f"Coverage of intervals in {len(self.ranks)} data sets",
+            f"{'':{width}}" + "".join(f"{100 * level:>14.0f} %" for level in levels),
+            f"{'expected':{width}}" + "".join(f"{band:>16}" for band in bands),
+        ]
+        for j, name in enumerate(self.names):
+            own = [self.coverage(level)[j] for level in levels]
+            rows.append(f"{name:{width}}" + "".join(f"{value:>16.2f}" for value in own))
+        joint = [float(self.expected_coverage(level)[0]) for level in levels]
+        return "\n".join([*rows, f"{'jointly':{width}}" + "".join(f"{v:>16.2f}" for v in joint)])
+
+
+@checks_keywords
+def calibrate(
+    problem: Problem,
+    *,
+    n_datasets: int,
+    n_simulations: int,
+    rng: RNGLike = None,
+    reading: Reading = "answer",
+    method: Literal["abc_tree", "smc", "rejection"] = "abc_tree",
+    store: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    **settings: Any,
+) -> CalibrationRuns:
+    """Run a method on data sets of known parameters, and see where these lie in the posteriors.
+
+    Parameters are drawn from the prior, a data set is simulated of each, and a run on it is read.
+    If the posteriors are right, ranks of the parameters are uniform (simulation-based calibration,
+    Talts et al. 2018).  It costs ``n_datasets * (n_simulations + 1)`` simulations.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its observation gives data their shape only.
+    n_datasets, n_simulations : int
+        Data sets, and simulations of each run.
+    rng : RNGLike
+        None, a seed, or a generator.  Each data set has a seed of its own.
+    reading : {"answer", "posterior"} or callable
+        How runs are read, or a function of a `Result` that gives a `Posterior`.
+    method : {"abc_tree", "smc", "rejection"}
+        What runs on each data set.
+    store : str or Path, optional
+        A file to which each finished data set is added.  A call with the same seed goes on after
+        the last of them.
+    progress : callable
+        Called with the number of finished data sets and that of all.
+    **settings
+        Of the method, such as `executor`.
+
+    Returns
+    -------
+    CalibrationRuns
+        Print it.
+
+    Raises
+    ------
+    ParameterError
+        If a number breaks its rule, or 100 prior draws give no data set.
+    """
+    check_rule("n_datasets", n_datasets, "at least 1", "Try 200.")
+    read = _reader(reading)
+    if method not in _METHODS:
+        raise wrong("method", f"be one of {', '.join(_METHODS)}", method)
+    seeds = [int(s) for s in checked_rng(rng).integers(2**62, size=n_datasets)]
+    path = None if store is None else Path(store)
+    known = _known(path, seeds)
+    rows = [known[seed] for seed in seeds if seed in known]
+    for seed in seeds[len(rows) :]:
+        own = np.random.default_rng(seed)
+        theta, one = _data_set(problem, own)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AbctreeWarning)
+            run = _METHODS[method](one, n_simulations=n_simulations, rng=own, **settings)
+            draws = read(run)
+        rows.append(_place(draws, theta, problem, own))
+        if path is not None:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"seed": seed, **rows[-1]}) + "\n")
+        if progress is not None:
+            progress(len(rows), n_datasets)
+    columns = {key: np.array([row[key] for row in rows]) for key in ("theta", "ranks", "nearness")}
+    return CalibrationRuns(tuple(problem.names), **columns)
+
+
+def _reader(reading: Reading) -> Callable[[Result], Posterior]:
+    if reading == "answer":
+        return Result.answer
+    if reading == "posterior":
+        return Result.posterior
+    if not callable(reading):
+        raise ParameterError(
+            f'`reading` must be "answer", "posterior" or a function of a result, but got '
+            f"{reading!r}."
+        )
+    return reading
+
+
+def _known(path: Path | None, seeds: list[int]) -> dict[int, Mapping[str, Any]]:
+    """What earlier calls left in a file, of the first data sets of this one."""
+    if path is None or not path.exists():
+        return {}
+    text = path.read_text("utf-8")
+    whole = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("}\n")]
+    if [row["seed"] for row in whole] != seeds[: len(whole)]:
+        raise ParameterError(
+            f"`store` must be a new file or one of the same `rng`, but {path.name} has data sets "
+            "of other seeds. Name another file, or give the seed that it was begun with."
+        )
+    if not text.endswith("\n"):  # a line was cut off by a kill
+        path.write_text("".join(json.dumps(row) + "\n" for row in whole), "utf-8")
+    return {row["seed"]: row for row in whole}
+
+
+def _data_set(problem: Problem, rng: np.random.Generator) -> tuple[FloatArray, Problem]:
+    """Parameters (p,) drawn from the prior, and the problem with data simulated of them."""
+    for attempt in range(_TRIES):
+        theta = prior_draws(problem, 1, rng)[0]
+        made = problem.simulate(theta[None], np.array([attempt]), int(rng.integers(2**62)))
+        if np.isfinite(made.summary).all():
+            return theta, problem.with_observed_summary(made.summary[0])
+    raise ParameterError(
+        f"`problem` must give data of its prior draws, but {_TRIES} in a row failed. See "
+        "problem.check()."
+    )
+
+
+def _place(
+    draws: Posterior, theta: FloatArray, problem: Problem, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Ranks of the parameters, and how near they are to a random point, as JSON has them."""
+    other = prior_draws(problem, 1, rng)[0]
+    if draws.ess == 0.0:
+        ranks, nearness = rng.random(len(theta)), float(rng.random())
+    else:
+        below = draws.weights @ (draws.theta < theta)
+        ranks = below + rng.random(len(theta)) * (draws.weights @ (draws.theta == theta))
+        unit = np.where(draws.std() > 0.0, draws.std(), 1.0)
+        far, own = (
+            np.square((point - other) / unit).sum(axis=-1) for point in (draws.theta, theta)
+        )
+        nearness = float(draws.weights @ (far < own))
+    return {"theta": theta.tolist(), "ranks": ranks.tolist(), "nearness": nearness}

@@ -1,0 +1,209 @@
+"""`from_table`: a result of simulations that were made elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+import numpy as np
+
+from abctree.answers.failures import Failures
+from abctree.answers.result import Result
+from abctree.data import Arms, Boxes, Failure, Mixture, Plan, Round, Table, effective_sample_size
+from abctree.errors import ParameterError, SimulatorError
+from abctree.keywords import checks_keywords
+from abctree.problem import Problem
+from abctree.problem.measurement import finite_rows
+from abctree.problem.priors.tabled import Tabled
+from abctree.protocols import Distance, Prior
+from abctree.types import BoolArray, Data, FloatArray
+
+
+@checks_keywords
+def from_table(
+    theta: Mapping[str, Data] | Data,
+    summary: Data,
+    observed: Data,
+    *,
+    prior: Mapping[object, object] | Prior | None = None,
+    distance: str | Callable[..., object] | Distance = "mad",
+    weights: Data = None,
+) -> Result:
+    """Read a table of simulations that were made elsewhere, as R's abc does.
+
+    Every reading and check of a run works: `Result.posterior`, `answer`, `calibration`, `fit`,
+    `evidence`, `mode`.
+
+    Parameters
+    ----------
+    theta : (n, p) array_like, DataFrame or mapping of str to (n,) array_like
+        Parameters, drawn from the prior, or else see `weights`.  Columns without names are called
+        theta1, theta2, ...
+    summary : (n, ...) array_like or DataFrame
+        The summaries of their simulations; a row with nan is a failed simulation.  The columns of a
+        DataFrame are put into the order of an `observed` with labels.
+    observed : (...) array_like or Series
+        The observed summaries.
+    prior : dict or Prior, optional
+        As for `Problem`.  Default: what the columns of `theta` show, each on its own; adjusted
+        draws then stay within their range.
+    distance : str, callable or Distance
+        As for `Problem`; what needs a scale takes it from the table.
+    weights : (n,) array_like, optional
+        Density of the prior over that of the proposal at each row.  Default: 1, prior draws.
+
+    Returns
+    -------
+    Result
+        As of `abctree.rejection` with all simulations kept.
+
+    Raises
+    ------
+    ParameterError
+        If lengths disagree, parameters or weights are not finite, or no summary is.
+
+    Examples
+    --------
+    >>> import numpy as np, abctree
+    >>> rng = np.random.default_rng(1)
+    >>> mu = rng.uniform(-5, 5, 1000)
+    >>> result = abctree.from_table({"mu": mu}, rng.normal(mu)[:, None], [1.0])
+    >>> result.posterior(ess=100).names
+    ('mu',)
+    """
+    columns, names = _columns(theta)
+    n = len(columns)
+    rows = _rows(summary, observed)
+    if len(rows) != n:
+        raise ParameterError(
+            f"`summary` must have a row for each of the {n} rows of `theta`, but got {len(rows)}."
+        )
+    weight = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
+    if weight.shape != (n,) or not (np.isfinite(weight).all() and (weight > 0.0).all()):
+        raise ParameterError(
+            f"`weights` must be {n} positive numbers, but got shape {weight.shape}. Leave out rows "
+            "without weight."
+        )
+    own = Tabled(columns, names) if prior is None else prior
+    problem = Problem(own, _no_simulator, observed, distance=distance, vectorized=True)
+    if tuple(problem.names) != names and prior is not None:
+        columns = _in_order(columns, names, problem.names)
+    if rows.shape[1:] != problem.shape:
+        raise ParameterError(
+            f"`summary` must have rows of shape {problem.shape}, as the observation, but got "
+            f"{rows.shape[1:]}."
+        )
+    usable = finite_rows(rows)
+    if not usable.any():
+        raise ParameterError("`summary` must have a finite row, but all have nan or inf.")
+    return _result(problem.fitted(rows[usable]), columns, rows, usable, weight)
+
+
+def _columns(theta: Mapping[str, Data] | Data) -> tuple[FloatArray, tuple[str, ...]]:
+    """(n, p) and the names of the columns."""
+    if isinstance(theta, Mapping) or hasattr(theta, "columns"):
+        names = tuple(
+            str(name) for name in (theta if isinstance(theta, Mapping) else theta.columns)
+        )
+        values = [np.asarray(theta[name], dtype=np.float64) for name in theta]
+        if len({value.shape for value in values}) != 1 or not values or values[0].ndim != 1:
+            raise ParameterError(
+                "`theta` must have columns of one length, but got "
+                f"{', '.join(str(value.shape) for value in values) or 'none'}."
+            )
+        columns = np.column_stack(values)
+    else:
+        columns = np.asarray(theta, dtype=np.float64)
+        if columns.ndim != 2 or not columns.size:
+            raise ParameterError(
+                f"`theta` must have a row for each simulation and a column for each parameter, but "
+                f"got shape {columns.shape}. For one parameter write theta[:, None]."
+            )
+        names = tuple(f"theta{j + 1}" for j in range(columns.shape[1]))
+    if not np.isfinite(columns).all():
+        raise ParameterError("`theta` must be finite, but has nan or inf. Leave these rows out.")
+    return columns, names
+
+
+def _rows(summary: Data, observed: Data) -> FloatArray:
+    """(n, ...) The summaries, their labelled columns in the order of the observation's labels."""
+    labels = getattr(observed, "index", None)
+    if hasattr(summary, "columns") and labels is not None and not callable(labels):
+        missing = [str(label) for label in labels if label not in summary.columns]
+        if missing:
+            raise ParameterError(
+                f"`summary` must have the columns of `observed`, but lacks {', '.join(missing)}."
+            )
+        summary = summary[list(labels)]
+    return np.asarray(summary, dtype=np.float64)
+
+
+def _in_order(columns: FloatArray, names: tuple[str, ...], wanted: tuple[str, ...]) -> FloatArray:
+    if set(names) == set(wanted):
+        return columns[:, [names.index(name) for name in wanted]]
+    if names == tuple(f"theta{j + 1}" for j in range(len(wanted))):
+        return columns
+    raise ParameterError(
+        f"`theta` must have the parameters of `prior`, {', '.join(wanted)}, but got "
+        f"{', '.join(names)}."
+    )
+
+
+def _no_simulator(*_: object) -> NoReturn:
+    """Stand for the simulations that are there already."""
+    raise SimulatorError("A result made by abctree.from_table has no simulator to run again.")
+
+
+def _result(
+    problem: Problem,
+    theta: FloatArray,
+    summary: FloatArray,
+    usable: BoolArray,
+    weight: FloatArray,
+) -> Result:
+    n = len(theta)
+    distance = np.full(n, np.inf)
+    distance[usable] = problem.distance(summary[usable], problem.observed_summary)
+    table = Table(problem.d, theta.shape[1], int(np.prod(problem.shape)), capacity=n)
+    cube = problem.prior.to_cube(theta)
+    table.append(
+        cube=cube,
+        theta=theta,
+        distance=distance,
+        proposal=1.0 / weight,
+        prior_weight=1.0,
+        denominator=n / weight,
+        arm=0,
+        round=0,
+        fold=0,
+        summary=summary,
+    )
+    pilot = Round(
+        index=0,
+        epsilon=np.inf,
+        partitions=(problem.region.measure(Boxes.whole(problem.d)),),
+        arms=(Arms(np.ones(1), np.ones(1)),),
+        mixtures=(Mixture(float(n), ()),),
+        first=0,
+        last=n,
+        n_accepted=int(usable.sum()),
+        ess=effective_sample_size(weight[usable]),
+        rng_state={},
+    )
+    failures = Failures(table, (pilot,), 0, 1)
+    bad = np.flatnonzero(~usable)
+    reason = "the table has nan or inf"
+    failures.add(
+        [Failure(int(i), tuple(theta[i].tolist()), reason, "") for i in bad], theta[bad], bad
+    )
+    return Result(
+        problem=problem,
+        table=table,
+        rounds=(pilot,),
+        plan=Plan(n, n, n, 1, n_folds=1),
+        failures=failures,
+        stopped_because="a table made elsewhere",
+        seconds=0.0,
+        root=0,
+        method="rejection",
+    )

@@ -1,0 +1,578 @@
+"""Readings of a table: regressions, what vetoes them, and what they are worth."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import abctree
+from abctree.answers.reading import regression, rows
+
+from .conftest import z_score
+
+SQUARE = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
+
+
+def shift(theta, rng):
+    """theta + e, two summaries."""
+    return theta + rng.standard_normal(theta.shape)
+
+
+def many(theta, rng):
+    """Two parameters, measured ten times each with noise 1, and ten numbers of noise."""
+    noise = rng.standard_normal((len(theta), 30))
+    noise[:, :20] += np.repeat(theta, 10, axis=1)
+    return noise
+
+
+@cache
+def run(simulator=shift, observed=(1.0, -2.0), rng=1, n_simulations=3000, **settings):
+    problem = abctree.Problem(SQUARE, simulator, np.array(observed), vectorized=True)
+    return abctree.abc_tree(
+        problem, n_simulations=n_simulations, rng=rng, keep_summaries=True, **settings
+    )
+
+
+# Regressions ------------------------------------------------------------------------------------
+
+
+def regression_data(seed=0, n=80, q=4):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, q)) @ rng.standard_normal((q, q)) + 1.0
+    y = x @ rng.standard_normal((q, 2)) + rng.standard_normal((n, 2))
+    return x, y, rng.exponential(size=n)
+
+
+def by_hand(x, y, weight, penalty):
+    """Penalised weighted least squares on standardised columns, from the normal equations."""
+    w = weight / weight.sum()
+    mean, unit = w @ x, np.sqrt(w @ (x - w @ x) ** 2)
+    c = (x - mean) / unit
+    gram = (c * w[:, None]).T @ c + penalty * np.eye(x.shape[1])
+    slope = np.linalg.solve(gram, (c * w[:, None]).T @ (y - w @ y))
+    return w @ y + c @ slope, w @ y - mean / unit @ slope
+
+
+def test_a_penalised_regression_solves_its_normal_equations():
+    x, y, weight = regression_data()
+    fitted, at_zero = regression.Ridge(x, weight, 0.3)(y)
+    expected, there = by_hand(x, y, weight, 0.3)
+    assert fitted == pytest.approx(expected)
+    assert at_zero == pytest.approx(there)
+
+
+def test_the_penalty_has_the_least_score_of_cross_validation():
+    x, y, weight = regression_data(n=30, q=12)
+    w, n = weight / weight.sum(), weight.sum() ** 2 / (weight**2).sum()
+    c = (x - w @ x) / np.sqrt(w @ (x - w @ x) ** 2)
+    score = {}
+    for penalty in 10.0 ** np.arange(-6, 2.5, 0.5):
+        gram = (c * w[:, None]).T @ c
+        df = 1.0 + np.trace(gram @ np.linalg.inv(gram + penalty * np.eye(12)))
+        left = w @ (y[:, 0] - by_hand(x, y, weight, penalty)[0][:, 0]) ** 2
+        score[penalty] = left / max(1.0 - df / n, 1e-3) ** 2
+    best = min(score, key=score.get)
+    assert best not in (min(score), max(score))
+    fitted, _ = regression.Ridge(x, weight)(y)
+    assert fitted[:, 0] == pytest.approx(by_hand(x, y, weight, best)[0][:, 0])
+
+
+def test_a_summary_of_tiny_unit_counts_as_any_other():
+    x, y, weight = regression_data()
+    fitted, _ = regression.Ridge(x, weight)(y)
+    again, _ = regression.Ridge(x * np.array([1e-150, 1.0, 1e12, 1.0]), weight)(y)
+    assert again == pytest.approx(fitted)
+
+
+def test_what_one_summary_explains_is_what_is_lost_without_it():
+    x, y, weight = regression_data()
+    drops = regression.Ridge(x, weight).drops(y)
+    w = weight / weight.sum()
+    total = w @ (y - w @ y) ** 2
+    for j in range(x.shape[1]):
+        left = [w @ (y - by_hand(c, y, weight, 1e-12)[0]) ** 2 for c in (x, np.delete(x, j, 1))]
+        assert drops[j] == pytest.approx(((left[1] - left[0]) / total).max(), rel=1e-5)
+
+
+class Nearest:
+    """A regressor of a user's: that of least squares."""
+
+    def fit(self, X, y, sample_weight):
+        root = np.sqrt(sample_weight)[:, None]
+        design = np.column_stack([np.ones(len(X)), X])
+        self.slope = np.linalg.lstsq(design * root, y * root[:, 0], rcond=None)[0]
+
+    def predict(self, X):
+        return np.column_stack([np.ones(len(X)), X]) @ self.slope
+
+
+def test_a_regressor_of_the_user_is_used_as_scikit_learn_has_them():
+    draws = run().posterior(ess=200)
+    assert draws.adjusted(Nearest()).theta == pytest.approx(
+        draws.adjusted("linear").theta, abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("method", ["lasso", None, 3])
+def test_an_unknown_regression_is_refused(method):
+    with pytest.raises(abctree.ParameterError, match=r'`method` must be "ridge"'):
+        run().posterior().adjusted(method)
+
+
+def test_scaled_residuals_have_the_spread_of_the_observation():
+    """z = s + exp(s - 1) e: a spread of 1 at s = 1, where the observation is."""
+    rng = np.random.default_rng(2)
+    s = rng.uniform(0.2, 1.8, 4000)
+    z = (s + np.exp(s - 1.0) * rng.standard_normal(4000))[:, None]
+    draws = abctree.answers.Posterior(
+        theta=z, log_weights=np.zeros(4000), distance=np.abs(s - 1.0), epsilon=0.8, names=("z",),
+        n_simulations=4000, summary=s[:, None], observed=np.ones(1),
+    )  # fmt: skip
+    spread = {m: draws.adjusted(m).std()[0] for m in ("ridge", "heteroscedastic")}
+    assert spread["heteroscedastic"] == pytest.approx(1.0, abs=0.05)
+    assert spread["ridge"] > 1.05  # twin: residuals taken as they are
+
+
+def test_a_penalty_reads_many_summaries_where_least_squares_cannot():
+    """Thirty summaries and some forty draws; the exact posterior sd is 1 / √10."""
+    error = {"linear": [], "ridge": []}
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        data = many(np.array([[1.0, -2.0]]), rng)[0]
+        exact = np.array([data[:10].mean(), data[10:20].mean()])
+        result = run(many, tuple(data), seed, 2000)
+        for method, errors in error.items():
+            draws = result.adjusted(method, ess=80)
+            errors.append(np.sqrt(np.square(draws.mean() - exact).mean()) * np.sqrt(10.0))
+    assert np.mean(error["ridge"]) < 0.7 * np.mean(error["linear"])
+
+
+# The answer -------------------------------------------------------------------------------------
+
+
+def test_the_answer_has_the_spread_of_the_exact_posterior():
+    """θ | x ~ N(mean, 1/10) under a flat prior; draws at a tolerance are wider."""
+    error = {"answer": [], "posterior": []}
+    for seed in range(5):
+        data = many(np.array([[1.0, -2.0]]), np.random.default_rng(seed))[0]
+        result = run(many, tuple(data.tolist()), seed, 2000)
+        for name, errors in error.items():
+            errors.append(np.log(getattr(result, name)().std() * np.sqrt(10.0)).mean())
+    assert abs(np.mean(error["answer"])) < 0.08
+    assert np.mean(error["posterior"]) > 0.5  # twin: not adjusted
+
+
+def test_rows_that_stand_in_for_the_observation_veto_a_bad_regression():
+    """x = exp(3 θ): far from the observation the regression is wrong, and fewer rows are better."""
+
+    def steep(theta, rng):
+        return np.exp(1.2 * theta) * (1.0 + 0.02 * rng.standard_normal(theta.shape))
+
+    result = run(steep, (1.0, 1.0), 3)
+    choice = result.answer().reading
+    assert choice.chosen != choice.default
+    gap, error = choice.scores[choice.chosen]
+    assert gap < -2.0 * error
+    assert "better than the default, ridge at ESS 300" in str(choice)
+
+
+def test_nothing_vetoes_a_regression_that_is_right():
+    left = [run(rng=seed).answer().reading for seed in range(4)]
+    assert sum(choice.chosen == choice.default for choice in left) >= 3
+    assert all(len(choice.scores) == 8 for choice in left)
+
+
+def test_the_answer_is_the_same_each_time_and_says_what_it_is():
+    first = run().answer()
+    again = run.__wrapped__().answer()
+    assert np.array_equal(first.theta, again.theta)
+    assert first.is_adjusted
+    assert str(first.reading).startswith("Read as ridge at ESS 300")
+
+
+def test_without_summaries_the_answer_is_the_draws():
+    problem = abctree.Problem(SQUARE, shift, np.array([1.0, -2.0]), vectorized=True)
+    result = abctree.rejection(problem, n_simulations=500, rng=1, keep_summaries=False)
+    draws = result.answer()
+    assert np.array_equal(draws.theta, result.posterior().theta)
+    assert draws.reading is None
+    for ask in (result.fit, result.calibration, result.adjusted):
+        with pytest.raises(abctree.ParameterError, match="`keep_summaries` must be True"):
+            ask()
+
+
+def test_a_tiny_table_is_read_as_it_is():
+    assert run(n_simulations=60).answer().reading is None
+
+
+# Calibration ------------------------------------------------------------------------------------
+
+
+def test_calibration_sees_that_raw_draws_are_too_wide():
+    good = np.array([run(rng=seed).calibration(100).coverage[0.9].mean() for seed in range(6)])
+    assert abs(z_score(good, 0.9)) < 4.0
+    data = many(np.array([[1.0, -2.0]]), np.random.default_rng(0))[0]
+    wide = run(many, tuple(data.tolist()), 0, 2000).calibration(100)
+    assert (np.abs(wide.coverage[0.5] - 0.5) < 0.15).all()
+    assert wide.raw_coverage[0.5].mean() > 0.65
+
+
+def test_calibration_sees_intervals_that_are_too_narrow(monkeypatch):
+    """Twin: a reading whose draws are shrunk to half of their spread."""
+    theta_of = rows.Rows.theta_of
+
+    def shrunk(self, reading):
+        theta = theta_of(self, reading)
+        mean = reading.weight / reading.weight.sum() @ theta
+        return mean + (theta - mean) / 2.0
+
+    monkeypatch.setattr(rows.Rows, "theta_of", shrunk)
+    assert (run().calibration(100).coverage[0.9] < 0.75).all()
+
+
+def test_calibration_prints_both_readings_and_what_it_cannot_see():
+    text = str(run().calibration(50))
+    assert "ridge at ESS 300" in text
+    assert "raw at ESS" in text
+    assert "does not see" in text
+    with pytest.raises(abctree.ParameterError, match="`n` must be at least 1"):
+        run().calibration(0)
+
+
+# Fit --------------------------------------------------------------------------------------------
+
+
+def test_data_of_the_model_fit_and_others_do_not():
+    rng = np.random.default_rng(5)
+    good = []
+    for seed in range(15):
+        theta = rng.uniform(-4.0, 4.0, (1, 2))
+        data = tuple(shift(theta, rng)[0].tolist())
+        good.append(run(shift, data, seed, 1500).fit().p_value)
+    assert np.mean(np.array(good) <= 0.05) <= 0.2  # three of fifteen
+    assert min(good) > 0.009
+    off = [run(shift, (8.0, 0.0), seed, 1500).fit() for seed in range(3)]
+    assert all(fit.p_value <= 0.05 for fit in off)
+    assert "does not make data like these" in str(off[0])
+    assert off[0].worst[0] == 0
+
+
+# Cross-validation, and summaries ----------------------------------------------------------------
+
+
+def test_the_error_of_prediction_is_that_of_the_exact_posterior():
+    """Prior variance 100/12, posterior variance 1: an error of .12, less at the borders."""
+    problem = abctree.Problem(SQUARE, shift, np.array([1.0, -2.0]), vectorized=True)
+    table = abctree.rejection(problem, n_simulations=3000, rng=4)
+    errors = np.array(
+        [abctree.cross_validate(table, n=150, ess=60, rng=seed).error for seed in range(4)]
+    ).mean()
+    assert errors == pytest.approx(0.115, abs=0.025)
+
+
+def test_summaries_that_say_something_are_told_from_noise():
+    data = many(np.array([[1.0, -2.0]]), np.random.default_rng(0))[0]
+    value = abctree.select_summaries(run(many, tuple(data.tolist()), 0, 2000))
+    assert value.shape == (30,)
+    assert value[:20].min() > 3.0 * np.median(value[20:])
+
+
+def test_learned_summaries_read_raw_data_better():
+    spread = []
+    for seed in range(4):
+        data = many(np.array([[1.0, -2.0]]), np.random.default_rng(seed))[0]
+        result = run(many, tuple(data.tolist()), seed, 2000)
+        own, learned = (
+            result.posterior(ess=100, summaries=which).std() for which in ("own", "learned")
+        )
+        spread.append(np.log(learned / own).mean())
+    assert z_score(np.array(spread), 0.0) < -4.0
+    with pytest.raises(abctree.ParameterError, match='`summaries` must be "own" or "learned"'):
+        run().posterior(summaries="deep")
+
+
+# Prediction -------------------------------------------------------------------------------------
+
+
+def test_predictions_have_the_spread_of_posterior_and_noise():
+    """x' = θ + e with θ | x ~ N(x, 1): mean x, variance 2; of the prior 100/12 + 1."""
+    data = np.concatenate([run(rng=seed).predict(300, rng=seed).array for seed in range(6)])
+    assert data.shape == (1800, 2)
+    means = data.reshape(6, 300, 2).mean(axis=1)
+    assert abs(z_score(means[:, 0], 1.0)) < 4.0
+    assert abs(z_score(means[:, 1], -2.0)) < 4.0
+    assert data.var(axis=0) == pytest.approx(2.0, rel=0.2)
+    prior = run().predict(1000, prior=True).array
+    assert prior.var(axis=0) == pytest.approx(100.0 / 12.0 + 1.0, rel=0.15)
+
+
+def test_predictions_say_which_summaries_miss():
+    assert run().predict(200).p_values.min() > 0.05
+    off = run(shift, (8.0, 0.0)).predict(200)
+    assert off.p_values[0] < 0.05
+    assert off.p_value(lambda x: x[0], np.array([8.0, 0.0])) < 0.05
+
+
+def test_predictions_keep_what_the_simulator_returns_and_count_failures():
+    def one(theta, rng):
+        if theta[0] < 0.0:
+            raise ValueError("negative")
+        return {"x": rng.normal(theta[0])}
+
+    problem = abctree.Problem({"a": (-1.0, 3.0)}, one, {"x": 0.5}, summary=lambda d: [d["x"]])
+    found = abctree.rejection(problem, n_simulations=300, rng=1).predict(40, prior=True)
+    assert set(found.data[0]) == {"x"}
+    assert len(found) + found.n_failed == 40
+    assert found.n_failed > 0
+    assert found.summary.shape == (len(found), 1)
+    with pytest.raises(TypeError):
+        _ = found.array
+
+
+# Tables made elsewhere --------------------------------------------------------------------------
+
+
+def test_a_table_of_ones_own_reads_as_the_run_that_made_it():
+    problem = abctree.Problem(SQUARE, shift, np.array([1.0, -2.0]), vectorized=True)
+    made = abctree.rejection(problem, n_simulations=2000, rng=3)
+    table = made.table
+    result = abctree.from_table(
+        table.theta, table.summary, [1.0, -2.0], prior=SQUARE, distance="euclidean"
+    )
+    assert np.array_equal(result.posterior(ess=100).theta, made.posterior(ess=100).theta)
+    assert result.evidence(1.0).estimate == made.evidence(1.0).estimate
+    assert result.answer().mean() == pytest.approx(made.answer().mean(), abs=0.2)
+    assert "a table made elsewhere" in str(result.summary())
+
+
+def test_weights_of_a_table_make_up_for_other_proposals():
+    """Parameters from N(0, 2), read under a flat prior: the posterior mean is x."""
+    means = {True: [], False: []}
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        theta = rng.normal(0.0, 2.0, (4000, 1))
+        theta = theta[np.abs(theta[:, 0]) < 5.0]
+        data = theta + 0.5 * rng.standard_normal(theta.shape)
+        weights = 1.0 / stats.norm.pdf(theta[:, 0], 0.0, 2.0)
+        for weighted, into in means.items():
+            result = abctree.from_table(
+                {"a": theta[:, 0]}, data, [2.5], prior={"a": (-5.0, 5.0)}, distance="euclidean",
+                weights=weights if weighted else None,
+            )  # fmt: skip
+            into.append(float(result.posterior(ess=200).mean()[0]))
+    assert abs(z_score(np.array(means[True]), 2.5)) < 4.0
+    assert z_score(np.array(means[False]), 2.5) < -4.0  # twin: weights forgotten
+
+
+def test_a_table_without_a_prior_keeps_draws_within_its_range():
+    rng = np.random.default_rng(0)
+    theta = rng.exponential(size=(2000, 1))
+    result = abctree.from_table(theta, theta + 0.1 * rng.standard_normal(theta.shape), [0.02])
+    draws = result.adjusted(ess=200)
+    assert draws.names == ("theta1",)
+    assert draws.is_adjusted
+    assert draws.theta.min() >= theta.min()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"theta": np.zeros(5)}, "`theta` must have a row for each simulation"),
+        ({"theta": {"a": np.zeros(5), "b": np.zeros(4)}}, "`theta` must have columns of one"),
+        ({"theta": np.full((5, 1), np.nan)}, "`theta` must be finite"),
+        ({"summary": np.zeros((4, 1))}, "`summary` must have a row for each of the 5"),
+        ({"summary": np.zeros((5, 2))}, r"`summary` must have rows of shape \(1,\)"),
+        ({"summary": np.full((5, 1), np.inf)}, "`summary` must have a finite row"),
+        ({"weights": np.zeros(5)}, "`weights` must be 5 positive numbers"),
+        ({"prior": {"a": (0.0, 1.0), "b": (0.0, 1.0)}}, "`theta` must have the parameters"),
+    ],
+)
+def test_a_table_that_does_not_fit_together_is_refused(change, message):
+    given = {"theta": np.linspace(0, 1, 5)[:, None], "summary": np.ones((5, 1)), "observed": [1.0]}
+    with pytest.raises(abctree.ParameterError, match=message):
+        abctree.from_table(**{**given, **change})
+
+
+def test_failed_rows_of_a_table_are_counted():
+    theta = np.linspace(0.0, 1.0, 500)[:, None]
+    summary = theta.copy()
+    summary[::5] = np.nan
+    result = abctree.from_table(theta, summary, [0.5])
+    assert result.failures.count == 100
+    assert result.n_simulations == 500
+
+
+# Models -----------------------------------------------------------------------------------------
+
+
+def poisson(theta, rng):
+    return np.sort(rng.poisson(theta, (len(theta), 3)), axis=1).astype(float)
+
+
+def geometric(theta, rng):
+    return np.sort(rng.geometric(1.0 / (1.0 + theta), (len(theta), 3)) - 1, axis=1).astype(float)
+
+
+@cache
+def models(seed, data=(1.0, 2.0, 4.0), n_simulations=3000):
+    found = {}
+    for simulator in (poisson, geometric):
+        problem = abctree.Problem({"mean": (0.0, 10.0)}, simulator, np.array(data), vectorized=True)
+        found[simulator.__name__] = abctree.rejection(
+            problem, n_simulations=n_simulations, rng=[seed, len(found)]
+        )
+    return found
+
+
+def exact_evidence(data=(1, 2, 4)):
+    """Prior probability of the sorted data: orders times the average likelihood on a grid."""
+    mean = (np.arange(20_000) + 0.5) / 2000.0
+    orders = 6.0
+    one = np.prod([stats.poisson.pmf(x, mean) for x in data], axis=0)
+    other = np.prod([stats.geom.pmf(x + 1, 1.0 / (1.0 + mean)) for x in data], axis=0)
+    return orders * one.mean(), orders * other.mean()
+
+
+def test_model_probabilities_agree_with_exact_ones():
+    first, second = exact_evidence()
+    prior = {"poisson": 0.25, "geometric": 0.75}
+    exact = 0.25 * first / (0.25 * first + 0.75 * second)
+    found = [abctree.compare(models(s), prior=prior, epsilon=0.5) for s in range(10)]
+    probability = np.array([c.probability["poisson"] for c in found])
+    assert abs(z_score(probability, exact)) < 4.0
+    inside = [c.interval()["poisson"][0] < exact < c.interval()["poisson"][1] for c in found]
+    assert sum(inside) >= 8
+    flat = np.array(
+        [abctree.compare(models(s), epsilon=0.5).probability["poisson"] for s in range(10)]
+    )
+    assert abs(z_score(flat, exact)) > 4.0  # twin: the prior of the models forgotten
+
+
+def test_bayes_factors_have_intervals():
+    first, second = exact_evidence()
+    factor = [abctree.compare(models(s), epsilon=0.5).bayes_factor("poisson", "geometric")
+              for s in range(10)]  # fmt: skip
+    held = sum(low < first / second < high for _, (low, high) in factor)
+    assert held >= 8
+    comparison = abctree.compare(models(0), epsilon=0.5)
+    ratio, (low, high) = comparison.bayes_factor("geometric", "poisson")
+    assert low < ratio < high
+    with pytest.raises(abctree.ParameterError, match="`name` must be one of"):
+        comparison.bayes_factor("geometric", "binomial")
+
+
+def test_a_model_without_a_draw_has_an_upper_bound():
+    found = models(0)
+    problem = abctree.Problem(
+        {"mean": (90.0, 99.0)}, poisson, np.array([1.0, 2.0, 4.0]), vectorized=True
+    )
+    far = abctree.rejection(problem, n_simulations=500, rng=1)
+    comparison = abctree.compare({**found, "far": far}, epsilon=0.5)
+    assert comparison.probability["far"] == 0.0
+    low, high = comparison.interval()["far"]
+    assert (low, comparison.bayes_factor("poisson", "far")[0]) == (0.0, np.inf)
+    assert 0.0 < high < 0.9
+    assert "below" in str(comparison)
+
+
+def test_runs_that_cannot_be_compared_are_refused():
+    other = models(0, (1.0, 2.0, 5.0))
+    with pytest.raises(abctree.ParameterError, match="same observed summary"):
+        abctree.compare({"one": models(0)["poisson"], "other": other["poisson"]})
+    problem = abctree.Problem(
+        {"mean": (0.0, 10.0)}, poisson, np.array([1.0, 2.0, 4.0]), vectorized=True, distance="std"
+    )
+    scaled = abctree.rejection(problem, n_simulations=500, rng=1)
+    with pytest.raises(abctree.ParameterError, match="same distance"):
+        abctree.compare({"one": models(0)["poisson"], "other": scaled})
+    with pytest.raises(abctree.ParameterError, match="two runs or more"):
+        abctree.compare({"one": models(0)["poisson"]})
+    with pytest.raises(abctree.ParameterError, match="`prior` must have the names"):
+        abctree.compare(models(0), prior={"poisson": 1.0})
+    with pytest.raises(abctree.ParameterError, match="`prior` must be positive"):
+        abctree.compare(models(0), prior={"poisson": 1.0, "geometric": 0.0})
+
+
+def test_a_comparison_says_from_which_tolerance_on_it_stands():
+    """Sums alone cannot tell the two models apart at a large tolerance."""
+    comparison = abctree.compare(models(0, n_simulations=20_000), epsilon=8.0)
+    assert len(comparison.epsilons) > 4
+    assert comparison.stable_from is None or comparison.stable_from < 8.0
+
+
+# Calibration by new runs ------------------------------------------------------------------------
+
+
+def test_ranks_of_new_data_sets_are_uniform(tmp_path):
+    problem = abctree.Problem(SQUARE, shift, np.zeros(2), vectorized=True)
+    given = {"n_simulations": 400, "rng": 2, "method": "rejection"}
+    runs = abctree.calibrate(problem, n_datasets=60, store=tmp_path / "ranks", **given)
+    assert runs.ranks.shape == (60, 2)
+    assert runs.p_values.min() > 1e-3
+    assert abs(runs.expected_coverage(0.5)[0] - 0.5) < 4.0 * np.sqrt(0.25 / 60)
+    assert "jointly" in str(runs)
+
+    # What is in the file is not run again; the last line was cut off by a kill.
+    lines = (tmp_path / "ranks").read_text("utf-8").splitlines()
+    (tmp_path / "ranks").write_text("\n".join([*lines[:59], lines[59][:20]]), "utf-8")
+    told = []
+    again = abctree.calibrate(
+        problem, n_datasets=60, store=tmp_path / "ranks",
+        progress=lambda done, n: told.append((done, n)), **given,
+    )  # fmt: skip
+    assert np.array_equal(again.ranks, runs.ranks)
+    assert told == [(60, 60)]
+    assert all(json.loads(line) for line in (tmp_path / "ranks").read_text().splitlines())
+    with pytest.raises(abctree.ParameterError, match="data sets of other seeds"):
+        abctree.calibrate(problem, n_datasets=60, store=tmp_path / "ranks", **{**given, "rng": 3})
+
+
+def test_ranks_see_a_reading_that_is_too_sure():
+    problem = abctree.Problem(SQUARE, shift, np.zeros(2), vectorized=True)
+
+    def narrow(result):
+        draws = result.posterior()
+        return replace(draws, theta=draws.mean() + (draws.theta - draws.mean()) / 3.0)
+
+    runs = abctree.calibrate(
+        problem, n_datasets=60, n_simulations=400, rng=2, method="rejection", reading=narrow
+    )
+    assert runs.p_values.max() < 1e-3 or (runs.coverage(0.9) < 0.75).all()
+    assert not runs.band(0.9)[0] <= runs.coverage(0.9)[0] <= runs.band(0.9)[1]
+
+
+def test_a_density_prior_is_drawn_from_for_calibration():
+    """Parameters of density 2 a on (0, 1): a mean of 2/3."""
+    prior = abctree.DensityPrior(lambda t: np.log(2.0 * t[:, 0]), {"a": (0.0, 1.0)})
+    problem = abctree.Problem(prior, shift, np.zeros(1), vectorized=True)
+    runs = abctree.calibrate(
+        problem, n_datasets=80, n_simulations=60, rng=1, method="rejection",
+        reading="posterior",
+    )  # fmt: skip
+    assert abs(z_score(runs.theta[:, 0], 2.0 / 3.0)) < 4.0
+    assert abs(z_score(runs.theta[:, 0], 0.5)) > 4.0  # twin: drawn from the cube
+
+
+def test_a_reading_that_is_none_is_refused():
+    with pytest.raises(abctree.ParameterError, match="`reading` must be"):
+        abctree.calibrate(run().problem, n_datasets=1, n_simulations=50, reading="best")
+
+
+# Pictures ---------------------------------------------------------------------------------------
+
+
+def test_pictures_of_checks_have_a_line_for_each_parameter_and_model():
+    pytest.importorskip("matplotlib")
+    ax = abctree.plots.calibration(run().calibration(50)).axes[0]
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["two errors", "a", "as accepted", "b"]
+    assert len(ax.lines) == 5
+    ax = abctree.plots.comparison(abctree.compare(models(0), epsilon=4.0)).axes[0]
+    shares = np.array([line.get_ydata() for line in ax.lines])
+    assert shares.sum(axis=0) == pytest.approx(1.0)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["poisson", "geometric"]
