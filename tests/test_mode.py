@@ -624,6 +624,24 @@ def test_a_constraint_that_excludes_the_peak_leaves_an_allowed_mode():
     assert np.abs(mode.theta).max() < 1.0
 
 
+def test_a_mode_among_many_discrete_values_has_no_fit_and_says_so():
+    """Values that few simulations share: none of them need be accepted at the tolerance."""
+    prior = {
+        "n": abctree.Integers(1, 7), "k": abctree.Categorical([1.0, 2.0, 10.0]),
+        "p": stats.poisson(3.0), "big": stats.poisson(1e7),
+        "a": (-5.0, 5.0), "b": stats.norm(1.0, 2.0), "z": stats.norm(0.0, 1.0),
+    }  # fmt: skip
+    scale = np.array([1.0 / 7.0, 1e-7, 1.0, 1.0, 1.0])
+    problem = abctree.Problem(
+        prior, lambda t, rng: scale * t[:, [0, 3, 4, 5, 6]] + rng.normal(size=(len(t), 5)),
+        np.zeros(5), vectorized=True,
+    )  # fmt: skip
+    mode = abctree.map_tree(problem, n_simulations=300, rng=0).mode()
+    assert np.isfinite(mode.theta).all()
+    assert np.isnan(mode.standard_error[:4]).all()
+    assert mode.notes
+
+
 def test_density_of_a_prior_that_is_only_a_map_is_by_its_slope(rng):
     def transform(cube):
         return np.column_stack([np.exp(cube[:, 0]), cube[:, 0] + 3.0 * cube[:, 1]])

@@ -159,7 +159,8 @@ def climb_in_scale(
     more likely under it than under the broader fit.
     """
     best = climb(rows, epsilon, start, spread)
-    size = np.ptp(rows.x[rows.distance < epsilon], axis=0)
+    accepted = rows.x[rows.distance < epsilon]
+    size = np.ptp(accepted, axis=0) if len(accepted) else np.zeros(rows.x.shape[1])
     if best is not None:
         start, spread = best.centre, best.spread
     wide = _BROADER**2 * spread
