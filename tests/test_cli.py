@@ -200,6 +200,7 @@ def test_run_reads_the_posterior_at_the_epsilon_asked_for(plain):
     assert json.loads((plain / "a/summary.json").read_text())["epsilon"] == 0.75
 
 
+@pytest.mark.slow
 def test_run_stops_after_the_seconds_given(plain):
     call("run", "cli_model:ready", "-n", 2_000_000, "--rng", 1, "--seconds", 0.2, "--out", "a")
     summary = json.loads((plain / "a/summary.json").read_text())
@@ -665,6 +666,7 @@ def simulations(folder):
     return json.loads(call("summary", folder, "--json").stdout)["n_simulations"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["Ctrl-C", "seconds"])
 def test_run_does_not_replace_one_with_less_than_its_budget(plain, monkeypatch, end):
     asked = ("-n", 2_000_000, "--rng", 1, "--out", "a", "--quiet")
@@ -1169,6 +1171,7 @@ stop = { rounds = 2 }
 """
 
 
+@pytest.mark.slow
 def test_config_gives_problem_and_settings_and_options_win(plain):
     (plain / "run.toml").write_text(CONFIG)
     done = call("run", "--config", "run.toml", "-n", 400, "--json", "--quiet")
