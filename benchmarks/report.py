@@ -31,6 +31,7 @@ DOCUMENTS = (
     ROOT / "docs" / "explanation" / "defaults.md",
     ROOT / "docs" / "explanation" / "errors.md",
     ROOT / "docs" / "explanation" / "map-tree.md",
+    ROOT / "docs" / "explanation" / "readings.md",
     ROOT / "docs" / "explanation" / "digits-experiment.md",
 )
 #: Modules with tables in them that are no experiments of one JSON, and where their numbers are.
@@ -40,6 +41,7 @@ OTHERS = {
     "defaults": ("benchmarks.defaults", command.RESULTS / "defaults.json"),
     "errors": ("benchmarks.errors", command.RESULTS / "errors.json"),
     "map_modes": ("benchmarks.map_modes", command.RESULTS / "map_modes.json"),
+    "readings": ("benchmarks.readings", command.RESULTS / "readings.json"),
     "bandit_cost": ("benchmarks.bandit_cost", command.RESULTS / "bandit_cost.json"),
     "digits_posterior": ("experiments.digits_pictures", command.RESULTS / "digits_posterior.json"),
     "digits_leaves": ("experiments.digits_pictures", command.RESULTS / "digits_leaves.json"),

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from abctree.answers.reading.regression import Method, Regressor, check_method, moved
+from abctree.answers.reading.regression import (
+    Method,
+    Regressor,
+    check_method,
+    moved,
+    regression,
+)
 from abctree.answers.scores import varies
 from abctree.data import effective_sample_size as ess
 from abctree.errors import ParameterError, warn
@@ -87,7 +93,8 @@ def adjust(
         return z, weight
     counts = kernel_weight > 0.0
     adjusted = z.copy()
-    adjusted[counts] = moved(s[counts][:, used], z[counts], kernel_weight[counts], method)
+    fit = regression(s[counts][:, used], kernel_weight[counts], method)
+    adjusted[counts] = moved(z[counts], fit, method)
     return adjusted, kernel_weight
 
 

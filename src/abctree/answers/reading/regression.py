@@ -119,26 +119,17 @@ def _of_user(regressor: Regressor, x: FloatArray, weight: FloatArray) -> Regress
     return fitted
 
 
-def moved(
-    x: FloatArray, z: FloatArray, weight: FloatArray, method: Method | Regressor
-) -> FloatArray:
-    """Draws z (m, k) moved to where a regression on x (m, q) says that they would be at x = 0.
+def regression(x: FloatArray, weight: FloatArray, method: Method | Regressor) -> Regression:
+    """The regression on x (m, q), with positive weights (m,), that a method moves draws by.
 
     Parameters
     ----------
     x : (m, q) array
         Differences of the summaries to the observed ones.
-    z : (m, k) array
-        Draws on a scale without bounds.
     weight : (m,) array
-        Positive weights of the regression.
+        Positive weights.
     method : {"ridge", "heteroscedastic", "linear"} or Regressor
-        "linear" is least squares; "heteroscedastic" fits the logarithms of the squared residuals
-        too, and scales residuals as they say.
-
-    Returns
-    -------
-    (m, k) array
+        "linear" is least squares; the other names are one ridge regression.
 
     Raises
     ------
@@ -150,18 +141,27 @@ def moved(
     AbctreeWarning
         If the summaries of "linear" are linearly dependent.
     """
-    fit: Regression
     if isinstance(method, Regressor):
-        fit = _of_user(method, x, weight)
-    else:
-        check_method(method)
-        fit = ridge = Ridge(x, weight, _LEAST_SQUARES if method == "linear" else None)
-        if method == "linear" and ridge.rank < len(ridge.value):
-            warn(
-                f"The {len(ridge.value)} summaries of the accepted draws are linearly dependent "
-                f"(rank {ridge.rank}): the regression uses the smallest slopes that fit. "
-                'Drop summaries that are combinations of others, or use method="ridge".'
-            )
+        return _of_user(method, x, weight)
+    check_method(method)
+    if method != "linear":
+        return Ridge(x, weight)
+    fit = Ridge(x, weight, _LEAST_SQUARES)
+    if fit.rank < len(fit.value):
+        warn(
+            f"The {len(fit.value)} summaries of the accepted draws are linearly dependent (rank "
+            f"{fit.rank}): the regression uses the smallest slopes that fit. Drop summaries that "
+            'are combinations of others, or use method="ridge".'
+        )
+    return fit
+
+
+def moved(z: FloatArray, fit: Regression, method: Method | Regressor) -> FloatArray:
+    """Draws z (m, k) moved to where a regression says that they would be at x = 0.
+
+    "heteroscedastic" fits the logarithms of the squared residuals too, and scales residuals as they
+    say.
+    """
     fitted, at_observation = fit(z)
     residual = z - fitted
     if method == "heteroscedastic":

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from abctree.answers.reading.choice import Cell
-from abctree.answers.reading.regression import moved
+from abctree.answers.reading.regression import Regression, moved, regression
 from abctree.answers.run import Run
 from abctree.answers.scores import Scores, varies
 from abctree.data import effective_sample_size, running_ess
@@ -113,19 +113,27 @@ class Rows:
 
     def at_observation(self, cell: Cell) -> Reading:
         """Read the rows in one way."""
-        return self._read(cell, self.distance, np.arange(len(self)), self.weight, self.x)
+        return self._read(cell, self.distance, np.arange(len(self)), np.zeros(self.x.shape[1]), {})
 
     def at_row(self, j: int, cells: tuple[Cell, ...]) -> Iterator[Reading]:
         """Read the other rows in several ways, as if row j were the observation."""
         distance = self.distance_to(j)
         order = np.argsort(distance, kind="stable")
         order = order[order != j]
+        fits: dict[tuple[float, bool], Regression] = {}
         for cell in cells:
-            yield self._read(cell, distance[order], order, self.weight[order], self.x - self.x[j])
+            yield self._read(cell, distance[order], order, self.x[j], fits)
 
     def _read(
-        self, cell: Cell, distance: FloatArray, row: IntArray, weight: FloatArray, x: FloatArray
+        self,
+        cell: Cell,
+        distance: FloatArray,
+        row: IntArray,
+        at: FloatArray,
+        fits: dict[tuple[float, bool], Regression],
     ) -> Reading:
+        """Read rows in the order of their distances from `at` (q,); ways share regressions."""
+        weight = self.weight[row]
         n = self._count(weight, cell.ess)
         row, z = row[:n], self.places[0][row[:n]]
         if cell.method is None:
@@ -135,7 +143,10 @@ class Rows:
         row, z, weight = row[kept], z[kept].copy(), weight[kept]
         moves = self.places[1]
         if len(row):
-            z[:, moves] = moved(x[row], z[:, moves], weight, cell.method)
+            key = cell.ess, cell.method in ("ridge", "heteroscedastic")
+            if key not in fits:
+                fits[key] = regression(self.x[row] - at, weight, cell.method)
+            z[:, moves] = moved(z[:, moves], fits[key], cell.method)
         return Reading(row, z, weight)
 
     def theta_of(self, reading: Reading) -> FloatArray:
