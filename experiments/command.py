@@ -201,6 +201,8 @@ def numbers_of(
     """Read the numbers, or measure and `keep` them as JSON; None if nothing can be measured."""
     if args.from_json is not None:
         return dict(read_json(args.from_json))
+    # Read first: a file that is missing must not cost the runs.
+    stored = {} if args.only is None else read_json(args.json(name))
     began = time.monotonic()
     measured = measure(args)
     if measured is None:
@@ -208,7 +210,7 @@ def numbers_of(
     numbers = {"about": about(args), **rounded(measured)}
     numbers["about"]["seconds"] = round(time.monotonic() - began, 1)
     if args.only is not None:
-        numbers = join(read_json(args.json(name)), numbers, args.only)
+        numbers = join(stored, numbers, args.only)
     if keep:
         write_json(args.json(name), numbers)
     return numbers
