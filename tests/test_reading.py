@@ -207,7 +207,11 @@ def test_without_summaries_the_answer_is_the_draws():
 
 
 def test_a_tiny_table_is_read_as_it_is():
-    assert run(n_simulations=60).answer().reading is None
+    tiny = run(n_simulations=60)
+    assert tiny.answer().reading is None
+    for ask in (tiny.fit, tiny.calibration, tiny.adjusted, lambda: abctree.cross_validate(tiny)):
+        with pytest.raises(abctree.ParameterError, match="100 simulations or more"):
+            ask()
 
 
 # Calibration ------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from abctree.answers.posterior import Posterior
-from abctree.answers.reading.calibration import coverage_of
+from abctree.answers.reading.calibration import coverage_of, ranks_of
 from abctree.answers.result import Result
 from abctree.errors import AbctreeWarning, ParameterError, wrong
 from abctree.keywords import checks_keywords
@@ -214,8 +214,7 @@ def _place(
     if draws.ess == 0.0:
         ranks, nearness = rng.random(len(theta)), float(rng.random())
     else:
-        below = draws.weights @ (draws.theta < theta)
-        ranks = below + rng.random(len(theta)) * (draws.weights @ (draws.theta == theta))
+        ranks = ranks_of(draws.theta, draws.weights, theta, rng)
         unit = np.where(draws.std() > 0.0, draws.std(), 1.0)
         far, own = (
             np.square((point - other) / unit).sum(axis=-1) for point in (draws.theta, theta)

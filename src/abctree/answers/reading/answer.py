@@ -11,19 +11,16 @@ from abctree.answers.reading.calibration import Calibration, calibration
 from abctree.answers.reading.choice import Cell, Choice
 from abctree.answers.reading.fit import Fit, fit
 from abctree.answers.reading.regression import Method, Regressor
-from abctree.answers.reading.rows import Rows
+from abctree.answers.reading.rows import FEWEST, Rows
 from abctree.answers.reading.veto import N_PSEUDO, choose, default_cell
 from abctree.answers.run import Run
 from abctree.answers.selection import default_ess
 from abctree.numbers import check_rule
 
-#: Rows without which a table is read as it is.
-_FEWEST = 100
-
 
 def adjusted(run: Run, method: Method | Regressor, ess: float | None) -> Posterior:
     """The adjusted posterior at an effective sample size of the draws before the adjustment."""
-    rows = Rows.of(run)
+    rows = Rows.of(run).checked()
     if ess is not None:
         check_rule("ess", ess, "above 0", "Try 1000.")
     cell = default_cell(rows) if ess is None else Cell(method, min(ess, rows.largest_ess))
@@ -35,7 +32,7 @@ def answer(run: Run) -> Posterior:
     if run.table.summary.shape[1] == 0:
         return run.posterior()
     rows = Rows.of(run)
-    if len(rows) < _FEWEST or rows.distance[0] == rows.distance[-1]:
+    if len(rows) < FEWEST or rows.distance[0] == rows.distance[-1]:
         return run.posterior()
     choice = choose(rows, N_PSEUDO, np.random.default_rng(run.root))
     return replace(_read(run, rows, choice.chosen), reading=choice)
@@ -44,7 +41,7 @@ def answer(run: Run) -> Posterior:
 def calibrated(run: Run, choice: Choice | None, n: int) -> Calibration:
     """How often the intervals of a chosen reading hold the parameters of rows of the table."""
     check_rule("n", n, "at least 1", "Try 200.")
-    rows = Rows.of(run)
+    rows = Rows.of(run).checked()
     cell = default_cell(rows) if choice is None else choice.chosen
     raw = Cell(None, min(default_ess(run.n_simulations), rows.largest_ess))
     return calibration(rows, cell, raw, n, np.random.default_rng(run.root))
@@ -52,7 +49,7 @@ def calibrated(run: Run, choice: Choice | None, n: int) -> Calibration:
 
 def fitting(run: Run) -> Fit:
     """Whether the model can make data like the observation."""
-    rows = Rows.of(run, most=len(run.table))
+    rows = Rows.of(run, most=len(run.table)).checked()
     ess = min(default_ess(run.n_simulations), rows.largest_ess)
     return fit(rows, ess, np.random.default_rng(run.root))
 

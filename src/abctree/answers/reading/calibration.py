@@ -27,6 +27,15 @@ def coverage_of(ranks: FloatArray, level: float, share: FloatArray | None = None
     return np.asarray(np.average(inside, axis=0, weights=share))
 
 
+def ranks_of(
+    theta: FloatArray, weight: FloatArray, truth: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """(p,) Share of draws (m, p) below known parameters (p,); ties are parted at random."""
+    return np.asarray(
+        weight @ (theta < truth) + rng.random(len(truth)) * (weight @ (theta == truth))
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Calibration:
     """Ranks of known parameters in the posterior of data that stand in for the observation.
@@ -92,9 +101,5 @@ def calibration(rows: Rows, cell: Cell, raw: Cell, n: int, rng: np.random.Genera
 
 
 def _rank(rows: Rows, reading: Reading, j: int, rng: np.random.Generator) -> FloatArray:
-    """(p,) Share of the draws below the parameters of row j; ties are parted at random."""
-    theta, truth = rows.theta_of(reading), rows.scores.theta[j]
     weight = reading.weight / reading.weight.sum()
-    return np.asarray(
-        weight @ (theta < truth) + rng.random(len(truth)) * (weight @ (theta == truth))
-    )
+    return ranks_of(rows.theta_of(reading), weight, rows.scores.theta[j], rng)

@@ -23,6 +23,7 @@ class CrossValidation:
     cell: Cell  #: the reading
     truth: FloatArray  #: (n, p) parameters of the rows that were left out
     estimate: FloatArray  #: (n, p) posterior means
+    share: FloatArray  #: (n,) what each row counts for; the sum is 1
 
     @property
     def error(self) -> FloatArray:
@@ -30,8 +31,8 @@ class CrossValidation:
 
         That of `cv4abc` of R's abc (Csilléry, François and Blum 2012).
         """
-        variance = self.truth.var(axis=0)
-        square = np.square(self.estimate - self.truth).mean(axis=0)
+        centred = self.truth - self.share @ self.truth
+        variance, square = self.share @ centred**2, self.share @ (self.estimate - self.truth) ** 2
         share = np.full(variance.shape, np.nan)
         np.divide(square, variance, out=share, where=variance > 0.0)
         return share
@@ -71,12 +72,12 @@ def cross_validate(
         If no summaries were kept.
     """
     check_rule("n", n, "at least 2", "Try 100.")
-    rows = Rows.of(result, most=len(result.table))
+    rows = Rows.of(result, most=len(result.table)).checked()
     cell = default_cell(rows) if ess is None else Cell("ridge", min(ess, rows.largest_ess))
-    picked = np.unique(systematic(rows.weight, n, checked_rng(rng)))
+    picked, count = np.unique(systematic(rows.weight, n, checked_rng(rng)), return_counts=True)
     means = []
     for j in picked:
         reading = next(rows.at_row(int(j), (cell,)))
         means.append(reading.weight / reading.weight.sum() @ rows.theta_of(reading))
     names = tuple(result.problem.names)
-    return CrossValidation(names, cell, rows.scores.theta[picked], np.array(means))
+    return CrossValidation(names, cell, rows.scores.theta[picked], np.array(means), count / n)

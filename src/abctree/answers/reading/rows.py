@@ -21,6 +21,8 @@ from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Rows nearest to the observation that are looked at: several times those of the largest reading.
 _MOST = 20_000
+#: Rows without which a table is read as it is, and cannot be checked.
+FEWEST = 100
 #: A reading must leave rows outside of it, of which the nearest ends it.
 _LARGEST_SHARE = 0.7
 
@@ -77,6 +79,15 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.weight)
+
+    def checked(self) -> Rows:
+        """The same, if they are enough to be compared with each other."""
+        if len(self) < FEWEST:
+            raise ParameterError(
+                f"`n_simulations` must leave {FEWEST} simulations or more with a finite distance "
+                f"for this, but left {len(self)}. Run more."
+            )
+        return self
 
     @cached_property
     def places(self) -> tuple[FloatArray, BoolArray]:
