@@ -168,7 +168,7 @@ def test_run_writes_the_posterior_and_pictures(here):
 def test_run_has_no_picture_of_a_partition_beside_two_dimensions(here):
     done = call("run", "cli_model:problem", "-n", 400, "--rng", 1)
     assert done.exit_code == 0, done.output
-    assert {path.name for path in (here / "problem-output").iterdir()} == FILES
+    assert {path.name for path in (here / "cli_model-output").iterdir()} == FILES
 
 
 @pytest.mark.slow
@@ -267,7 +267,7 @@ def test_run_refuses_to_replace_files_that_are_not_its_own(plain, text):
 
 def test_run_prints_the_summary_and_logs_every_round_on_stderr(plain):
     done = call("run", "cli_model:ready", "-n", 900, "--rng", 1)
-    summary = json.loads((plain / "ready-output/summary.json").read_text())
+    summary = json.loads((plain / "cli_model-ready-output/summary.json").read_text())
     row = next(line for line in done.stdout.splitlines() if line.startswith("mu "))
     assert float(row.split()[1]) == pytest.approx(summary["parameters"]["mu"]["mean"], rel=1e-3)
     logged = [line for line in done.stderr.splitlines() if line.startswith("round ")]
@@ -291,7 +291,7 @@ def test_run_prints_json_that_says_what_was_asked(plain):
     assert printed["settings"] == {"n_simulations": 300, "ess": 20.0}
     assert (printed["seed"], printed["n_simulations"]) == (5, 300)
     assert sum(r["n_simulations"] for r in printed["rounds"]) < 300, "the pilot is no round"
-    assert printed == json.loads((plain / "ready-output/summary.json").read_text())
+    assert printed == json.loads((plain / "cli_model-ready-output/summary.json").read_text())
 
 
 def test_run_rewrites_one_line_on_a_terminal(plain, monkeypatch):
@@ -300,7 +300,7 @@ def test_run_rewrites_one_line_on_a_terminal(plain, monkeypatch):
     done = call("run", "cli_model:ready", "-n", 1000, "--rng", 1)
     assert "1000 simulations in" in done.stdout, "watching must not stop the run"
     shown = done.stderr.split("\r")
-    rounds = len(json.loads((plain / "ready-output/summary.json").read_text())["rounds"])
+    rounds = len(json.loads((plain / "cli_model-ready-output/summary.json").read_text())["rounds"])
     assert len(shown) > rounds + 2, "blocks are shown, too"
     assert shown[1].startswith("pilot")
     assert not any("\n" in state for state in shown[1:-1])
@@ -929,6 +929,13 @@ def test_export_writes_what_the_run_found(plain):
         assert found["theta"].shape == (600, 1)
     assert call("export", "a", "--format", "arviz", "--all", "--to", "x.nc").exit_code == 2
     assert call("export", "a", "--format", "xml", "--to", "x").exit_code == 2
+    assert call("export", "a", "--to", "by-name.CSV").exit_code == 0
+    assert (plain / "by-name.CSV").read_text() == (plain / "a/posterior.csv").read_text()
+    assert call("export", "a", "--to", "by-name.npz").exit_code == 0
+    with np.load(plain / "by-name.npz", allow_pickle=False) as found:
+        assert found["theta"].shape == (600, 1)
+    refused = call("export", "a", "--to", "by-name")
+    assert (refused.exit_code, "must end in .csv, .npz, .nc" in refused.stderr) == (2, True)
 
 
 def test_export_for_arviz_says_what_is_missing(plain, monkeypatch):
@@ -974,7 +981,7 @@ def test_run_of_a_method_is_the_same_as_calling_the_library(plain, method):
     function = getattr(abctree, said["method"])
     expected = function(model(plain).ready, n_simulations=900, rng=7, **settings)
     export.to_csv(getattr(expected, "run", expected), "python.csv")
-    assert written(f"ready-{method}-output") == (plain / "python.csv").read_text()
+    assert written(f"cli_model-ready-{method}-output") == (plain / "python.csv").read_text()
     call("run", *common, "--out", "b")
     assert written("b") != (plain / "python.csv").read_text(), "settings must matter"
 
@@ -1182,9 +1189,9 @@ def test_config_gives_problem_and_settings_and_options_win(plain):
     assert [r["epsilon"] for r in found["rounds"]] == [2.0, 1.0]
     assert found["settings"]["n_simulations"] == 400
     assert found["settings"]["quota"] == 30
-    plan = abctree.load("ready-output", sys.modules["cli_model"].ready).plan
+    plan = abctree.load("cli_model-ready-output", sys.modules["cli_model"].ready).plan
     assert (plan.quota, plan.n_simulations) == (30, 400)
-    again = call("resume", "ready-output", "--quiet", "--json")
+    again = call("resume", "cli_model-ready-output", "--quiet", "--json")
     assert json.loads(again.stdout)["stopped_because"] == "2 rounds played"
 
 
@@ -1253,7 +1260,7 @@ def test_config_names_the_method_and_options_win(plain):
     said = json.loads(done.stdout)
     assert said["method"] == "map_tree"
     assert said["settings"] == {"n_pilot": 150, "n_simulations": 400, "policy": "t3c"}
-    plan = abctree.load("ready-map-tree-output", sys.modules["cli_model"].ready).plan
+    plan = abctree.load("cli_model-ready-map-tree-output", sys.modules["cli_model"].ready).plan
     assert plan.n_pilot == 150
     other = call("run", "--config", "run.toml", "--method", "smc")
     assert other.exit_code == 2

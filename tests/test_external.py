@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import stat
 import sys
 import tempfile
@@ -129,6 +130,35 @@ def test_csv_is_read_as_numbers(text, expected):
     np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("day,cases\n1,5\n2,8\n", {"day": [1.0, 2.0], "cases": [5.0, 8.0]}),
+        ("day cases\n1 5\n2\t 8", {"day": [1.0, 2.0], "cases": [5.0, 8.0]}),
+        (
+            '"","the mean","n"\n"Leeds",1.5,NA\n"York",2.5,3',
+            {"the mean": [1.5, 2.5], "n": [np.nan, 3]},
+        ),
+        ("mean, sd\n\n1.5, 0.25\n", {"mean": 1.5, "sd": 0.25}),
+        ("x\n1\nmissing", {"x": [1.0, np.nan]}),
+    ],
+)
+def test_columns_below_a_header_are_read_by_name(text, expected):
+    out = call(python(f"print({text!r})", output="stdout-csv"))
+    assert list(out) == list(expected)
+    for name, column in expected.items():
+        np.testing.assert_array_equal(out[name], column)
+
+
+def test_columns_in_another_order_are_compared_by_name():
+    table = "print('cases,day'); print('5,1'); print('8,2')"
+    problem = abctree.Problem(
+        PRIOR, python(table, output="stdout-csv"), {"day": [1, 2], "cases": [5, 8]}
+    )
+    summary = problem.simulate(np.zeros((1, 2)), np.arange(1), 0).summary
+    np.testing.assert_array_equal(summary[0], problem.observed_summary)
+
+
 def test_json_is_read_as_it_is():
     value = {"mean": 1.5, "counts": [1, 2]}
     assert call(python(f"print({json.dumps(value)!r})")) == value
@@ -157,6 +187,16 @@ def test_npy_files_are_read_but_never_unpickled(tmp_path):
     np.testing.assert_array_equal(call(sound), [1.0, 2.0])
     with pytest.raises(ValueError, match="allow_pickle=False"):
         call(python(copy, str(tmp_path / "evil.npy"), "{dir}/x.npy", output="{dir}/x.npy"))
+
+
+def test_arrays_of_an_npz_file_are_read_by_name(tmp_path):
+    np.savez(tmp_path / "kept.npz", x=[1.0, 2.0], y=3.0)
+    np.savez(tmp_path / "evil.npz", x=np.array([{"a": 1}], dtype=object))
+    copy = "import shutil, sys; shutil.copy(sys.argv[1], sys.argv[2])"
+    out = call(python(copy, str(tmp_path / "kept.npz"), "x.npz", output="x.npz"))
+    assert {name: value.tolist() for name, value in out.items()} == {"x": [1.0, 2.0], "y": 3.0}
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        call(python(copy, str(tmp_path / "evil.npz"), "x.npz", output="x.npz"))
 
 
 def first_word(stdout, folder):
@@ -203,6 +243,69 @@ def test_output_may_be_a_function_of_text_and_directory():
     assert call(python(code, output=first_word)) == [3.5, 4.0]
 
 
+# Other languages --------------------------------------------------------------------------------
+
+#: The same model in each language: a table of three counts, which only needs rate and seed.
+LANGUAGES = {
+    "sh": (
+        'awk -v rate="$1" -v seed="$2" \'BEGIN { srand(seed); print "day,cases"; '
+        'for (i = 1; i <= 3; i++) print i "," int(rate * i + rand()) }\''
+    ),
+    "Rscript": (
+        "given <- as.numeric(commandArgs(trailingOnly = TRUE)); set.seed(given[2])\n"
+        "write.csv(data.frame(day = 1:3, cases = floor(given[1] * 1:3 + runif(3))))"
+    ),
+    "julia": (
+        "using Random; rate, seed = parse.(Float64, ARGS); Random.seed!(Int(seed))\n"
+        'println("day,cases")\n'
+        'foreach(i -> println(i, ",", floor(rate * i + rand())), 1:3)'
+    ),
+}
+#: What reads its arguments and writes its table as Julia does, where there is none.
+NO_JULIA = f"""#!/bin/sh
+grep -q 'parse.(Float64, ARGS)' "$1" && exec {PYTHON} -S -E -c '
+import random, sys
+random.seed(int(sys.argv[2]))
+print("day,cases")
+for i in 1, 2, 3:
+    print(i, float(sys.argv[1]) * i + random.random() // 1, sep=",")
+' "$2" "$3"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", LANGUAGES)
+def test_three_lines_connect_a_script_in_another_language(tmp_path, monkeypatch, program):
+    if program == "julia" and shutil.which("julia") is None:
+        (tmp_path / "julia").write_text(NO_JULIA)
+        (tmp_path / "julia").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    if shutil.which(program) is None:
+        pytest.skip(f"needs {program}")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.txt").write_text(LANGUAGES[program])
+
+    model = abctree.External(f"{program} model.txt {{rate}} {{seed}}", "stdout-csv", timeout=60)
+    problem = abctree.Problem({"rate": (0.0, 9.0)}, model, {"day": [1, 2, 3], "cases": [4, 8, 12]})
+    result = abctree.rejection(problem, n_simulations=30, keep=3, rng=1)
+
+    assert result.failures.count == 0, result.failures.reasons
+    assert abs(result.posterior().mean()[0] - 4.0) < 1.0
+    assert len(np.unique(result.table.distance)) > 1
+
+
+def test_a_script_is_named_from_here_and_its_output_is_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("model.sh", "out.csv"):
+        (tmp_path / name).write_text("")
+    command = ("sh", "-e", "model.sh", "out.csv")
+    model = abctree.External(command, "out.csv")
+    assert model.command == ("sh", "-e", str(tmp_path / "model.sh"), "out.csv")
+    assert abctree.External(("sh", "out.csv"), "out.csv").command == ("sh", "out.csv")
+    here = abctree.External(command, "{dir}/out.csv", cwd=tmp_path)
+    assert here.command == command
+
+
 # What goes wrong --------------------------------------------------------------------------------
 
 
@@ -218,6 +321,10 @@ def test_output_may_be_a_function_of_text_and_directory():
         ("", {"output": "stdout-csv"}, "there is nothing"),
         ("print('1 2\\n3')", {"output": "stdout-csv"}, "different numbers of columns"),
         ("print('1 two')", {"output": "stdout-csv"}, "could not convert"),
+        ("print('x,y')", {"output": "stdout-csv"}, "there is nothing below its header"),
+        ("print('x,y\\n1')", {"output": "stdout-csv"}, "different numbers of columns"),
+        ("print('x,x\\n1,2')", {"output": "stdout-csv"}, "have the same name"),
+        ("print('x,y\\n1,Leeds')", {"output": "stdout-csv"}, "could not convert.*Leeds"),
         ("print('[' * 100000)", {}, "cannot be read as json"),
         ("", {"output": "out.json"}, "it wrote no file out.json"),
         ("import os; os.mkdir('out.json')", {"output": "out.json"}, "wrote no file"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import json
 import os
@@ -30,6 +31,8 @@ _TAIL = 300
 #: Names that a template may use beside those of the parameters.
 _EXTRA = ("seed", "dir")
 _STDOUT = {"stdout-json": "json", "stdout-csv": "csv"}
+#: What R and Julia, or nothing between two commas, say of a missing number.
+_MISSING = {"NA": "nan", "missing": "nan", "": "nan"}
 
 
 class ProgramError(SimulatorError):
@@ -54,12 +57,15 @@ class External:
     ----------
     command : str or sequence of str
         Program and arguments, each a template.  A text is split as a shell would, but no shell sees
-        it: a parameter never becomes two arguments, and nothing is expanded.
+        it: a parameter never becomes two arguments, and nothing is expanded.  A program, and the
+        script that is its first argument, may be named relative to the present directory.
     output : str or callable
-        "stdout-json", "stdout-csv" (numbers between commas or blanks, of shape (m,); several lines
-        make (r, m)), or a template of the path of the file that the program writes: .json, .npy, or
-        anything else as text like "stdout-csv".  A relative path is looked up where the program
-        runs.  With `cwd`, or an absolute path, it must use ``{dir}`` or ``{seed}``, for
+        "stdout-json", "stdout-csv", or a template of the path of the file that the program writes:
+        .json, .npy, .npz (a dict of arrays), or anything else as text like "stdout-csv".  That is
+        numbers between commas or blanks, of shape (m,); several lines make (r, m).  Below a header,
+        a line without a number, it is a dict of numbers, or of columns (r,), by their names; a
+        column without a name (R's row names) is left out.  A relative path is looked up where the
+        program runs.  With `cwd`, or an absolute path, it must use ``{dir}`` or ``{seed}``, for
         simulations that run at the same time would overwrite each other's file.  What is there
         already is removed before the program starts.  Or a function
         ``(stdout, directory) -> data`` of the text and the temporary directory.
@@ -109,7 +115,7 @@ class External:
     names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "command", _split(self.command))
+        object.__setattr__(self, "command", self._split())
         if self.cwd is not None and not Path(self.cwd).is_dir():
             raise ParameterError(f"`cwd` must be a directory, but got {os.fspath(self.cwd)!r}.")
         for name in self.files:
@@ -182,6 +188,9 @@ class External:
             raise ProgramError(f"it wrote no file {path.name}")
         if path.suffix == ".npy":
             return np.load(path, allow_pickle=False)
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as arrays:
+                return dict(arrays)
         kind = "json" if path.suffix == ".json" else "csv"
         return _parsed(path.read_text(encoding="utf-8"), kind, path.name)
 
@@ -189,6 +198,15 @@ class External:
     def _file(self) -> str | None:
         """The template of the file that the program writes, if it does."""
         return None if callable(self.output) or self.output in _STDOUT else self.output
+
+    def _split(self) -> tuple[str, ...]:
+        words = _split(self.command)
+        if self.cwd is None:  # it runs in an empty directory
+            script = next((i for i, w in enumerate(words) if i and not w.startswith("-")), 0)
+            own = {self.output, *self.files}
+            if script and words[script] not in own and Path(words[script]).is_file():
+                return (*words[:script], os.path.abspath(words[script]), *words[script + 1 :])
+        return words
 
     def _check_output(self) -> None:
         """A file outside the temporary directory must belong to one simulation."""
@@ -338,11 +356,53 @@ def _parsed(text: str, kind: str, where: str) -> Data:
         ) from None
 
 
-def _numbers(text: str) -> FloatArray:
-    lines = [line.replace(",", " ").split() for line in text.splitlines()]
-    rows = [[float(word) for word in words] for words in lines if words]
+def _numbers(text: str) -> FloatArray | dict[str, FloatArray]:
+    """Numbers (m,) or (r, m); below a line of names numbers, or columns (r,), by name."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    rows = [line.replace(",", " ").split() for line in lines]
+    if rows and not any(map(_is_number, rows[0])):
+        return _columns([_words(line) for line in lines])
     if not rows:
         raise ValueError("there is nothing")
+    _check_width(rows)
+    numbers = np.array([[float(word) for word in row] for row in rows])
+    return np.asarray(numbers[0] if len(rows) == 1 else numbers)
+
+
+def _columns(lines: list[list[str]]) -> dict[str, FloatArray]:
+    """The columns of a table by their names, which are its first line."""
+    names, *rows = lines
+    if not rows:
+        raise ValueError("there is nothing below its header")
+    _check_width(lines)
+    if len(set(names)) < len(names):
+        raise ValueError("two of its columns have the same name")
+    columns = zip(names, zip(*rows, strict=True), strict=True)
+    read = {name: np.array([_number(word) for word in words]) for name, words in columns if name}
+    return read if len(rows) > 1 else {name: column[0] for name, column in read.items()}
+
+
+def _check_width(rows: list[list[str]]) -> None:
     if len({len(row) for row in rows}) > 1:
         raise ValueError("its lines have different numbers of columns")
-    return np.array(rows[0] if len(rows) == 1 else rows)
+
+
+def _words(line: str) -> list[str]:
+    """Words between commas, or else between blanks; each may be quoted."""
+    separator = "," if "," in line else " "
+    (words,) = csv.reader(
+        [line.strip().replace("\t", " ")], delimiter=separator, skipinitialspace=True
+    )
+    return [word.strip() for word in words]
+
+
+def _is_number(word: str) -> bool:
+    try:
+        _number(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _number(word: str) -> float:
+    return float(_MISSING.get(word, word))

@@ -135,7 +135,8 @@ def _run_help() -> str:
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Directory to write to.  [default: NAME-output, or NAME-METHOD-output]",
+    help="Directory to write to.  [default: NAME-output, or NAME-METHOD-output; of module:problem "
+    "NAME is that of the module]",
 )
 @click.option("--force", is_flag=True, help="Replace whatever run is in DIR, finished or not.")
 @click.option(
@@ -205,8 +206,10 @@ def _said(given: dict[str, Any], method: str) -> dict[str, Any]:
 
 
 def _directory(note: Note) -> Path:
-    """Where to write by default: not where another method does."""
-    name = note.problem.rpartition(":")[2]
+    """Where to write by default: not where another method, or problem, of the module does."""
+    module, _, name = note.problem.rpartition(":")
+    last = module.rpartition(".")[2]
+    name = last if last and name == "problem" else "-".join(filter(None, (last, name)))
     return Path(f"{name}-output" if note.method == DEFAULT else f"{name}-{note.method}-output")
 
 

@@ -116,7 +116,7 @@ Examples:
   abctree resume runs/first --n-simulations 200000
   abctree summary runs/first --ess 500
   abctree plot runs/first
-  abctree export runs/first --format npz --to first.npz
+  abctree export runs/first --to first.npz
 
 \b
 Exit status: 0 success; 1 nothing accepted, the run failed, or a check found something; 2 wrong

@@ -18,6 +18,9 @@ from abctree.faces.cli.targets import problem_of
 if TYPE_CHECKING:
     from abctree.faces.cli.answer import Answer
 
+#: Formats of files for other programs, by how their names end.
+_ENDINGS = {".csv": "csv", ".npz": "npz", ".nc": "arviz"}
+
 
 def loaded(directory: Path, problem: str | None, given: dict[str, Any]) -> Answer:
     """The run of a folder as far as it is, without a simulation."""
@@ -94,9 +97,9 @@ def plot(directory: Path, problem: str | None, target: Path | None, **given: Any
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["csv", "npz", "arviz"]),
-    required=True,
-    help="What was found as CSV, the whole run as npz, or a posterior as netCDF for ArviZ.",
+    type=click.Choice(list(_ENDINGS.values())),
+    help="What was found as CSV, the whole run as npz, or a posterior as netCDF for ArviZ.  "
+    f"[default: as FILE ends, in {', '.join(_ENDINGS)}]",
 )
 @click.option(
     "--to",
@@ -111,7 +114,7 @@ def plot(directory: Path, problem: str | None, target: Path | None, **given: Any
 def export(
     directory: Path,
     problem: str | None,
-    kind: str,
+    kind: str | None,
     file: Path,
     *,
     whole: bool,
@@ -122,6 +125,11 @@ def export(
 
     What was found are the draws of the posterior, or the candidates for the mode.
     """
+    kind = kind or _ENDINGS.get(file.suffix.lower())
+    if kind is None:
+        raise click.UsageError(
+            f"--to must end in {', '.join(_ENDINGS)}, but got {file}. Or add --format."
+        )
     if whole and kind == "arviz":
         raise click.UsageError("--all goes with csv, and npz has all simulations anyway. Drop it.")
     if file.exists() and not force:
