@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS := -n auto --dist loadgroup  # tests that share their runs have one worker
 
-.PHONY: demo test slow full heavy lint clean help
+.PHONY: demo test slow full heavy lint docs clean help
 
 help:  ## What there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -42,5 +42,12 @@ lint: $(STAMP)  ## Style, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+$(VENV)/.docs: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs  ## Build the site in site/, strictly: site/index.html opens in a browser
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:  ## Remove what the targets made
-	rm -rf $(VENV) demo-output
+	rm -rf $(VENV) demo-output site

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import doctest
 import importlib
+import importlib.util
 import io
 import pkgutil
 import re
@@ -60,16 +61,6 @@ def test_code_of_a_document_runs(path, tmp_path, monkeypatch):
     run_blocks(path.read_text("utf-8"), name_of(path))
 
 
-@pytest.mark.slow
-def test_reference_is_what_the_docstrings_say():
-    reference = ROOT / "docs" / "reference"
-    made = runpy.run_path(str(reference / "make_api.py"))["page"]()
-    assert all(f"### abctree.{n}\n" in made or f"## abctree.{n}\n" in made for n in abctree.__all__)
-    # Not by ==, whose difference takes pytest minutes to show.
-    is_new = (reference / "api.md").read_text("utf-8") == made
-    assert is_new, "write it again: python docs/reference/make_api.py"
-
-
 def examples_of(module):
     """How many examples the docstrings of a module have, all of which must hold."""
     with contextlib.redirect_stdout(io.StringIO()) as said:
@@ -108,6 +99,62 @@ def test_blocks_share_their_names_and_other_fences_are_left_alone():
     first, last = "```python\na = 1\n```\n", "```python\na += 1\n```\n"
     between = "```sh\nrm a\n```\n```python no-run\na = 0\n```\n"
     assert run_blocks(first + between + last, "good.md")["a"] == 2
+
+
+# The site -----------------------------------------------------------------------------------------
+
+IDENTIFIER = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
+PAGE = re.compile(r": ([\w/-]+\.md)$", re.MULTILINE)
+
+
+def found(identifier):
+    """What a line of the reference names: of a module, what it offers and mkdocstrings can show."""
+    with contextlib.suppress(ModuleNotFoundError):
+        module = importlib.import_module(identifier)
+        return [it for name, it in offered(module).items() if not is_file(module, name)]
+    owner, _, name = identifier.rpartition(".")
+    return [getattr(importlib.import_module(owner), name)]
+
+
+def offered(module):
+    names = getattr(module, "__all__", [name for name in vars(module) if name[0] != "_"])
+    things = {name: getattr(module, name) for name in names}
+    return {name: it for name, it in things.items() if isinstance(it, type | types.FunctionType)}
+
+
+def is_file(module, name):
+    """Whether a module has a file of the same name as a function, which is what is then shown."""
+    here = getattr(module, "__path__", None)
+    return here is not None and importlib.util.find_spec(f"{module.__name__}.{name}") is not None
+
+
+def public_things():
+    for name in abctree.__all__:
+        it = getattr(abctree, name)
+        yield from offered(it).items() if isinstance(it, types.ModuleType) else [(name, it)]
+
+
+def unmentioned(text):
+    """Public names of which a reference says nothing."""
+    told = {id(it) for identifier in IDENTIFIER.findall(text) for it in found(identifier)}
+    return {name for name, it in public_things() if id(it) not in told}
+
+
+def test_reference_has_every_public_name():
+    pages = [path.read_text("utf-8") for path in (ROOT / "docs" / "reference").glob("*.md")]
+    assert unmentioned("\n".join(pages)) == set()
+
+
+def test_names_that_the_reference_lacks_are_noticed():
+    text = "::: abctree.abc_tree\n\n::: abctree.plots\n\n::: abctree.bandits\n"
+    assert {"map_tree", "pair", "hoo"} <= unmentioned(text)
+    assert not {"abc_tree", "progress", "ucb"} & unmentioned(text)
+
+
+def test_every_page_is_in_the_navigation():
+    outside = runpy.run_path(str(ROOT / "docs" / "site.py"))["OUTSIDE"]
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    assert set(PAGE.findall((ROOT / "mkdocs.yml").read_text())) == pages | {*outside.values()}
 
 
 # Links --------------------------------------------------------------------------------------------
