@@ -144,6 +144,42 @@ def test_check_prints_the_dry_run_and_writes_nothing(here):
     assert call("check", "cli_model:absent").exit_code == 2
 
 
+COMPILED = """
+import gc
+import abctree
+from numba.core.registry import CPUDispatcher
+from tests.conftest import command
+
+def compiled():
+    kernels = [one for one in gc.get_objects() if isinstance(one, CPUDispatcher)]
+    return {(one.__module__, one.__name__, str(s)) for one in kernels for s in one.signatures}
+
+print(command("warm-up").output)
+ahead = compiled()
+for method in (abctree.abc_tree, abctree.map_tree):
+    method(abctree.problems.gauss(3), n_simulations=4_000, rng=1)
+print(len(ahead) > 5, compiled() - ahead)
+"""
+
+
+@pytest.mark.slow
+def test_warm_up_compiles_what_runs_of_both_methods_call():
+    """In a process of its own: in this one other tests have compiled the same."""
+    root = Path(__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=True,
+    )
+    abc, map_, _, compiled = done.stdout.splitlines()
+    assert abc.startswith("abc-tree is compiled: ")
+    assert map_.startswith("map-tree is compiled: ")
+    assert compiled == "True set()"
+
+
 # Files ------------------------------------------------------------------------------------------
 
 
