@@ -121,7 +121,15 @@ def size(files):
 def test_wheel_is_small_and_has_no_data():
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     assert build["targets"]["wheel"] == {"packages": ["src/abctree"]}
-    assert {Path(name).suffix for name in FILES} == {".py", ".pyi", ".typed", ".md"}
+    assert {Path(name).suffix for name in FILES} == {
+        ".css",
+        ".html",
+        ".js",
+        ".md",
+        ".py",
+        ".pyi",
+        ".typed",
+    }
     assert size(FILES) < 700_000
     decoder = random.Random(0).randbytes(2_000_000)
     assert size(FILES | {"abctree/digits.npz": decoder}) > 700_000

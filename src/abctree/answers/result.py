@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -267,6 +268,28 @@ class Result(Run):
         if epsilon is None and ess is None:
             return summarise(self, self.answer, self._doubt)
         return summarise(self, lambda: self.posterior(epsilon, ess))
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write all that there is to see of the run as one HTML file that fetches nothing.
+
+        Verdicts, the answer at every tolerance, its fit and calibration, the rounds, failures, and
+        the mode.  Nothing is simulated.  Of a run folder ``abctree report FOLDER`` does the same.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, replaced if it exists.
+
+        Raises
+        ------
+        MissingDependencyError
+            If Jinja2 or matplotlib is not installed.
+        OSError
+            If it cannot be written.
+        """
+        from abctree.faces.report import write
+
+        write(self, path)
 
     def _doubt(self) -> str | None:
         """What `fit` says, if the model does not make data like the observation."""

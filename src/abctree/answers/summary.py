@@ -50,17 +50,12 @@ class Summary:
     @property
     def estimates(self) -> FloatArray:
         """(p, 5) Mean, standard deviation, and the quantiles of 5, 50 and 95 %."""
-        draws = self.posterior
-        return np.column_stack(
-            [draws.mean(), draws.std(), draws.quantile(list(QUANTILES.values())).T]
-        )
+        return estimates_of(self.posterior)
 
     @property
     def errors(self) -> FloatArray:
         """(p, 5) Their Monte Carlo standard errors, `Posterior.mcse`."""
-        draws = self.posterior
-        quantiles = [draws.mcse("quantile", prob) for prob in QUANTILES.values()]
-        return np.column_stack([draws.mcse(), draws.mcse("std"), *quantiles])
+        return errors_of(self.posterior)
 
     def to_dict(self) -> NamedDict:
         """The same numbers as plain Python objects, for JSON."""
@@ -90,6 +85,17 @@ def _named(row: list[float]) -> NamedDict:
     """The columns of the table by name."""
     mean, sd, *quantiles = row
     return {"mean": mean, "sd": sd, "quantiles": dict(zip(QUANTILES, quantiles, strict=True))}
+
+
+def estimates_of(draws: Posterior) -> FloatArray:
+    """(p, 5) Mean, standard deviation, and the quantiles of draws."""
+    return np.column_stack([draws.mean(), draws.std(), draws.quantile(list(QUANTILES.values())).T])
+
+
+def errors_of(draws: Posterior) -> FloatArray:
+    """(p, 5) Monte Carlo standard errors of `estimates_of`."""
+    quantiles = [draws.mcse("quantile", prob) for prob in QUANTILES.values()]
+    return np.column_stack([draws.mcse(), draws.mcse("std"), *quantiles])
 
 
 def summarise(

@@ -30,6 +30,7 @@ class Fit:
     distance: float  #: of the observation to its tenth nearest simulation
     distances: FloatArray  #: (n,) the same of data sets of posterior draws
     misses: FloatArray  #: (q,) how far each summary misses, in units of what theirs do
+    summary: FloatArray  #: (n, q) summaries of those data sets
 
     @property
     def worst(self) -> tuple[int, ...]:
@@ -72,7 +73,8 @@ def fit(rows: Rows, ess: float, rng: np.random.Generator) -> Fit:
     usual = np.sqrt(np.mean([miss**2 for _, miss in found], axis=0))
     misses = np.divide(missed, usual, out=np.zeros_like(missed), where=usual > 0.0)
     p_value = float((1 + (distances >= own).sum()) / (1 + len(distances)))
-    return Fit(p_value, own, distances, misses)
+    summary = rows.summary[other].reshape(_N, -1)
+    return Fit(p_value, own, distances, misses, summary)
 
 
 def _nearest(rows: Rows, distance: FloatArray, j: int | None) -> tuple[float, FloatArray]:

@@ -1,4 +1,4 @@
-"""The command line: ``abctree check | run | resume | summary | plot | export``.
+"""The command line: ``abctree check | run | resume | summary | plot | report | export``.
 
 Heavy imports are inside the commands, so that ``abctree --help`` answers at once.
 """

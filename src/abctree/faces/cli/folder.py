@@ -28,6 +28,7 @@ FILES = (
     "partition.png",
     "progress.png",
     "failures.png",
+    "report.html",
 )
 #: Written before the first simulation, so that a killed run is known by it.
 _NOTE = "run.json"

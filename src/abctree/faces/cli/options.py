@@ -116,6 +116,7 @@ Examples:
   abctree resume runs/first --n-simulations 200000
   abctree summary runs/first --ess 500
   abctree plot runs/first
+  abctree report runs/first
   abctree export runs/first --to first.npz
 
 \b

@@ -92,6 +92,32 @@ def plot(directory: Path, problem: str | None, target: Path | None, **given: Any
     to_stderr(f"Wrote {', '.join(written)} to {to}")
 
 
+@main.command(epilog=EXAMPLES, short_help="Write the page of a run.")
+@options.of_folder
+@click.option(
+    "--to",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="File to write.  [default: report.html in DIR]",
+)
+def report(directory: Path, problem: str | None, file: Path | None, **given: Any) -> None:
+    """Write all that there is to see of the run in DIR as one HTML file that fetches nothing.
+
+    Verdicts, the answer at every tolerance, its fit and calibration, the rounds, failures, the
+    mode, and how to repeat the run. Nothing is simulated. The run may be unfinished, or another
+    process may be at work on it. Needs Jinja2 and matplotlib: pip install 'abctree[report]'.
+    """
+    from abctree.faces.cli.repeat import repeat_of
+    from abctree.faces.report import write
+
+    to = file or directory / "report.html"
+    with explained(to):
+        answer = loaded(directory, problem, given)
+        write(answer.run, to, repeat_of(answer.note))
+    to_stderr(f"Wrote {to}")
+
+
 @main.command(epilog=EXAMPLES, short_help="Write a run for other programs.")
 @options.of_folder
 @click.option(

@@ -19,6 +19,7 @@ from abctree.faces.plots.series import (
     progress,
     weighted_quantiles,
 )
+from abctree.faces.plots.tolerance import tolerance
 
 __all__ = [
     "calibration",
@@ -31,5 +32,6 @@ __all__ = [
     "partitions",
     "predictive",
     "progress",
+    "tolerance",
     "weighted_quantiles",
 ]

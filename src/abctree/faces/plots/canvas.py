@@ -12,6 +12,7 @@ from abctree.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 INK = "#26323b"  #: text-like lines
@@ -68,6 +69,15 @@ def quieten(ax: Axes) -> None:
     """Axes with nothing but what tells something."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize="small")
+
+
+def plain_ticks(axis: Axis) -> None:
+    """Ticks at 1, 2 and 5 of each decade, as plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def widened(limits: tuple[float, float], value: float) -> tuple[float, float]:

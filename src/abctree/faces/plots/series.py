@@ -18,6 +18,7 @@ from abctree.faces.plots.canvas import (
     figure_of,
     grid_of_axes,
     one_axes,
+    plain_ticks,
     quieten,
 )
 from abctree.keywords import checks_keywords
@@ -25,7 +26,6 @@ from abctree.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 #: Levels are compared with this much room for rounding.
@@ -74,22 +74,13 @@ def progress(result: Result, axes: object = None) -> Figure:
         ax.plot(end, value, color=DRAWS, marker="o", markersize=3.5, linewidth=1.2)
         ax.set_ylabel(label)
         ax.set_xscale("log")
-        _plain_ticks(ax.xaxis)
+        plain_ticks(ax.xaxis)
         if np.isfinite(value).any():
             ax.set_yscale("log")
-            _plain_ticks(ax.yaxis)
+            plain_ticks(ax.yaxis)
         quieten(ax)
     lower.set_xlabel("simulations")
     return figure_of(upper)
-
-
-def _plain_ticks(axis: Axis) -> None:
-    """Ticks at 1, 2 and 5 of each decade, as plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
 
 
 @checks_keywords

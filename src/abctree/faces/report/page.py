@@ -1,0 +1,56 @@
+"""The page of a run, put together: the one place that needs Jinja2."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from abctree.answers.result import Result
+from abctree.errors import MissingDependencyError
+from abctree.faces.report import contents
+from abctree.faces.report.table import pair_data
+
+_INSTALL = "A report needs Jinja2 and matplotlib. Run: pip install abctree[report]"
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """How a run is made again: a command and a file, where it was made by the command line."""
+
+    command: str
+    toml: str  #: of run.toml
+
+
+def write(result: Result, path: str | os.PathLike[str], repeat: Repeat | None = None) -> None:
+    """Write the page of a run; see `Result.report`."""
+    Path(path).write_text(page(result, repeat), encoding="utf-8")
+
+
+def page(result: Result, repeat: Repeat | None = None) -> str:
+    """The page of a run as HTML."""
+    try:
+        import jinja2
+        import matplotlib as mpl  # noqa: F401 - to be missed before anything is computed
+    except ImportError as error:
+        raise MissingDependencyError(_INSTALL) from error
+
+    def file(name: str) -> str:
+        return resources.files(__package__).joinpath(name).read_text("utf-8")
+
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    said: dict[str, Any] = contents.of(result)
+    return environment.from_string(file("page.html")).render(
+        **said, repeat=repeat, css=file("page.css"), js=file("page.js"), data=_embedded(result)
+    )
+
+
+def _embedded(result: Result) -> str:
+    """What the page's pair plot reads, as JSON that can stand inside of a script element."""
+    text = json.dumps(pair_data(result), allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")

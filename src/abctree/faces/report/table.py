@@ -1,0 +1,142 @@
+"""What the pair plot of the page reads: the accepted rows, thinned, and what they say at each ε."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from abctree.answers.posterior import Posterior
+from abctree.answers.result import Result
+from abctree.answers.summary import QUANTILES, errors_of, estimates_of
+from abctree.faces.plots.prior import PriorDraws
+from abctree.faces.plots.tolerance import adjusted_or_none, free_columns, readings
+from abctree.types import FloatArray, NamedDict
+
+#: Numbers in the table of draws as they are, most of its rows, and how many of the nearest stay.
+_NUMBERS, _ROWS, _NEAREST = 40_000, 4000, 1500
+#: Numbers of adjusted draws at all tolerances together, and fewest and most draws at one.
+_MOVED, _FEWEST, _MOST = 30_000, 100, 500
+#: Levels of the prior's quantiles.
+_LEVELS = np.linspace(0.0, 1.0, 201)
+#: Steps of a rounded number in the range of a parameter.
+_STEPS = 1e4
+
+
+def pair_data(result: Result) -> NamedDict | None:
+    """All of it; None if nothing was accepted.
+
+    The numbers of each tolerance are of all its draws; the rows are for the picture.
+    """
+    found = readings(result)
+    if not found:
+        return None
+    answer = result.answer()
+    others = sorted((p for p in found if p.epsilon != answer.epsilon), key=lambda p: p.epsilon)
+    start = sum(p.epsilon < answer.epsilon for p in others)
+    found = [*others[:start], result.posterior(epsilon=answer.epsilon), *others[start:]]
+    moved = [adjusted_or_none(p) for p in found]
+    if answer.is_adjusted:
+        moved[start] = answer
+    axes = _Axes.of(found[-1])
+    n = int(np.clip(_MOVED // (len(found) * len(axes.shown)), _FEWEST, _MOST))
+    return {
+        "names": list(answer.names),
+        "quantiles": list(QUANTILES),
+        "start": start,
+        "adjusted": answer.is_adjusted,
+        **axes.told(),
+        "rows": _thinned(found[-1], axes),
+        "readings": [
+            {
+                "epsilon": p.epsilon,
+                "raw": _numbers(p),
+                "adjusted": None if m is None else {
+                    **_numbers(m), "draws": _some(m, 3 * n if k == start else n, axes)
+                },
+            }
+            for k, (p, m) in enumerate(zip(found, moved, strict=True))
+        ],
+    }  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class _Axes:
+    """Which parameters are drawn, and how."""
+
+    draws: Posterior
+    shown: list[int]
+    prior: PriorDraws | None
+    is_log: list[bool]
+    unit: list[float]  #: of rounded places, a power of ten
+
+    @classmethod
+    def of(cls, draws: Posterior) -> _Axes:
+        """Those of the draws with the largest tolerance."""
+        shown = free_columns(draws)
+        prior = PriorDraws.of(draws)
+        is_log = [
+            prior is not None and prior.is_log(j) and bool((draws.theta[:, j] > 0.0).all())
+            for j in shown
+        ]
+        own = cls(draws, shown, prior, is_log, [0.0] * len(shown))
+        width = [float(np.ptp(own.places(k, draws.theta[:, j]))) for k, j in enumerate(shown)]
+        unit = [10.0 ** np.floor(np.log10((w or 1.0) / _STEPS)) for w in width]
+        return cls(draws, shown, prior, is_log, unit)
+
+    def places(self, k: int, value: FloatArray) -> list[float]:
+        """Where values lie on the axis of parameter k of those shown, rounded."""
+        place = np.log10(value) if self.is_log[k] else value
+        unit = self.unit[k]
+        return place.tolist() if unit == 0.0 else [float(f"{v:.12g}") for v in
+                                                   np.round(place / unit) * unit]  # fmt: skip
+
+    def told(self) -> NamedDict:
+        """What the page has to know of them."""
+        continuous = self.draws.continuous
+        prior = self.prior
+        return {
+            "shown": self.shown,
+            "log": self.is_log,
+            "discrete": [continuous is not None and not continuous[j] for j in self.shown],
+            "prior": None if prior is None else [
+                self.places(k, prior.quantile(j, _LEVELS)) for k, j in enumerate(self.shown)
+            ],
+        }  # fmt: skip
+
+
+def _numbers(draws: Posterior) -> NamedDict:
+    """Estimates and errors (p, 5), as in a `Summary`, and the shortest intervals of 90 %."""
+    numbers = {
+        "estimates": estimates_of(draws), "errors": errors_of(draws),
+        "interval": draws.hdi(0.9),
+    }  # fmt: skip
+    shown = {
+        key: [[float(f"{v:.6g}") if np.isfinite(v) else None for v in row] for row in value]
+        for key, value in numbers.items()
+    }
+    return {"ess": draws.ess, "n": len(draws), **shown}
+
+
+def _some(draws: Posterior, n: int, axes: _Axes) -> list[list[float]]:
+    """Columns of n draws that all weigh the same."""
+    theta = draws.theta[draws.resample(n, 0)]
+    return [axes.places(k, theta[:, j]) for k, j in enumerate(axes.shown)]
+
+
+def _thinned(draws: Posterior, axes: _Axes) -> NamedDict:
+    """Columns of rows in order of their distance: the nearest, and every k-th of the others.
+
+    Each of these weighs k times as much.
+    """
+    most = min(_ROWS, _NUMBERS // (2 + len(axes.shown)))
+    order = np.argsort(draws.distance, kind="stable")
+    near, far = order[: min(_NEAREST, most // 2)], order[min(_NEAREST, most // 2) :]
+    step = max(1, int(np.ceil(len(far) / (most - len(near)))))
+    row = np.append(near, far[step // 2 :: step])
+    weight = draws.weights[row] * np.where(np.arange(len(row)) < len(near), 1.0, step)
+    return {
+        "theta": [axes.places(k, draws.theta[row, j]) for k, j in enumerate(axes.shown)],
+        "weight": [float(f"{w:.4g}") for w in weight / weight.max()],
+        "distance": [float(f"{d:.7g}") for d in draws.distance[row]],
+    }

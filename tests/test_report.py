@@ -1,0 +1,277 @@
+"""The page of a run: what it says, that it fetches nothing, and what a browser makes of it."""
+
+from __future__ import annotations
+
+import csv
+import html.parser
+import io
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import abctree
+from tests.conftest import command
+
+pytest.importorskip("jinja2")
+pytest.importorskip("matplotlib")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+
+
+def simulate(theta, rng):
+    if theta[0] > 4.5:
+        raise ValueError("too <large>")
+    return [theta[0] + rng.normal(), np.log10(theta[1]) + rng.normal()]
+
+
+@pytest.fixture(scope="module")
+def result():
+    """A run with failures, a log prior, a long name and a fixed parameter."""
+    prior = {
+        "location": (-5.0, 5.0),
+        "a_rate_of_long_name_": stats.loguniform(1e-5, 1e-1),
+        "fixed": 1.0,
+    }
+    return abctree.abc_tree(
+        abctree.Problem(prior, simulate, [1.0, -3.0]), n_simulations=3000, rng=1
+    )
+
+
+@pytest.fixture(scope="module")
+def page(result, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    result.report(path)
+    return path
+
+
+class Page(html.parser.HTMLParser):
+    """Elements with their attributes, and the text."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.elements, self.words = [], []
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+
+def data_of(path):
+    """The JSON that the pair plot reads."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>',
+                      path.read_text("utf-8"), re.DOTALL)  # fmt: skip
+    return json.loads(found[1])
+
+
+def test_page_says_the_verdicts_and_has_every_section(result, page):
+    text = Page(page).text
+    for sentence in result.summary().verdicts:
+        assert " ".join(sentence.split()) in text
+    assert str(result.answer().reading) in text
+    for heading in ("The answer against ε", "Does it fit?", "Is it calibrated?", "The run",
+                    "Failures", "The mode", "How to repeat it"):  # fmt: skip
+        assert heading in text
+    assert "ValueError: too <large>" in text
+    assert str(result.root) in text
+    assert "Not for this run" not in text
+
+
+def test_page_fetches_nothing_and_its_links_and_ids_are_right(page):
+    found = Page(page)
+    ids = [a["id"] for _, a in found.elements if "id" in a]
+    assert len(ids) == len({*ids}) or {i for i in ids if ids.count(i) > 1} <= shared(found)
+    for tag, attributes in found.elements:
+        for name in ("src", "href", "xlink:href", "action"):
+            link = attributes.get(name, "#verdicts")
+            assert link.startswith(("#", "data:")), (tag, link)
+            assert not link.startswith("#") or link[1:] in ids
+    style = page.read_text("utf-8")
+    assert not re.search(r"@import|url\((?!#)|\bfetch\(|XMLHttpRequest|<link|<iframe", style)
+
+
+def shared(found):
+    """Ids of clip paths and markers: two pictures with the same have the same."""
+    return {a["id"] for tag, a in found.elements if tag in ("clippath", "path") and "id" in a}
+
+
+def test_pictures_have_words_for_who_does_not_see_them(page):
+    pictures = [a for _, a in Page(page).elements if a.get("role") == "img"]
+    assert len(pictures) >= 6
+    assert all(len(a["aria-label"]) > 20 for a in pictures)
+
+
+def test_numbers_at_every_tolerance_are_those_of_the_table_of_the_run(result, page):
+    data = data_of(page)
+    epsilon = [reading["epsilon"] for reading in data["readings"]]
+    assert epsilon == sorted({*epsilon})
+    assert len(epsilon) > 10
+    assert data["readings"][data["start"]]["epsilon"] == result.answer().epsilon
+    for reading in data["readings"][:: len(epsilon) // 3]:
+        draws = result.posterior(epsilon=reading["epsilon"])
+        assert reading["raw"]["n"] == len(draws)
+        estimates = np.column_stack([draws.mean(), draws.std(), *draws.quantile([0.05, 0.5, 0.95])])
+        np.testing.assert_allclose(reading["raw"]["estimates"], estimates, rtol=1e-5, atol=1e-12)
+        np.testing.assert_allclose(
+            np.array(reading["raw"]["errors"])[:, 0], draws.mcse(), rtol=1e-5
+        )
+    answer = np.array(data["readings"][data["start"]]["adjusted"]["estimates"])
+    np.testing.assert_allclose(answer[:, 0], result.answer().mean(), rtol=1e-5)
+
+
+def test_only_free_parameters_are_drawn_and_a_log_prior_on_a_log_axis(result, page):
+    data = data_of(page)
+    assert data["shown"] == [0, 1]
+    assert data["log"] == [False, True]
+    theta = np.array(data["rows"]["theta"])
+    assert -5.0 <= theta[0].min() < theta[0].max() <= 5.0
+    assert -5.01 < theta[1].min() < theta[1].max() < -0.99
+    assert data["prior"][1][0] == pytest.approx(-5.0, abs=0.01)
+
+
+@pytest.mark.slow
+def test_thinned_rows_weigh_what_they_stand_for(tmp_path):
+    """The twin: by their numbers, rows that were thinned out count for too little."""
+    problem = abctree.Problem(
+        {"a": (-5.0, 5.0)}, lambda t, rng: t + 2.0 * rng.normal(size=t.shape), [1.0],
+        vectorized=True,
+    )  # fmt: skip
+    wide = abctree.abc_tree(problem, n_simulations=20_000, rng=1, stop={"rounds": 1}, quota=9000)
+    wide.report(tmp_path / "r.html")
+    data = data_of(tmp_path / "r.html")
+    draws = wide.posterior(epsilon=data["readings"][-1]["epsilon"])
+    distance, weight = np.array(data["rows"]["distance"]), np.array(data["rows"]["weight"])
+    assert len(distance) <= 4000 < len(draws)
+    cut = float(np.median(draws.distance))
+    expected = draws.weights[draws.distance < cut].sum()
+    assert weight[distance < cut].sum() / weight.sum() == pytest.approx(expected, rel=0.03)
+    assert np.mean(distance < cut) > 1.1 * expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["map_tree", "rejection", "smc"])
+def test_every_method_has_a_page(method, tmp_path):
+    problem = abctree.Problem({"a": (-5.0, 5.0)}, lambda t, rng: t + rng.normal(), [1.0])
+    made = getattr(abctree, method)(problem, n_simulations=1200, rng=1)
+    made.report(tmp_path / "r.html")
+    text = Page(tmp_path / "r.html").text
+    assert "No simulation failed" in text
+    assert "The answer against ε" in text
+
+
+@pytest.mark.slow
+def test_a_run_too_small_for_a_check_has_a_page_that_says_so(tmp_path):
+    problem = abctree.Problem({"a": (-5.0, 5.0)}, lambda t, rng: t + rng.normal(), [1.0])
+    abctree.abc_tree(problem, n_simulations=60, rng=1).report(tmp_path / "r.html")
+    assert "must leave 100 simulations or more" in Page(tmp_path / "r.html").text
+    assert len(data_of(tmp_path / "r.html")["readings"]) > 1
+
+
+# The command line -------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_report_of_a_folder_says_how_to_repeat_the_run(tmp_path):
+    out = tmp_path / "first"
+    options = ("--n-simulations", 1000, "--rng", 4, "--partitioner", "dyadic", "--seconds", 600)
+    assert command("run", "gauss", *options, "--out", out).exit_code == 0
+    done = command("report", out)
+    assert done.exit_code == 0, done.output
+    text = (out / "report.html").read_text("utf-8")
+    said = "abctree run gauss --rng 4 --n-simulations 1000 --partitioner dyadic --seconds 600.0"
+    assert said in text
+    toml = re.search(r"<pre>(\[problem\].*?)</pre>", text, re.DOTALL)[1].replace("&#34;", '"')
+    assert tomllib.loads(toml)["settings"]["stop"] == {"seconds": 600.0}
+    (tmp_path / "run.toml").write_text(toml)
+    again = tmp_path / "again"
+    assert command("run", "--config", tmp_path / "run.toml", "--out", again).exit_code == 0
+    assert (again / "posterior.csv").read_bytes() == (out / "posterior.csv").read_bytes()
+
+
+# In a browser -----------------------------------------------------------------------------------
+
+
+def chromium(page, *options):
+    done = subprocess.run(
+        [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+         "--virtual-time-budget=2000", *options, page.as_uri()],
+        capture_output=True, timeout=100, check=True,
+    )  # fmt: skip
+    return done.stdout.decode("utf-8")
+
+
+def after(page, script):
+    """A copy of the page that does something once it is there."""
+    other = page.with_name("clicked.html")
+    text = page.read_text("utf-8").replace("</body>", f"<script>{script}</script></body>")
+    other.write_text(text, encoding="utf-8")
+    return other
+
+
+in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
+
+
+@in_browser
+@pytest.mark.slow
+def test_browser_draws_the_answer_and_follows_the_slider(page):
+    data = data_of(page)
+    seen = chromium(page, "--dump-dom")
+    assert "(the answer)" in seen
+    assert 'aria-label="Pair plot. location' in seen
+    clicks = """
+        const slider = document.getElementById("epsilon");
+        slider.value = 0; slider.dispatchEvent(new Event("input"));
+        document.querySelector("[value=raw]").click();
+        document.querySelector("[data-copy=csv]").click();
+    """
+    moved = chromium(after(page, clicks), "--dump-dom")
+    assert "(the answer)" not in moved.split("</main>")[0]
+    where = re.search(r'<output id="where"[^>]*>(.*?)</output>', moved)[1]
+    first = data["readings"][0]
+    shown = float(re.search(r"ε = (\S+),", where)[1])
+    assert shown == pytest.approx(first["epsilon"], rel=1e-3)
+    assert f"{first['raw']['n']} draws" in where
+    copied = re.search(r'<pre id="text">(.*?)</pre>', moved, re.DOTALL)[1]
+    rows = [*csv.DictReader(io.StringIO(copied))]
+    assert [row["parameter"] for row in rows] == data["names"]
+    assert float(rows[0]["mean"]) == first["raw"]["estimates"][0][0]
+    assert float(rows[0]["mcse_q95"]) == first["raw"]["errors"][0][4]
+
+
+@in_browser
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["latex", "markdown"])
+def test_browser_copies_the_table(page, kind):
+    seen = chromium(after(page, f'document.querySelector("[data-copy={kind}]").click()'),
+                    "--dump-dom")  # fmt: skip
+    copied = re.search(r'<pre id="text">(.*?)</pre>', seen, re.DOTALL)[1]
+    name = r"a\_rate\_of\_long\_name\_" if kind == "latex" else "a_rate_of_long_name_"
+    assert name in copied
+    assert copied.count("\n") >= 4
+
+
+@in_browser
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [400, 1000])
+def test_browser_has_a_picture_that_is_no_wider_than_the_window(page, width, tmp_path):
+    script = "document.title = document.documentElement.scrollWidth + ' ' + innerWidth"
+    seen = chromium(after(page, script), "--dump-dom", f"--window-size={width + 100},900")
+    inner, window = map(int, re.search(r"<title>(\d+) (\d+)</title>", seen).groups())
+    assert inner <= window
+    chromium(page, f"--screenshot={tmp_path / 'page.png'}", f"--window-size={width},900")
+    from matplotlib import image
+
+    shot = image.imread(tmp_path / "page.png")
+    assert shot.shape[1] == width
+    assert len(np.unique(shot.reshape(-1, shot.shape[2]), axis=0)) > 20
