@@ -294,9 +294,9 @@ def test_progress_that_is_no_function_costs_no_simulation(method, tmp_path):
         calls.append(1)
         return theta + rng.normal(size=2)
 
-    with pytest.raises(abctree.ParameterError, match="`progress` must be a function of"):
+    with pytest.raises(abctree.ParameterError, match="`progress` must be True, False, None or a"):
         getattr(abctree, method)(
-            problem(simulate), n_simulations=500, progress=True, store=tmp_path / "run"
+            problem(simulate), n_simulations=500, progress="bar", store=tmp_path / "run"
         )
     assert not calls
     assert not (tmp_path / "run").exists()

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree import Progress, export, plots
-from abctree.faces.cli import READY, answer, commands, options, progress_line
+from abctree import export, plots
+from abctree.faces.cli import READY, answer, commands, options
+from abctree.running import progress
 from tests.conftest import command as call
 from tests.runs import locked
 
@@ -309,10 +310,21 @@ def test_run_prints_the_summary_and_logs_every_round_on_stderr(plain):
     logged = [line for line in done.stderr.splitlines() if line.startswith("round ")]
     assert [line.split()[1] for line in logged] == [str(r["round"]) for r in summary["rounds"]]
     assert "\r" not in done.stderr
-    assert "900 of 900" in logged[-1]
-    assert all(
-        word in logged[0] for word in ("epsilon", "accepted", "ESS", "a second", "failed", "left")
-    )
+    assert "900/900" in logged[-1]
+    assert all(word in logged[0] for word in ("ε ", "acc ", "ESS ", "/s ", " left"))
+
+
+def test_run_has_a_bar_on_a_terminal(plain, monkeypatch):
+    monkeypatch.setattr(progress, "somebody_looks", lambda: True)
+    monkeypatch.setattr(progress, "_REFRESH", 0.0)
+    done = call("run", "cli_model:ready", "-n", 1000, "--rng", 1)
+    assert "1000 simulations in" in done.stdout
+    shown = done.stderr.split("\r")
+    rounds = len(json.loads((plain / "cli_model-ready-output/summary.json").read_text())["rounds"])
+    assert len(shown) > rounds + 2, "blocks are shown, too"
+    assert any(state.startswith("pilot") for state in shown)
+    assert not any("\n" in state for state in shown[1:-1])
+    assert shown[-1].startswith("Wrote")
 
 
 def test_run_is_silent_on_stderr_when_quiet(plain):
@@ -328,43 +340,6 @@ def test_run_prints_json_that_says_what_was_asked(plain):
     assert (printed["seed"], printed["n_simulations"]) == (5, 300)
     assert sum(r["n_simulations"] for r in printed["rounds"]) < 300, "the pilot is no round"
     assert printed == json.loads((plain / "cli_model-ready-output/summary.json").read_text())
-
-
-def test_run_rewrites_one_line_on_a_terminal(plain, monkeypatch):
-    monkeypatch.setattr(progress_line, "progress_on_stderr", progress_line.Line)
-    monkeypatch.setattr(progress_line, "_REFRESH", 0.0)
-    done = call("run", "cli_model:ready", "-n", 1000, "--rng", 1)
-    assert "1000 simulations in" in done.stdout, "watching must not stop the run"
-    shown = done.stderr.split("\r")
-    rounds = len(json.loads((plain / "cli_model-ready-output/summary.json").read_text())["rounds"])
-    assert len(shown) > rounds + 2, "blocks are shown, too"
-    assert shown[1].startswith("pilot")
-    assert not any("\n" in state for state in shown[1:-1])
-    assert shown[-1].startswith("Wrote")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "limit", "left"),
-    [(5, None, "45 s"), (100, None, "15 min"), (4000, None, "10 h 0 min"), (10, 40, "30 s")],
-)
-def test_state_estimates_the_time_left(seconds, limit, left):
-    progress = Progress(
-        n_simulations=1000,
-        budget=10_000,
-        round=3,
-        epsilon=0.25,
-        acceptance_rate=0.031,
-        ess=412.3,
-        n_failures=7,
-        seconds=seconds,
-    )
-    said = progress_line.state(progress, limit)
-    assert said.endswith(f"  {left} left")
-    assert "round 3  epsilon 0.25  accepted 3.10%  ESS 412  1000 of 10000" in said
-    assert f"{1000.0 / seconds:.3g} a second  7 failed" in said
-
-
-# Failures ---------------------------------------------------------------------------------------
 
 
 def test_run_where_nothing_is_accepted_exits_with_one(here):
@@ -820,7 +795,7 @@ def test_resume_and_run_are_the_same_with_workers(plain):
 
 def test_run_on_a_terminal_leaves_a_folder_that_the_library_resumes(plain, monkeypatch):
     cli_model = model(plain)
-    monkeypatch.setattr(progress_line, "progress_on_stderr", progress_line.Line)
+    monkeypatch.setattr(progress, "somebody_looks", lambda: True)
     seconds = ("--seconds", 1000)
     done = call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a", *seconds)
     assert done.exit_code == 0, done.output

@@ -9,9 +9,13 @@
 
 import ast
 import importlib
+import logging
 from pathlib import Path
 
 __version__ = "0.1.0"
+
+# Silent until somebody listens: logging.getLogger("abctree").
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 #: Public name -> its module, imported when first asked for: numba and SciPy are heavy.
 _HOME = {

@@ -81,7 +81,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Progress:
-    """Numbers at the end of a block or a round."""
+    """How far a run is, after a round or some simulations."""
 
     n_simulations: int  #: made so far
     budget: int  #: to be made in all
@@ -91,3 +91,10 @@ class Progress:
     ess: float  #: effective sample size of all draws below ε_s
     n_failures: int
     seconds: float  #: since the first simulation began (after a resume, the first new one)
+    n_read: int = 0  #: of the simulations, those that were made by a former process
+
+    @property
+    def rate(self) -> float:
+        """Simulations a second; 0 where none was made by this process."""
+        n_made = self.n_simulations - self.n_read
+        return n_made / self.seconds if self.seconds > 0.0 and n_made > 0 else 0.0

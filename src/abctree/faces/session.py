@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -113,7 +114,8 @@ class Session:
         _check(spec)
         store = Memory()
         loop = LOOPS[method]
-        self._begin(problem, store, lambda run: play(loop, problem, spec, run, None, store), {})
+        run = partial(play, loop, problem, spec, progress=False, path=store)
+        self._begin(problem, store, run, {})
 
     def _begin(
         self, problem: Problem, store: Memory, run: Callable[[Waiting], Result], parts: NamedDict
@@ -375,7 +377,10 @@ class Session:
         session = cls.__new__(cls)
         to_read = {name: part for name, part in parts.items() if name != "stop"}
         session._begin(
-            problem, store, lambda run: resume(store, problem, executor=run, **parts), to_read
+            problem,
+            store,
+            lambda run: resume(store, problem, executor=run, progress=False, **parts),
+            to_read,
         )
         return session
 

@@ -152,7 +152,9 @@ def calibrate(
         theta, one = _data_set(problem, own)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AbctreeWarning)
-            run = _METHODS[method](one, n_simulations=n_simulations, rng=own, **settings)
+            run = _METHODS[method](
+                one, n_simulations=n_simulations, rng=own, progress=False, **settings
+            )
             draws = read(run)
         rows.append(_place(draws, theta, problem, own))
         if path is not None:

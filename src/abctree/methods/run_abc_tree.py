@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from abctree.answers.failures import FailurePolicy
 from abctree.answers.result import Result
-from abctree.data import Mixture, Progress, update_denominators
+from abctree.data import Mixture, update_denominators
 from abctree.keywords import checks_keywords
 from abctree.problem import Problem
 from abctree.protocols import VolumePartitioner
 from abctree.running.executors import ExecutorLike
 from abctree.running.ledger import StoreLike
 from abctree.running.play import play
+from abctree.running.progress import ProgressLike
 from abctree.running.runner import Runner
 from abctree.running.spec import (
     BeliefsLike,
@@ -56,7 +57,7 @@ def abc_tree(
     on_failure: Literal["reject", "raise"] | FailurePolicy = "reject",
     keep_summaries: bool | None = None,
     store: StoreLike | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: ProgressLike = None,
 ) -> Result:
     r"""Sample the ABC posterior with bandits on a tree partition (Algorithm 2, ABC-Tree).
 
@@ -134,9 +135,11 @@ def abc_tree(
         A new folder in which every block is kept before it counts, for `abctree.resume` and
         `abctree.load`; a few milliseconds a block, for a flush of the disk.  Default: nothing is
         written.
-    progress : callable
-        Called with a `Progress` after each round, and now and then in a pilot that takes long.
-        What it raises is a warning, once, and the run goes on.
+    progress : bool or callable, optional
+        A bar on standard error; default: in a notebook, and where standard error is a terminal.  Or
+        a function that is called with a `Progress` after each round, and now and then in a pilot
+        that takes long; if it has an attribute ``every_block = True``, whenever simulations come
+        back.  What it raises is a warning, once, and the run goes on.
 
     Returns
     -------

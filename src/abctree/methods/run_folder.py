@@ -7,14 +7,13 @@ begin it again, with the answers that the folder has and an executor for the oth
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Literal
 
 from abctree.answers.failures import FailurePolicy
 from abctree.answers.result import Result
-from abctree.data import Progress
 from abctree.errors import StoreError, warn
 from abctree.keywords import checks_keywords
 from abctree.methods.run_abc_tree import play_rounds
@@ -25,7 +24,8 @@ from abctree.running.executors import ExecutorLike, as_executor, running
 from abctree.running.fingerprint import changes
 from abctree.running.ledger import Ledger, StoreLike
 from abctree.running.manifest import check_version, manifest_of, spec_of, unknown_code
-from abctree.running.play import Loop, check_progress
+from abctree.running.play import Loop
+from abctree.running.progress import ProgressLike, check_progress
 from abctree.running.runner import Runner
 from abctree.running.spec import StopLike, check_problem_given
 
@@ -51,7 +51,7 @@ def resume(
     executor: ExecutorLike | None = None,
     stop: StopLike = None,
     on_failure: Literal["reject", "raise"] | FailurePolicy | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: ProgressLike = None,
     **parts: Any,
 ) -> Result:
     """Go on with a run that was killed, stopped or interrupted, or with a larger budget.
@@ -76,8 +76,8 @@ def resume(
     on_failure : {"reject", "raise"} or FailurePolicy
         Default: that of the run.  Failures are kept like other answers: a run that ended by
         "raise" ends there again, unless it is resumed with "reject".
-    progress : callable
-        Called with a `Progress` after each round, those that are computed again included.
+    progress : bool or callable, optional
+        As in `abc_tree`; rounds that are computed again are told of, too.
     **parts
         Partitioner, utility, schedule, beliefs, policy or kernel of your own, under the name that
         the run was given it.  Those of abctree need not be given.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 from abctree.answers.failures import FailurePolicy
 from abctree.answers.result import Result
-from abctree.data import Progress
 from abctree.keywords import checks_keywords
 from abctree.methods.run_abc_tree import play_rounds
 from abctree.problem import Problem
@@ -15,6 +13,7 @@ from abctree.running.executors import ExecutorLike
 from abctree.running.interrupts import Interrupts
 from abctree.running.ledger import StoreLike
 from abctree.running.play import play
+from abctree.running.progress import ProgressLike
 from abctree.running.spec import (
     BeliefsLike,
     PartitionerLike,
@@ -51,7 +50,7 @@ def map_tree(
     on_failure: Literal["reject", "raise"] | FailurePolicy = "reject",
     keep_summaries: bool | None = None,
     store: StoreLike | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: ProgressLike = None,
 ) -> Result:
     r"""Find the mode of the ABC posterior without a likelihood (Algorithm 4, MAP-Tree).
 

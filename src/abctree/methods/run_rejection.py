@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -11,12 +10,13 @@ from abctree.answers.failures import FailurePolicy
 from abctree.answers.result import Result
 from abctree.baselines.rejection import Closest, KeptRows, PriorDraws
 from abctree.baselines.rejection import rejection as stream
-from abctree.data import Mixture, Progress, Table
+from abctree.data import Mixture, Table
 from abctree.keywords import checks_keywords
 from abctree.problem import Problem
 from abctree.running.executors import ExecutorLike
 from abctree.running.ledger import StoreLike
 from abctree.running.play import play
+from abctree.running.progress import ProgressLike
 from abctree.running.runner import Runner
 from abctree.running.spec import RunSpec, StopLike
 from abctree.types import RNGLike
@@ -32,7 +32,7 @@ def rejection(
     executor: ExecutorLike | None = None,
     chunk: int | None = None,
     lookahead: int = 1,
-    progress: Callable[[Progress], None] | None = None,
+    progress: ProgressLike = None,
     stop: StopLike = None,
     on_failure: Literal["reject", "raise"] | FailurePolicy = "reject",
     keep_summaries: bool | None = None,
@@ -63,9 +63,9 @@ def rejection(
         run.
     lookahead : int
         Chunks that may be begun before the oldest has come back.
-    progress : callable
-        Called with a `Progress` after each chunk, and now and then in a pilot that takes long.  Its
-        epsilon is the largest distance that is still taken.
+    progress : bool or callable, optional
+        As in `abc_tree`; a function is called after each chunk.  The epsilon that is told is the
+        largest distance that is still taken.
     stop : StoppingRule, several, or dict
         Reasons to end early, such as ``{"seconds": 60}``; see `abctree.stopping`.  "epsilon" ends
         the run when `keep` simulations are closer.

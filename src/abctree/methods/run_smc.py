@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from abctree.answers.failures import FailurePolicy
 from abctree.answers.result import Result
 from abctree.baselines.smc import SmcRules, SmcRun, accepted_of, populations
-from abctree.data import Mixture, Progress, Round, Table
+from abctree.data import Mixture, Round, Table
 from abctree.keywords import checks_keywords
 from abctree.problem import Problem
 from abctree.proposals.coordinates import coordinates
@@ -19,6 +18,7 @@ from abctree.proposals.perturbations import Perturbation
 from abctree.running.executors import ExecutorLike
 from abctree.running.ledger import StoreLike
 from abctree.running.play import play
+from abctree.running.progress import ProgressLike
 from abctree.running.runner import Runner
 from abctree.running.spec import RunSpec, ScheduleLike, StopLike
 from abctree.types import RNGLike
@@ -47,7 +47,7 @@ def smc(
     on_failure: Literal["reject", "raise"] | FailurePolicy = "reject",
     keep_summaries: bool | None = None,
     store: StoreLike | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: ProgressLike = None,
 ) -> Result:
     r"""Sample the ABC posterior by population Monte Carlo (Beaumont et al. 2009), as SMC-ABC.
 
@@ -104,8 +104,8 @@ def smc(
         Whether the table keeps summaries, for regression adjustment.  Default: up to 64 numbers.
     store : str, Path or Store
         A new folder in which every block is kept before it counts, as for `abctree.abc_tree`.
-    progress : callable
-        Called with a `Progress` after each population, and now and then in a pilot that takes long.
+    progress : bool or callable, optional
+        As in `abc_tree`; a round is a population.
 
     Returns
     -------

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from abctree.answers.result import Result
-from abctree.data import Progress
-from abctree.errors import ParameterError
 from abctree.problem import Problem
 from abctree.running.executors import ExecutorLike, as_executor, running
 from abctree.running.ledger import Ledger, StoreLike
 from abctree.running.manifest import manifest_of
+from abctree.running.progress import ProgressLike, check_progress
 from abctree.running.runner import Runner
 from abctree.running.spec import RunSpec
 
@@ -25,7 +24,7 @@ def play(
     problem: Problem,
     spec: RunSpec,
     executor: ExecutorLike | None,
-    progress: Callable[[Progress], None] | None,
+    progress: ProgressLike,
     path: StoreLike | None,
 ) -> Result:
     """A new run, kept in a store if one is given."""
@@ -38,12 +37,3 @@ def play(
             ledger.describe(manifest_of(spec, problem))
         with Runner(problem, spec, ready, ledger, progress) as run:
             return loop(run)
-
-
-def check_progress(progress: Any) -> None:
-    """Raise `ParameterError` unless it is a function or None."""
-    if progress is not None and not callable(progress):
-        raise ParameterError(
-            f"`progress` must be a function of an abctree.Progress, but got {progress!r}. "
-            "Try progress=print."
-        )

@@ -29,16 +29,16 @@ from abctree.data import (
     Simulations,
     Table,
 )
-from abctree.errors import AbctreeError, SimulatorError, warn
+from abctree.errors import AbctreeError, SimulatorError
 from abctree.method import METHODS
 from abctree.problem import Discrepancy, Problem
 from abctree.problem.measurement import NegativeDistanceError
-from abctree.problem.simulators import described
 from abctree.protocols import Ahead, Chunk, Executor
 from abctree.running.fingerprint import changes
 from abctree.running.interrupts import Interrupts
 from abctree.running.journal import START_ANEW
 from abctree.running.ledger import Ledger
+from abctree.running.progress import Listener, ProgressLike, log, log_failures, state
 from abctree.running.settings import names_of
 from abctree.running.spec import RunSpec
 from abctree.running.stopping import is_hurried
@@ -66,7 +66,7 @@ class Runner:
         spec: RunSpec,
         executor: Executor | None,
         ledger: Ledger,
-        progress: Callable[[Progress], None] | None = None,
+        progress: ProgressLike = False,  # noqa: FBT002 - one of its kinds
     ) -> None:
         self.problem = problem  #: after the pilot the one with its distance scaled
         self.spec = spec
@@ -88,8 +88,7 @@ class Runner:
         self._ahead: list[Ahead] = []  # blocks that come back while another is waited for
         self._interrupts = Interrupts()
         self._streak = Streak(spec.on_failure)
-        self._progress = progress
-        self._has_warned = False  # of what the callback raised
+        self._listener = Listener(progress, spec.stop)
         self._played = Progress(0, self.plan.n_simulations, 0, float("inf"), 0.0, 0.0, 0, 0.0)
         self._why: str | None = None
         self._told = 0.0
@@ -102,6 +101,7 @@ class Runner:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._interrupts.__exit__()
+        self._listener.close()
         if self._executor is not None and kind is not None and issubclass(kind, SimulatorError):
             self._ledger.drop_first()
 
@@ -122,6 +122,7 @@ class Runner:
 
     def _answer(self, rows: Rows, chunks: Iterator[Chunk]) -> Simulations:
         """The answers to a block; each chunk is in the ledger before the next one is waited for."""
+        n_back = 0
         try:
             while not self._ledger.has(rows):
                 with self._interrupts.through():
@@ -130,6 +131,9 @@ class Runner:
                     raise self._incomplete()
                 self._ledger.put(*chunk)
                 self._gather(lambda chunk: chunk)
+                n_back += len(chunk[1])
+                if self._listener.is_told_all:
+                    self._tell(n_back)
         except KeyboardInterrupt:
             self._gather(_sound)
             raise
@@ -230,6 +234,8 @@ class Runner:
         self._count(done.failures, theta, index)
 
     def _count(self, failures: Sequence[Failure], theta: FloatArray, index: IntArray) -> None:
+        if self._executor is not None:
+            log_failures(failures, self.failures.reasons)
         self.failures.add(failures, theta, index)
         self._refuse_negative(failures)
         if failures and self.spec.on_failure.on_failure == "raise":
@@ -295,6 +301,7 @@ class Runner:
         self.rounds.append(played)
         rate = played.acceptance_rate if rate is None else rate
         reason = self.report_round(played.index, played.epsilon, rate, played.ess)
+        log.info("%s", state(self._now()))
         return "interrupted" if played.interrupted else reason
 
     def stop_reason(self) -> str:
@@ -314,6 +321,7 @@ class Runner:
         if self._executor is not None:
             why += self._ledger.of_unfinished if why == "interrupted" else ""
             self._ledger.conclude(why, seconds)
+            log.info("ended after %d simulations and %.3g s: %s", self.n_simulations, seconds, why)
         return Result(
             problem=self.problem,
             table=self._with_all_summaries(),
@@ -344,16 +352,9 @@ class Runner:
         self._why = self._reason(hurried=True)
         return self._why is not None
 
-    def _tell(self) -> None:
-        """Tell of the progress; what the user's callback raises is a warning, the first time."""
-        if self._progress is None:
-            return
-        try:
-            self._progress(self._now())
-        except Exception as error:  # noqa: BLE001 - a user's callback may raise anything
-            if not self._has_warned:
-                self._has_warned = True
-                warn(f"`progress` raised {described(error)}. The run goes on without it.")
+    def _tell(self, n_more: int = 0) -> None:
+        """Tell of the progress; so many simulations more are back of the block waited for."""
+        self._listener.tell(self._now(n_more))
 
     def _hopeless(self) -> str | None:
         if not self._streak.is_hopeless:
@@ -380,9 +381,15 @@ class Runner:
         """Since the first simulation began: workers that start and records cost none."""
         return 0.0 if self._first is None else time.monotonic() - self._first
 
-    def _now(self) -> Progress:
-        n, failed = self.n_simulations, self.failures.count
-        return replace(self._played, n_simulations=n, n_failures=failed, seconds=self._seconds)
+    def _now(self, n_more: int = 0) -> Progress:
+        n, failed = self.n_simulations + n_more, self.failures.count
+        return replace(
+            self._played,
+            n_simulations=n,
+            n_failures=failed,
+            seconds=self._seconds,
+            n_read=min(n, self._n_recorded),
+        )
 
 
 def _sound(chunk: Chunk) -> Chunk:

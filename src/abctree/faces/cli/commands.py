@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import secrets
 import time
 from collections.abc import Mapping
@@ -15,10 +16,9 @@ import click
 
 from abctree.errors import ParameterError
 from abctree.faces.cli import options
-from abctree.faces.cli.blame import explained, teller
-from abctree.faces.cli.folder import FILES, Note, claim, clear, open_store
+from abctree.faces.cli.blame import explained, teller, to_stderr
+from abctree.faces.cli.folder import FILES, Note, claim, clear
 from abctree.faces.cli.options import EXAMPLES, main
-from abctree.faces.cli.progress_line import watched
 from abctree.faces.cli.reading import noted
 from abctree.faces.cli.settings import (
     DEFAULT,
@@ -35,8 +35,10 @@ from abctree.faces.cli.settings import (
 from abctree.faces.cli.targets import READY, problem_of
 from abctree.method import METHODS
 
+
 if TYPE_CHECKING:
     from abctree.problem import Problem
+    from abctree.types import NamedDict
 
 #: Simulations for a problem of the user's own.
 _N_SIMULATIONS = 10_000
@@ -209,7 +211,7 @@ def run(
     with explained(directory):
         clear(directory)
         note.write(directory)
-        kept = open_store(directory, new=True) if store else None
+        kept = directory if store else None
         answer = Answer.of(note, _play(made, note, kept, executor, quiet=quiet))
         answer.show(as_json=as_json)
         written = answer.write(directory, say)
@@ -241,16 +243,31 @@ def _play(problem: Problem, note: Note, kept: Any, executor: Any, *, quiet: bool
 
     apart = ("epsilon", "ess", "seconds", "stop")
     arguments = {key: value for key, value in note.asked.items() if key not in apart}
-    with contextlib.closing(kept or _NoStore()), watched(note.asked, quiet=quiet) as (told, rules):
-        return getattr(methods, function_of(note.method))(
-            problem,
-            rng=note.seed,
-            executor=executor,
-            stop=rules,
-            progress=told,
-            store=kept,
-            **arguments,
-        )
+    return getattr(methods, function_of(note.method))(
+        problem,
+        rng=note.seed,
+        executor=executor,
+        stop=_limits(note),
+        progress=_progress(note, quiet=quiet),
+        store=kept,
+        **arguments,
+    )
+
+
+def _limits(note: Note) -> NamedDict:
+    """The stopping rules that were asked for."""
+    limits = dict(note.asked.get("stop", {}))
+    return {**limits, "seconds": note.asked["seconds"]} if "seconds" in note.asked else limits
+
+
+def _progress(note: Note, *, quiet: bool) -> Any:
+    """Who is told how far a run is: a bar on a terminal, a line for every round elsewhere."""
+    from abctree.running.progress import somebody_looks, state
+
+    if quiet or somebody_looks():
+        return not quiet
+    seconds = _limits(note).get("seconds", math.inf)
+    return lambda progress: to_stderr(state(progress, seconds))
 
 
 class _BegunError(Exception):
@@ -323,15 +340,14 @@ def resume(
     with explained(directory):
         # Rules of a folder that was not made here are those that it holds.
         ours = "n_simulations" in note.asked or "seconds" in note.asked
-        with watched(note.asked, quiet=quiet) as (told, rules):
-            result = go_on(
-                open_store(directory, new=False),
-                made,
-                n_simulations=n_simulations,
-                executor=executor,
-                stop=rules if ours else None,
-                progress=told,
-            )
+        result = go_on(
+            directory,
+            made,
+            n_simulations=n_simulations,
+            executor=executor,
+            stop=_limits(note) if ours else None,
+            progress=_progress(note, quiet=quiet),
+        )
         answer = Answer.of(note, result)
         if "n_simulations" in note.asked:
             note.asked["n_simulations"] = answer.run.plan.n_simulations

@@ -6,15 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from abctree import __version__
 from abctree.faces.cli.settings import DEFAULT, NAMES, function_of, method_of
-
-if TYPE_CHECKING:
-    from abctree.running.journal import Journal
 
 #: What is written for people and programs, the run store aside.
 FILES = (
@@ -172,30 +169,6 @@ def clear(directory: Path) -> None:
             file.unlink(missing_ok=True)
     finally:
         lock.release()
-
-
-def open_store(directory: Path, *, new: bool) -> Journal:
-    """The run store of a folder, which leaves out the progress line among the stopping rules.
-
-    The line is a rule only to be asked after every block, and could not be made again by
-    `abctree.resume`.
-    """
-    from abctree.faces.cli.progress_line import Line
-    from abctree.running.fingerprint import qualified_name
-    from abctree.running.journal import Journal
-    from abctree.running.ledger import MANIFEST
-
-    line = qualified_name(Line)
-
-    class Unwatched(Journal):
-        def append(self, kind: str, data: bytes, *, flush: bool) -> None:
-            if kind == MANIFEST:
-                manifest = json.loads(data)
-                rules = [rule for rule in manifest["stop"] if rule.get("own") != line]
-                data = json.dumps({**manifest, "stop": rules}).encode()
-            super().append(kind, data, flush=flush)
-
-    return Unwatched(directory, "new" if new else "write")
 
 
 def to_json(value: Any) -> str:

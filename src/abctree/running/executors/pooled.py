@@ -8,6 +8,7 @@ Neither this, nor the number of workers, nor the size of the tasks changes what 
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -32,6 +33,8 @@ from abctree.running.executors.worker import (
     simulate_here,
     simulate_there,
 )
+
+_log = logging.getLogger("abctree")
 
 #: Seconds that a task may go on, and that nothing may come, before the run hears of it.
 _SECONDS = 1.0
@@ -320,6 +323,7 @@ class Block:
 
     def _recover(self, task: Task, pool: futures.Executor, error: Exception) -> None:
         """Begin again what was lost with a worker, or with its pool."""
+        _log.warning("a worker was lost with %d simulations: %s", len(task.rows), error)
         if isinstance(error, WorkerLostError) or _is_killed(error):
             for part in self._after_death(task, error):
                 self._begin(part)
