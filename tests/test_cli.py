@@ -17,7 +17,6 @@ import pytest
 import abctree
 from abctree import export, plots
 from abctree.faces.cli import READY, answer, commands, options
-from abctree.running import progress
 from tests.conftest import command as call
 from tests.runs import locked
 
@@ -315,8 +314,8 @@ def test_run_prints_the_summary_and_logs_every_round_on_stderr(plain):
 
 
 def test_run_has_a_bar_on_a_terminal(plain, monkeypatch):
-    monkeypatch.setattr(progress, "somebody_looks", lambda: True)
-    monkeypatch.setattr(progress, "_REFRESH", 0.0)
+    monkeypatch.setattr("abctree.running.progress.somebody_looks", lambda: True)
+    monkeypatch.setattr("abctree.running.progress._REFRESH", 0.0)
     done = call("run", "cli_model:ready", "-n", 1000, "--rng", 1)
     assert "1000 simulations in" in done.stdout
     shown = done.stderr.split("\r")
@@ -795,7 +794,7 @@ def test_resume_and_run_are_the_same_with_workers(plain):
 
 def test_run_on_a_terminal_leaves_a_folder_that_the_library_resumes(plain, monkeypatch):
     cli_model = model(plain)
-    monkeypatch.setattr(progress, "somebody_looks", lambda: True)
+    monkeypatch.setattr("abctree.running.progress.somebody_looks", lambda: True)
     seconds = ("--seconds", 1000)
     done = call("run", "cli_model:ready", "-n", 300, "--rng", 3, "--out", "a", *seconds)
     assert done.exit_code == 0, done.output

@@ -15,8 +15,6 @@ import pytest
 
 import abctree
 from abctree import Progress
-from abctree.kernels import jit
-from abctree.running import progress
 
 METHODS = ["abc_tree", "map_tree", "smc", "rejection"]
 SEEN = Progress(
@@ -37,20 +35,20 @@ def problem(simulator=lambda theta, rng: theta + rng.normal(size=2)):
     [(5, np.inf, "45s"), (100, np.inf, "15m"), (4000, np.inf, "10h00m"), (10, 40, "30s"),
      (1e5, np.inf, "10d")],
 )  # fmt: skip
-def test_state_has_all_that_one_wants_to_know(seconds, limit, left):
-    said = progress.state(replace(SEEN, seconds=float(seconds)), limit)
+def test_progress_has_all_that_one_wants_to_know(seconds, limit, left):
+    said = str(replace(SEEN, seconds=float(seconds), limit=limit))
     rate = f"{1000 / seconds:.3g}"
     assert said == f"round 3  1000/10k  {rate}/s  {left} left  ε 0.25  acc 3.1%  ESS 412  7 failed"
 
 
-def test_state_fits_a_terminal_of_eighty_columns():
+def test_progress_fits_a_terminal_of_eighty_columns():
     long = Progress(
         n_simulations=123_456, budget=149_999, round=112, epsilon=0.000123456,
         acceptance_rate=0.99999, ess=9999.4, n_failures=98_765, seconds=150.0,
     )  # fmt: skip
-    assert len(progress.state(long)) <= 80
-    assert len(progress.state(replace(long, seconds=1.2e6))) <= 80
-    assert progress.state(replace(long, round=0)).startswith("pilot  123k/150k  823/s  32s left  ")
+    assert len(str(long)) <= 80
+    assert len(str(replace(long, seconds=1.2e6))) <= 80
+    assert str(replace(long, round=0)).startswith("pilot  123k/150k  823/s  32s left  ")
 
 
 def test_what_a_former_process_made_is_not_in_the_rate(tmp_path):
@@ -67,7 +65,7 @@ def test_what_a_former_process_made_is_not_in_the_rate(tmp_path):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_bar_shows_pilot_and_blocks_and_changes_nothing(method, capsys, monkeypatch):
-    monkeypatch.setattr(progress, "_REFRESH", 0.0)
+    monkeypatch.setattr("abctree.running.progress._REFRESH", 0.0)
     play = getattr(abctree, method)
     plain = play(problem(), n_simulations=1200, rng=3)
     assert capsys.readouterr().err == "", "standard error is no terminal"
@@ -82,7 +80,7 @@ def test_a_bar_shows_pilot_and_blocks_and_changes_nothing(method, capsys, monkey
 
 @pytest.mark.parametrize("method", METHODS)
 def test_progress_false_is_silent_where_somebody_looks(method, capsys, monkeypatch):
-    monkeypatch.setattr(progress, "somebody_looks", lambda: True)
+    monkeypatch.setattr("abctree.running.progress.somebody_looks", lambda: True)
     play = getattr(abctree, method)
     play(problem(), n_simulations=300, rng=3, progress=False)
     assert capsys.readouterr().err == ""
@@ -91,21 +89,23 @@ def test_progress_false_is_silent_where_somebody_looks(method, capsys, monkeypat
 
 
 def test_runs_within_others_have_no_bar(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "somebody_looks", lambda: True)
+    monkeypatch.setattr("abctree.running.progress.somebody_looks", lambda: True)
     abctree.calibrate(problem(), n_datasets=1, n_simulations=300, rng=1, reading="posterior")
     session = abctree.Session(problem(abctree.elsewhere), n_simulations=100, rng=1)
     session.ask()
     assert capsys.readouterr().err == ""
 
 
-def test_a_notebook_is_looked_at(monkeypatch):
+def test_a_notebook_has_a_bar(monkeypatch, capsys):
     def shell(config):
         return types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace(config=config))
 
     monkeypatch.setitem(sys.modules, "IPython", shell({"TerminalIPythonApp": {}}))
-    assert not progress.somebody_looks()
+    abctree.rejection(problem(), n_simulations=300, rng=3)
+    assert capsys.readouterr().err == ""
     monkeypatch.setitem(sys.modules, "IPython", shell({"IPKernelApp": {}}))
-    assert progress.somebody_looks()
+    abctree.rejection(problem(), n_simulations=300, rng=3)
+    assert "pilot" in capsys.readouterr().err
 
 
 CODE = """
@@ -162,7 +162,8 @@ def test_nothing_is_written_where_there_is_no_terminal():
     assert done.stderr == done.stdout == b""
 
 
-def test_the_first_compilation_is_said_once(monkeypatch, capsys):
+def test_the_first_compilation_is_said_once(monkeypatch):
+    jit = sys.modules["abctree.kernels.jit"]
     monkeypatch.setattr(jit, "_listener", None)
     said = []
     jit.when_compiling(lambda: said.append("now"))

@@ -9,7 +9,8 @@ from abctree.data.mixture import (
     running_ess,
     update_denominators,
 )
-from abctree.data.round import Plan, Progress, Round
+from abctree.data.progress import Progress
+from abctree.data.round import Plan, Round
 from abctree.data.simulations import (
     Failure,
     InterruptedWorkError,

@@ -1,4 +1,4 @@
-"""How long a run is and its rounds are, what a round leaves, and how far a run has come."""
+"""How long a run is and its rounds are, and what a round leaves."""
 
 from __future__ import annotations
 
@@ -77,24 +77,3 @@ class Round:
     def acceptance_rate(self) -> float:
         """Share of the round's simulations that were accepted at ε_s."""
         return self.n_accepted / max(1, self.n_simulations)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run is, after a round or some simulations."""
-
-    n_simulations: int  #: made so far
-    budget: int  #: to be made in all
-    round: int  #: s
-    epsilon: float  #: ε_s
-    acceptance_rate: float  #: of the last finished round
-    ess: float  #: effective sample size of all draws below ε_s
-    n_failures: int
-    seconds: float  #: since the first simulation began (after a resume, the first new one)
-    n_read: int = 0  #: of the simulations, those that were made by a former process
-
-    @property
-    def rate(self) -> float:
-        """Simulations a second; 0 where none was made by this process."""
-        n_made = self.n_simulations - self.n_read
-        return n_made / self.seconds if self.seconds > 0.0 and n_made > 0 else 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import multiprocessing
 import sys
 import warnings
@@ -14,8 +13,7 @@ from abctree.data import Failure, Progress
 from abctree.errors import ParameterError, warn
 from abctree.kernels.jit import when_compiling
 from abctree.problem.simulators import described
-from abctree.protocols import HasEveryBlock, StoppingRule
-from abctree.running.stopping import Seconds
+from abctree.protocols import HasEveryBlock
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -27,12 +25,11 @@ ProgressLike: TypeAlias = bool | Callable[[Progress], None] | None
 log = logging.getLogger("abctree")
 
 _COMPILING = (
-    "abctree compiles its kernels, once after it was installed: up to half a minute of one CPU."
+    "abctree compiles its kernels, once after an installation: up to half a minute. "
+    "`abctree warm-up` does it ahead."
 )
 #: Reasons of failures that are logged.
 _REASONS = 10
-#: Of a terminal.
-_COLUMNS = 80
 #: Seconds between two states of the bar.
 _REFRESH = 0.1
 
@@ -56,14 +53,13 @@ def log_failures(failures: Iterable[Failure], known: Collection[str]) -> None:
 class Listener:
     """Who is told of a run."""
 
-    def __init__(self, progress: ProgressLike, stop: Iterable[StoppingRule]) -> None:
+    def __init__(self, progress: ProgressLike) -> None:
         shown = progress is True or (progress is None and somebody_looks())
         if shown:
             when_compiling(lambda: print(_COMPILING, file=sys.stderr))  # noqa: T201
-        limits = [rule.limit for rule in stop if isinstance(rule, Seconds)]
         self._told: Callable[[Progress], None] | None = None
         if shown:
-            self._told = Bar(min(limits, default=math.inf))
+            self._told = Bar()
         elif callable(progress):
             self._told = progress
         self._has_warned = False  # of what a function raised
@@ -109,15 +105,14 @@ class Bar:
 
     every_block = True
 
-    def __init__(self, seconds: float = math.inf) -> None:
-        self._seconds = seconds  #: after which the run is stopped
+    def __init__(self) -> None:
         self._bar: tqdm[Never] | None = None
 
     def __call__(self, progress: Progress) -> None:
         """Show a state, unless the last one is only just shown."""
         is_first = self._bar is None
         bar = self._bar = self._bar or _new_bar(progress.budget)
-        bar.set_description_str(f"{state(progress, self._seconds)}  ", refresh=is_first)
+        bar.set_description_str(f"{progress}  ", refresh=is_first)
         bar.update(progress.n_simulations - bar.n)
 
     def close(self) -> None:
@@ -139,51 +134,3 @@ def _new_bar(total: int) -> tqdm[Never]:
             miniters=1,
             mininterval=_REFRESH,
         )
-
-
-def state(progress: Progress, seconds: float = math.inf) -> str:
-    """A run on one line; it is stopped after so many seconds."""
-    made = f"{_count(progress.n_simulations)}/{_count(progress.budget)}"
-    speed = []
-    if progress.rate > 0.0:  # else nothing was simulated by this process
-        left = (progress.budget - progress.n_simulations) / progress.rate
-        left = min(left, max(0.0, seconds - progress.seconds))
-        speed = [f"{_count(progress.rate)}/s", f"{_duration(left)} left"]
-    played = [
-        f"ε {progress.epsilon:.3g}",
-        f"acc {_percent(progress.acceptance_rate)}",
-        f"ESS {progress.ess:.0f}",
-    ]
-    parts = [
-        f"round {progress.round}" if progress.round else "pilot",
-        made,
-        *speed,
-        *(played if progress.round else []),
-        *([f"{_count(progress.n_failures)} failed"] if progress.n_failures else []),
-    ]
-    said = "  ".join(parts)
-    return said if len(said) <= _COLUMNS else " ".join(parts)
-
-
-def _count(number: float) -> str:
-    """A number of three digits, or a whole one of four."""
-    if 100.0 <= number < 10_000.0 or number == 0.0:
-        return f"{number:.0f}"
-    if number < 100.0:
-        return f"{number:.3g}"
-    power = min(int(math.log10(number)) // 3, 4)
-    return f"{number / 1000.0**power:.3g}{' kMGT'[power]}"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.1 else f"{100.0 * share:.2g}%"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60.0:
-        return f"{seconds:.0f}s"
-    minutes = round(seconds / 60.0)
-    if minutes < 60:
-        return f"{minutes}m"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}m" if hours < 24 else f"{hours / 24:.0f}d"

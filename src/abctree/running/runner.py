@@ -38,10 +38,10 @@ from abctree.running.fingerprint import changes
 from abctree.running.interrupts import Interrupts
 from abctree.running.journal import START_ANEW
 from abctree.running.ledger import Ledger
-from abctree.running.progress import Listener, ProgressLike, log, log_failures, state
+from abctree.running.progress import Listener, ProgressLike, log, log_failures
 from abctree.running.settings import names_of
 from abctree.running.spec import RunSpec
-from abctree.running.stopping import is_hurried
+from abctree.running.stopping import Seconds, is_hurried
 from abctree.tree.pilot import Pilot, run_pilot
 from abctree.types import FloatArray, IntArray
 
@@ -88,8 +88,19 @@ class Runner:
         self._ahead: list[Ahead] = []  # blocks that come back while another is waited for
         self._interrupts = Interrupts()
         self._streak = Streak(spec.on_failure)
-        self._listener = Listener(progress, spec.stop)
-        self._played = Progress(0, self.plan.n_simulations, 0, float("inf"), 0.0, 0.0, 0, 0.0)
+        self._listener = Listener(progress)
+        limits = [rule.limit for rule in spec.stop if isinstance(rule, Seconds)]
+        self._played = Progress(
+            0,
+            self.plan.n_simulations,
+            0,
+            np.inf,
+            0.0,
+            0.0,
+            0,
+            0.0,
+            limit=min(limits, default=np.inf),
+        )
         self._why: str | None = None
         self._told = 0.0
         self._began = time.monotonic()
@@ -301,7 +312,7 @@ class Runner:
         self.rounds.append(played)
         rate = played.acceptance_rate if rate is None else rate
         reason = self.report_round(played.index, played.epsilon, rate, played.ess)
-        log.info("%s", state(self._now()))
+        log.info("%s", self._now())
         return "interrupted" if played.interrupted else reason
 
     def stop_reason(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import secrets
 import time
 from collections.abc import Mapping
@@ -34,7 +33,6 @@ from abctree.faces.cli.settings import (
 )
 from abctree.faces.cli.targets import READY, problem_of
 from abctree.method import METHODS
-
 
 if TYPE_CHECKING:
     from abctree.problem import Problem
@@ -94,7 +92,7 @@ def warm_up() -> None:
 
     for method in (abc_tree, map_tree):
         begun = time.process_time()
-        method(problems.gauss(2), n_simulations=_N_WARM, rng=0)
+        method(problems.gauss(2), n_simulations=_N_WARM, rng=0, progress=False)
         seconds = time.process_time() - begun
         click.echo(f"{method_of(method.__name__)} is compiled: {seconds:.1f} s")
 
@@ -248,7 +246,7 @@ def _play(problem: Problem, note: Note, kept: Any, executor: Any, *, quiet: bool
         rng=note.seed,
         executor=executor,
         stop=_limits(note),
-        progress=_progress(note, quiet=quiet),
+        progress=_progress(quiet=quiet),
         store=kept,
         **arguments,
     )
@@ -260,14 +258,13 @@ def _limits(note: Note) -> NamedDict:
     return {**limits, "seconds": note.asked["seconds"]} if "seconds" in note.asked else limits
 
 
-def _progress(note: Note, *, quiet: bool) -> Any:
+def _progress(*, quiet: bool) -> Any:
     """Who is told how far a run is: a bar on a terminal, a line for every round elsewhere."""
-    from abctree.running.progress import somebody_looks, state
+    from abctree.running.progress import somebody_looks
 
     if quiet or somebody_looks():
         return not quiet
-    seconds = _limits(note).get("seconds", math.inf)
-    return lambda progress: to_stderr(state(progress, seconds))
+    return lambda progress: to_stderr(str(progress))
 
 
 class _BegunError(Exception):
@@ -346,7 +343,7 @@ def resume(
             n_simulations=n_simulations,
             executor=executor,
             stop=_limits(note) if ours else None,
-            progress=_progress(note, quiet=quiet),
+            progress=_progress(quiet=quiet),
         )
         answer = Answer.of(note, result)
         if "n_simulations" in note.asked:
