@@ -13,6 +13,7 @@ import numpy as np
 
 from abctree.errors import ParameterError, SimulatorError, wrong
 from abctree.numbers import checked_count
+from abctree.problem.by_name import by_name
 from abctree.problem.distances import (
     Energy,
     Euclidean,
@@ -71,26 +72,11 @@ def model_of(
         raise ParameterError(f"`simulator` must be callable, but got {simulator!r}.")
     # `External` asks for the names of its parameters.
     named = simulator.with_names(names) if isinstance(simulator, NamedSimulator) else simulator
-    _takes_two(named)
     check_function("summary", summary)
     if not (isinstance(vectorized, bool) or vectorized == "seeds"):
         raise wrong("vectorized", 'be False, True or "seeds"', repr(vectorized))
-    return Model(named, summary, vectorized, checked_count("batch_size", batch_size))
-
-
-def _takes_two(simulator: SimulatorFunction) -> None:
-    try:
-        signature = inspect.signature(simulator)
-    except (TypeError, ValueError):  # built-in or extension without a signature
-        return
-    try:
-        signature.bind(None, None)
-    except TypeError:
-        raise ParameterError(
-            f"`simulator` must take two arguments, (theta, rng), but its signature is {signature}. "
-            "Draw all random numbers from rng; if it draws none, wrap it as "
-            "lambda theta, rng: f(theta)."
-        ) from None
+    called = by_name(named, names, "seeds" if vectorized == "seeds" else "rng")
+    return Model(called, summary, vectorized, checked_count("batch_size", batch_size))
 
 
 def observation_of(

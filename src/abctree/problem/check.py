@@ -10,6 +10,7 @@ import numpy as np
 from abctree.data import Boxes, Simulations
 from abctree.errors import SimulatorError
 from abctree.numbers import checked_rng
+from abctree.problem.by_name import OfArguments
 from abctree.problem.measurement import Measurement, NegativeDistanceError, finite_rows
 from abctree.problem.region import Region
 from abctree.types import FloatArray, IntArray, RNGLike
@@ -163,11 +164,13 @@ def _on_prior(region: Region, theta: FloatArray, share: float) -> list[str]:
 
 
 def _call(theta: FloatArray, measurement: Measurement) -> str:
-    p = theta.shape[1]
-    if measurement.model.vectorized == "seeds":
-        return f"as simulator(theta (n, {p}), seeds (n,))"
+    p, simulator = theta.shape[1], measurement.model.simulator
+    stream = "seeds (n,)" if measurement.model.vectorized == "seeds" else "rng"
     rows = f"theta (n, {p})" if measurement.vectorized else f"theta ({p},)"
-    return f"as simulator({rows}, rng)"
+    if isinstance(simulator, OfArguments):
+        shape = " (n,)" if measurement.vectorized else ""
+        rows = ", ".join(f"{name}{shape}" for name in simulator.names)
+    return f"as simulator({rows}, {stream})"
 
 
 def _on_summary(measurement: Measurement) -> list[str]:

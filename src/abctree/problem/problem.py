@@ -38,7 +38,9 @@ class Problem:
         or `abctree.Dirichlet`.  Or a `Prior` object, such as `abctree.PriorTransform` or
         `abctree.DensityPrior`.
     simulator : callable
-        ``simulator(theta, rng) -> data``; see `vectorized`.
+        ``simulator(theta, rng) -> data``; see `vectorized`.  Parameters are in the order of the
+        prior, or found as ``theta["beta"]``; or they are taken by name, ``simulator(beta, gamma,
+        rng)``, each a number, or, vectorised, a column (n,).
     observed : array_like
         The data, as the simulator returns them for one simulation.  Where both have labels (pandas,
         xarray, dicts, named tuples, dataclasses, structured arrays), simulations are put into its

@@ -21,6 +21,7 @@ from abctree.answers.failures import FailurePolicy, as_failure_policy
 from abctree.errors import AbctreeError, ParameterError, StoreError, warn
 from abctree.method import METHODS
 from abctree.problem import Problem
+from abctree.problem.by_name import OfArguments, OfNamedTheta
 from abctree.problem.distances import FunctionDistance
 from abctree.protocols import StoppingRule
 from abctree.running.fingerprint import (
@@ -164,7 +165,9 @@ def _code_of(problem: Problem, own: Named) -> Versions:
 
 def _name(thing: object) -> str:
     """What a user knows a function by."""
-    return qualified_name(thing.function if isinstance(thing, FunctionDistance) else thing)
+    if isinstance(thing, FunctionDistance | OfArguments | OfNamedTheta):
+        thing = thing.function
+    return qualified_name(thing)
 
 
 def _written_distance(distance: object) -> str | None:
