@@ -47,8 +47,10 @@ $(VENV)/.docs: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
-docs: $(VENV)/.docs  ## Build the site in site/, strictly: site/index.html opens in a browser
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+RUN ?= 1  # whether the tutorials are run; what they print and draw is kept in build/tutorials
+
+docs: $(VENV)/.docs  ## Build the site in site/, strictly, and run its tutorials
+	NO_MKDOCS_2_WARNING=1 ABCTREE_DOCS_RUN=$(RUN) $(BIN)/mkdocs build --strict --quiet
 
 clean:  ## Remove what the targets made
 	rm -rf $(VENV) demo-output site

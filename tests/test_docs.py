@@ -44,6 +44,15 @@ def blocks(text):
     return ["\n" * text[: m.start(1)].count("\n") + m.group(1) for m in BLOCK.finditer(text)]
 
 
+NEEDS = re.compile(r"^<!-- needs: ([\w ]+) -->$", re.MULTILINE)
+
+
+def skip_without_what_it_needs(text):
+    """A page may open with a line of the packages that it needs beside abctree and matplotlib."""
+    for name in " ".join(NEEDS.findall(text)).split():
+        pytest.importorskip(name)
+
+
 def run_blocks(text, source):
     """Run the blocks in order, as one program."""
     namespace = {"__name__": "__main__"}
@@ -58,6 +67,7 @@ def run_blocks(text, source):
 )
 def test_code_of_a_document_runs(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # files that it writes
+    skip_without_what_it_needs(path.read_text("utf-8"))
     run_blocks(path.read_text("utf-8"), name_of(path))
 
 
@@ -85,6 +95,12 @@ def test_an_example_that_is_wrong_fails():
     module = types.ModuleType("wrong", ">>> 1 + 1\n3\n")
     with pytest.raises(AssertionError, match="Expected"):
         examples_of(module)
+
+
+def test_a_page_whose_package_is_missing_is_skipped():
+    skip_without_what_it_needs("<!-- needs: numpy scipy -->\n# A page\n")
+    with pytest.raises(pytest.skip.Exception, match="no_such_package"):
+        skip_without_what_it_needs("<!-- needs: numpy no_such_package -->\n# A page\n")
 
 
 def test_code_of_a_broken_document_does_not_run():
@@ -152,7 +168,7 @@ def test_names_that_the_reference_lacks_are_noticed():
 
 
 def test_every_page_is_in_the_navigation():
-    outside = runpy.run_path(str(ROOT / "docs" / "site.py"))["OUTSIDE"]
+    outside = runpy.run_path(str(ROOT / "docs" / "hooks.py"))["OUTSIDE"]
     pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
     assert set(PAGE.findall((ROOT / "mkdocs.yml").read_text())) == pages | {*outside.values()}
 

@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: what stands outside docs/ becomes pages, and links lead to these."""
+"""Hooks of mkdocs: what stands outside docs/ becomes pages, links lead to these, tutorials are run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import re
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+import notebooks
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Documents outside docs/, and the pages that they become.
@@ -17,6 +19,9 @@ OUTSIDE = {
     "VISION.md": "vision.md",
     "src/abctree/tree/README.md": "listings.md",
 }
+#: Whether tutorials are run: `make docs` does, and CI leaves it to tests/test_docs.py.
+RUN = os.environ.get("ABCTREE_DOCS_RUN", "0") == "1"
+BOOKS: dict[str, Any] = {}  #: page of the site -> its notebook
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
@@ -31,7 +36,18 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     here = page.file.src_uri
+    if RUN and here.startswith("tutorials/"):
+        book = BOOKS[here] = notebooks.executed(markdown)
+        name = PurePosixPath(here).with_suffix(".ipynb").name
+        markdown = f"{notebooks.told(book)}\n<a href={name} download>This page as a notebook</a>\n"
     return outside_fences(markdown, lambda text: linked(text, here))
+
+
+def on_post_build(config: Any) -> None:
+    import nbformat
+
+    for page, book in BOOKS.items():
+        nbformat.write(book, Path(config.site_dir, page).with_suffix(".ipynb"))
 
 
 def outside_fences(text: str, change: Any) -> str:
