@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: what stands outside docs/ becomes pages, links lead to these, tutorials are run."""
+"""Hooks of mkdocs: documents outside docs/ are pages, links lead to these, tutorials are run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 import re
 from pathlib import Path, PurePosixPath
 from typing import Any
-
-import notebooks
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Documents outside docs/, and the pages that they become.
@@ -37,6 +35,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     here = page.file.src_uri
     if RUN and here.startswith("tutorials/"):
+        import notebooks  # beside this file
+
         book = BOOKS[here] = notebooks.executed(markdown)
         name = PurePosixPath(here).with_suffix(".ipynb").name
         markdown = f"{notebooks.told(book)}\n<a href={name} download>This page as a notebook</a>\n"

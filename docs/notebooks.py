@@ -1,7 +1,7 @@
 """Pages of the site that are run: a page as a notebook, and what its code printed and drew.
 
-A page is Markdown; a block that opens with ```` ```python ```` is a cell. A ``text`` block right behind
-one is what the cell printed when the page was written: what it prints now takes its place.
+A page is Markdown; a block that opens with ```` ```python ```` is a cell.  A ``text`` block right
+behind one is what the cell printed when the page was written: what it prints now takes its place.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -46,10 +47,8 @@ def executed(text: str) -> Any:
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(p for p in paths if p)  # for `import examples`
     with tempfile.TemporaryDirectory() as folder:
-        client = NotebookClient(
-            book, timeout=600, kernel_name="python3", resources={"metadata": {"path": folder}}
-        )
-        client.execute()
+        where = {"metadata": {"path": folder}}
+        NotebookClient(book, timeout=600, resources=where).execute(stderr=subprocess.DEVNULL)
     KEPT.mkdir(parents=True, exist_ok=True)
     nbformat.write(book, file)
     return book
@@ -76,8 +75,8 @@ def told(book: Any) -> str:
 
 def of(output: Any) -> str:
     """What a cell printed or drew."""
-    if output.output_type == "stream":
-        return printed(output.text)
+    if output.output_type == "stream":  # progress goes to the other one
+        return printed(output.text) if output.name == "stdout" else ""
     data = output.get("data", {})
     if "image/png" in data:
         picture = data["image/png"].replace("\n", "")
