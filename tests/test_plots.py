@@ -86,8 +86,8 @@ def test_pair_has_a_panel_for_each_pair_and_hides_the_others(cloud):
     assert [[ax.axison for ax in row] for row in axes] == [
         [True, False, False], [True, True, False], [True, True, True],
     ]  # fmt: skip
-    assert [ax.get_xlabel() for ax in axes[2]] == ["a", "b", "c"]
-    assert [ax.get_ylabel() for ax in axes[:, 0]] == ["", "b", "c"]
+    assert [ax.get_xlabel() for ax in axes[2]] == ["a", "b  (10⁻⁹)", "c  (10⁶)"]
+    assert [ax.get_ylabel() for ax in axes[:, 0]] == ["", "b  (10⁻⁹)", "c  (10⁶)"]
 
 
 def test_pair_histogram_is_weighted(cloud):
@@ -140,7 +140,7 @@ def test_pair_limits_stay_inside_the_bounds_of_the_prior():
 
 def test_pair_shows_the_named_parameters_in_their_order(cloud):
     axes = plots.pair(cloud, names=["c", "a"]).axes
-    assert [ax.get_xlabel() for ax in axes[2:]] == ["c", "a"]
+    assert [ax.get_xlabel().split()[0] for ax in axes[2:]] == ["c", "a"]
 
 
 @pytest.mark.parametrize("n", [0, 1, 2])
@@ -163,7 +163,7 @@ def test_pair_draws_a_constant_as_one_bar():
     (bar,) = axes[0, 0].patches
     assert bar.get_height() == pytest.approx(1.0)
     assert bar.get_x() < 3.0 < bar.get_x() + bar.get_width()
-    assert axes[0, 0].get_title() == "a = 3"
+    assert axes[0, 0].get_title() == "a\n= 3"
     assert len(axes[1, 1].patches) == 2, (
         "a continuous parameter is a histogram, filled and outlined"
     )
@@ -247,6 +247,172 @@ def test_pair_explains_wrong_arguments(cloud, arguments, message):
 )  # fmt: skip
 def test_number_has_two_digits_of_its_spread(value, spread, text):
     assert number(value, spread) == text
+
+
+# texts ------------------------------------------------------------------------------------------
+
+
+def texts_of(figure):
+    """All texts that are seen, with their boxes in pixels."""
+    figure.draw_without_rendering()
+    found = []
+    for ax in figure.axes:
+        legend = [ax.get_legend()] if ax.get_legend() else []
+        found += [text for box in (*legend, *figure.legends) for text in box.get_texts()]
+        if ax.axison:
+            for axis in (ax.xaxis, ax.yaxis):
+                low, high = sorted(axis.get_view_interval())
+                ticks = [t for t in axis.get_major_ticks() if low <= t.get_loc() <= high]
+                found += [tick.label1 for tick in ticks if tick.label1.get_visible()]
+                found += [axis.label, axis.get_offset_text()]
+            found.append(ax.title)
+    return [(t.get_text(), t.get_window_extent()) for t in dict.fromkeys(found) if t.get_text()]
+
+
+def misplaced(figure):
+    """Texts that leave the figure, and pairs that lie on each other."""
+    width, height = figure.bbox.width, figure.bbox.height
+    texts = texts_of(figure)
+    out = [
+        name
+        for name, box in texts
+        if box.x0 < -0.5 or box.y0 < -0.5 or box.x1 > width + 0.5 or box.y1 > height + 0.5
+    ]
+    for i, (name, one) in enumerate(texts):
+        for other, two in texts[:i]:
+            across = min(one.x1, two.x1) - max(one.x0, two.x0)
+            if across > 0.5 and min(one.y1, two.y1) - max(one.y0, two.y0) > 0.5:
+                out.append((name, other))
+    return out
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    """Names of 20 letters, values of 1e-5, a log prior, and whole numbers."""
+    prior = {
+        "rate_of_transcriptio": stats.loguniform(1e-7, 1e-3),
+        "diffusion_of_protein": (0.0, 1e-4),
+        "size": (1e6, 2e6),
+        "count": abctree.Integers(0, 9),
+    }
+
+    def simulate(theta, rng):
+        scaled = [np.log(theta[:, 0]), theta[:, 1] * 1e5, theta[:, 2] / 1e5, theta[:, 3]]
+        return np.column_stack(scaled) + rng.normal(size=theta.shape)
+
+    problem = abctree.Problem(prior, simulate, [-10.0, 5.0, 15.0, 4.0], vectorized=True)
+    return abctree.abc_tree(problem, n_simulations=2000, rng=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_pair_has_texts_that_neither_leave_the_figure_nor_lie_on_each_other(tiny, k):
+    figure = plots.pair(tiny.posterior(ess=200), names=tiny.problem.names[:k])
+    assert misplaced(figure) == []
+    assert len(texts_of(figure)) > 6 * k
+    for ax in figure.axes:  # the twin: titles of one size for all
+        ax.title.set_fontsize(40.0)
+    assert misplaced(figure)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("draw", [
+    lambda run: plots.pair([run.posterior(), run.posterior(ess=60)]),
+    plots.mode, plots.tolerance, plots.progress, plots.predictive,
+    lambda run: plots.calibration(run.calibration()),
+])  # fmt: skip
+def test_other_pictures_have_texts_that_are_where_they_belong(tiny, draw):
+    assert misplaced(draw(tiny)) == []
+
+
+def told(figure):
+    """What the legends say."""
+    legends = [ax.get_legend() for ax in figure.axes if ax.get_legend()] + figure.legends
+    return [text.get_text() for legend in legends for text in legend.get_texts()]
+
+
+def test_pair_says_what_its_lines_bars_and_shades_are(tiny):
+    said = told(plots.pair(tiny.posterior(ess=200)))
+    assert said == ["posterior", "mean", "shortest 90 %", "prior",
+                    "densest 95 %", "densest 75 %", "densest 25 %"]  # fmt: skip
+    few = told(plots.pair(tiny.posterior(ess=40), truth={"count": 3}, prior=False))
+    assert few == ["posterior", "mean", "shortest 90 %", "truth", "draws"]
+    assert "prior" in told(plots.pair(tiny.posterior(), names=["size"]))
+
+
+def test_pair_has_log_axes_where_the_prior_is_one_of_the_logarithm(tiny):
+    axes = np.array(plots.pair(tiny.posterior(ess=200)).axes).reshape(4, 4)
+    assert [ax.get_xscale() for ax in axes[3]] == ["log", "linear", "linear", "linear"]
+    assert axes[1, 0].get_xscale() == "log"
+    low, high = axes[0, 0].get_xlim()
+    assert 1e-7 <= low < high <= 1e-3
+
+
+def test_pair_draws_the_density_of_the_prior(flat, tiny):
+    def prior_of(figure, j):
+        k = int(np.sqrt(len(figure.axes)))
+        (line,) = [x for x in figure.axes[j * (k + 1)].lines if x.get_label() == "prior"]
+        return line.get_ydata()
+
+    np.testing.assert_allclose(prior_of(plots.pair(flat.posterior()), 0), 0.1, rtol=0.05)
+    figure = plots.pair(tiny.posterior(ess=200))
+    # Of a log-uniform prior per decade, which is the unit of its axis; of ten whole numbers.
+    np.testing.assert_allclose(prior_of(figure, 0), 0.25, rtol=0.05)
+    np.testing.assert_allclose(prior_of(figure, 3), 0.1, rtol=0.05)
+
+
+def test_pair_draws_several_posteriors_over_each_other(flat):
+    two = {"raw": flat.posterior(ess=300), "near": flat.posterior(ess=110)}
+    figure = plots.pair(two)
+    assert told(figure)[:2] == ["raw", "near"]
+    means = [x.get_xdata()[0] for x in figure.axes[0].lines if x.get_label() == "mean"]
+    assert means == [pytest.approx(draws.mean()[0]) for draws in two.values()]
+    contours = [c for c in figure.axes[2].collections if hasattr(c, "levels")]
+    assert len(contours) == 2
+    narrow, wide = sorted((c.get_datalim(figure.axes[2].transData) for c in contours),
+                          key=lambda box: box.width)  # fmt: skip
+    assert narrow.width < wide.width
+    assert told(plots.pair([*two.values()]))[0].startswith("ε = ")
+    other = posterior(np.zeros((3, 2)), names="xy")
+    with pytest.raises(ParameterError, match="`posterior` must be of the same parameters"):
+        plots.pair([flat.posterior(), other])
+    with pytest.raises(ParameterError, match="`posterior` must be a Posterior, or a list"):
+        plots.pair([])
+
+
+def test_mode_has_its_ellipses_inside_the_axes_and_says_what_they_are(flat):
+    figure = plots.mode(flat)
+    said = told(figure)
+    assert {"mode", "error of the mode, 90%", "normal posterior, 90%"} <= {*said}
+    ax = figure.axes[2]
+    ellipses = [x for x in ax.lines if x.get_label() != "mode"]
+    assert len(ellipses) == 2
+    for line in ellipses:
+        inside = ax.dataLim.frozen()
+        inside.update_from_data_xy([[ax.get_xlim()[0], ax.get_ylim()[0]],
+                                    [ax.get_xlim()[1], ax.get_ylim()[1]]], ignore=True)  # fmt: skip
+        assert all(inside.contains(*point) for point in line.get_xydata())
+    assert ax.get_xlim() == figure.axes[0].get_xlim()
+
+
+def test_failures_of_a_run_without_any_says_so(flat):
+    texts = [text.get_text() for text in plots.failures(flat).axes[0].texts]
+    assert texts == ["none of 1500 simulations failed"]
+
+
+def test_tolerance_draws_what_the_table_says_at_each(flat):
+    figure = plots.tolerance(flat, n=5)
+    assert [ax.get_ylabel().split()[0] for ax in figure.axes] == ["a", "b"]
+    line = {x.get_label(): x for x in figure.axes[1].lines}
+    epsilon, mean = line["mean"].get_data()
+    assert len(epsilon) == 5
+    assert (np.diff(epsilon) < 0).all()
+    np.testing.assert_allclose(mean, [flat.posterior(epsilon=e).mean()[1] for e in epsilon])
+    answer = flat.answer()
+    assert line["answer"].get_xydata().tolist() == [[answer.epsilon, answer.mean()[1]]]
+    assert told(figure) == ["90 %", "mean", "adjusted", "answer"]
+    with pytest.raises(ParameterError, match="`n` must be at least 2"):
+        plots.tolerance(flat, n=1)
 
 
 # partition --------------------------------------------------------------------------------------
@@ -388,16 +554,18 @@ def test_partitions_need_axes_for_each_round(flat):
 
 
 def test_progress_shows_every_round_on_log_axes(flat):
-    upper, lower = plots.progress(flat).axes
+    upper, lower, draws, evidence = plots.progress(flat).axes
     played = flat.rounds[1:]
     np.testing.assert_array_equal(upper.lines[0].get_xdata(), [r.last for r in played])
     np.testing.assert_array_equal(upper.lines[0].get_ydata(), [r.epsilon for r in played])
     np.testing.assert_allclose(
         lower.lines[0].get_ydata(), [r.n_accepted / (r.last - r.first) for r in played]
     )
-    assert {upper.get_xscale(), upper.get_yscale(), lower.get_xscale(), lower.get_yscale()} == {
-        "log"
-    }
+    np.testing.assert_array_equal(draws.lines[0].get_ydata(), [r.ess for r in played])
+    found = [flat.evidence(r.epsilon) for r in played]
+    np.testing.assert_array_equal(evidence.lines[0].get_ydata(), [z.estimate for z in found])
+    assert {scale for ax in (upper, lower, draws, evidence)
+            for scale in (ax.get_xscale(), ax.get_yscale())} == {"log"}  # fmt: skip
 
 
 def test_progress_leaves_a_gap_where_nothing_was_accepted():
@@ -442,6 +610,16 @@ def test_predictive_works_with_few_draws(n):
     ax = plots.predictive([0, 1], [1.0, 2.0], np.ones((n, 2))).axes[0]
     assert len(ax.lines) == (1 if n == 0 else 2)
     assert len(ax.collections) == (0 if n == 0 else 2)
+
+
+def test_predictive_of_a_run_has_words_for_all_that_it_shows(flat):
+    ax = plots.predictive(flat).axes[0]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("number of the datum", "data")
+    told = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert told == ["90 %", "50 %", "median", "observed"]
+    np.testing.assert_allclose(band(ax.collections[0]), flat.predict().interval(), atol=0.3)
+    with pytest.raises(ParameterError, match="`observed` and `draws` must be given"):
+        plots.predictive([0, 1])
 
 
 def test_predictive_explains_shapes_that_do_not_fit():

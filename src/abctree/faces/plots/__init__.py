@@ -10,15 +10,10 @@ Needs matplotlib: ``pip install abctree[plots]``.
 
 from abctree.faces.plots.boxes import partition, partitions
 from abctree.faces.plots.checks import calibration, comparison
+from abctree.faces.plots.failed import failure_map, failures
 from abctree.faces.plots.mode import mode
 from abctree.faces.plots.pair import pair
-from abctree.faces.plots.series import (
-    failure_map,
-    failures,
-    predictive,
-    progress,
-    weighted_quantiles,
-)
+from abctree.faces.plots.series import predictive, progress, weighted_quantiles
 from abctree.faces.plots.tolerance import tolerance
 
 __all__ = [

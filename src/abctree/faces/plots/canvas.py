@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +12,26 @@ from abctree.errors import MissingDependencyError, ParameterError
 from abctree.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+#: Axes in rows and columns.
+Grid: TypeAlias = NDArray[np.object_]
 
 INK = "#26323b"  #: text-like lines
 DRAWS = "#2f6f9f"  #: the posterior
 TRUTH = "#c9482b"  #: what was observed or is true
 FAINT = "#9aa7b0"
+SERIES = (DRAWS, "#d98b2b", "#3f8f5f", "#8a5aa5", "#6b7780")  #: several posteriors
+
+#: Width of a letter, as a share of the size of the font, and the smallest size.
+_LETTER, _SMALLEST = 0.6, 4.5
+#: Ticks of a panel whose labels have at most so many letters, and of one with longer labels.
+_FEW_TICKS, _FEWER_TICKS, _LONG = 4, 2, 5
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 _INSTALL = "Plots need matplotlib, which is not installed. Run: pip install abctree[plots]"
 
@@ -39,7 +52,7 @@ def one_axes(ax: Axes | None, width: float, height: float) -> Axes:
 
 def grid_of_axes(
     axes: object, shape: tuple[int, int], size: tuple[float, float] | None = None
-) -> NDArray[np.object_]:
+) -> Grid:
     """The axes given as an array of this shape, or those of a new figure of this size in inches.
 
     By default the size suits as many parameters as there are rows.
@@ -80,6 +93,81 @@ def plain_ticks(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def short_ticks(
+    axis: Axis, limits: tuple[float, float], *, is_log: bool = False, is_whole: bool = False
+) -> str:
+    """Few ticks with short labels; what the label of the axis is to say of their unit.
+
+    Numbers below 1e-3 or above 1e5 are in units of a power of ten.
+    """
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+    low, high = limits
+    if is_log and high > 20.0 * low:
+        axis.set_major_locator(FixedLocator(_decades(low, high)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: _power_of_ten(value)))
+        axis.set_minor_locator(NullLocator())
+        return ""
+    if is_log and high > 1.5 * low:
+        plain_ticks(axis)
+        return ""
+    largest = max(abs(low), abs(high))
+    power = int(np.floor(np.log10(largest))) if largest > 0.0 else 0
+    power = power if not -3 <= power < 5 else 0
+    unit = 10.0**power
+
+    def label(value: float, _: object = None) -> str:
+        return f"{value / unit:.6g}"
+
+    ticks = MaxNLocator(_FEW_TICKS).tick_values(low, high)
+    is_long = max(len(label(value)) for value in ticks) > _LONG
+    n = _FEWER_TICKS if is_long else _FEW_TICKS
+    axis.set_major_locator(MaxNLocator(n, integer=is_whole and not power))
+    axis.set_major_formatter(FuncFormatter(label))
+    return f"  ({_power_of_ten(unit)})" if power else ""
+
+
+def _decades(low: float, high: float) -> list[float]:
+    """Few powers of ten between two ends."""
+    first, last = int(np.ceil(np.log10(low))), int(np.floor(np.log10(high)))
+    step = -(-(last - first + 1) // _FEW_TICKS)
+    return [10.0**power for power in range(first, last + 1, step)]
+
+
+def _power_of_ten(value: float) -> str:
+    return "10" + str(round(np.log10(value))).translate(_SUPERSCRIPT)
+
+
+def fit_texts(texts: Sequence[tuple[Axes, Text]]) -> None:
+    """Make titles or labels so small, all of them alike, that none is longer than its axes."""
+    size = min((text.get_fontsize() for _, text in texts), default=0.0)
+    for ax, text in texts:
+        box, letters = ax.get_window_extent(), max(map(len, text.get_text().split("\n")))
+        room = (box.width if text.get_rotation() == 0.0 else box.height) / figure_of(ax).dpi * 72.0
+        size = min(size, room / (_LETTER * max(1, letters)))
+    for _, text in texts:
+        text.set_fontsize(max(size, _SMALLEST))
+
+
+def legend_above(ax: Axes) -> None:
+    """A legend of one row above the axes, where it hides nothing."""
+    ax.legend(
+        loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, frameon=False, fontsize="small",
+        borderaxespad=0.1,
+    )  # fmt: skip
+
+
+def legend_beside(grid: Grid, handles: Sequence[Artist], *, own: bool) -> None:
+    """A legend where a pair plot is empty, above its diagonal; of one panel below it."""
+    style = {"handles": list(handles), "frameon": False, "fontsize": "small"}
+    if len(grid) > 1:
+        grid[0, -1].legend(loc="upper right", **style)
+    elif own:
+        figure_of(grid[0, 0]).legend(loc="outside lower center", ncols=2, **style)
+    else:
+        grid[0, 0].legend(loc="best", **style)
+
+
 def widened(limits: tuple[float, float], value: float) -> tuple[float, float]:
     """The limits of an axis, such that a value is not on an edge; nan changes nothing."""
     if not np.isfinite(value):
@@ -96,7 +184,7 @@ def number(value: float, spread: float) -> str:
         return f"{value:.3g}"
     decimals = 1 - int(np.floor(np.log10(spread)))
     value = round(value, max(0, decimals)) + 0.0  # no "-0.0"
-    if decimals > 6 or abs(value) >= 1e6:
+    if decimals > 6 or abs(value) >= 1e6 or (decimals > 4 and abs(value) < 1e-3):
         digits = int(np.clip(np.log10(max(abs(value), spread) / spread) + 2.0, 2, 12))
         return f"{value:.{digits}g}"
     return f"{value:.{max(0, decimals)}f}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import special
@@ -11,13 +11,24 @@ from scipy import special
 from abctree.answers.mode import Mode
 from abctree.answers.result import Result
 from abctree.errors import AbctreeWarning, ParameterError
-from abctree.faces.plots.canvas import FAINT, INK, TRUTH, figure_of, grid_of_axes, number, widened
-from abctree.faces.plots.pair import pair
+from abctree.faces.plots.canvas import (
+    FAINT,
+    INK,
+    TRUTH,
+    Grid,
+    figure_of,
+    grid_of_axes,
+    legend_beside,
+    number,
+    widened,
+)
+from abctree.faces.plots.pair import draw_pairs, fit_pairs
 from abctree.keywords import checks_keywords
 from abctree.numbers import check_rule
 from abctree.types import FloatArray
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -71,30 +82,71 @@ def mode(result: Result | Mode, level: float = 0.9, axes: object = None) -> Figu
         warnings.simplefilter("ignore", AbctreeWarning)  # that nothing was accepted: it is seen
         epsilon = found.epsilon if np.isfinite(found.epsilon) else None
         draws = found.run.posterior(epsilon=epsilon)
-    pair(draws, axes=grid)
+    nowhere = np.full(p, np.nan)
+    handles = draw_pairs(grid, {"posterior": draws}, range(p), nowhere)
     dots = draws.theta[-_DOTS:]
     for row in range(p):
         _draw_error(grid[row, row], found, row, level)
-        grid[row, row].set_xlim(widened(grid[row, row].get_xlim(), found.theta[row]))
         for column in range(row):
             ax = grid[row, column]
             ax.scatter(dots[:, column], dots[:, row], s=3.0, c=FAINT, linewidths=0, zorder=0)
             _draw_pair(ax, found, [column, row], level)
-            ax.set_xlim(widened(ax.get_xlim(), found.theta[column]))
-            ax.set_ylim(widened(ax.get_ylim(), found.theta[row]))
+    _include(grid, found, level)
+    fit_pairs(grid)
+    legend_beside(grid, [*handles, *_explained(found, level)], own=axes is None)
     return figure_of(grid[0, 0])
+
+
+def _include(grid: Grid, found: Mode, level: float) -> None:
+    """Limits with the mode and its whole ellipses, those of a parameter alike in all panels."""
+    reach, radius = np.zeros(len(found.theta)), np.sqrt(special.chdtri(2, 1.0 - level))
+    if found.covariance is not None:
+        for covariance in (found.covariance, found.spread):
+            if covariance is not None:
+                reach = np.maximum(reach, radius * np.nan_to_num(np.sqrt(np.diag(covariance))))
+    for j, value in enumerate(found.theta):
+        limits, is_log = grid[j, j].get_xlim(), grid[j, j].get_xscale() == "log"
+        for end in (float(value - reach[j]), float(value + reach[j])):
+            if not is_log:
+                limits = widened(limits, end)
+            elif end > 0.0:
+                limits = min(limits[0], end), max(limits[1], end)
+        for ax in grid[j:, j]:
+            ax.set_xlim(limits)
+        for ax in grid[j, :j]:
+            ax.set_ylim(limits)
+
+
+def _explained(found: Mode, level: float) -> list[Artist]:
+    """What the legend says of the mode."""
+    from matplotlib.lines import Line2D
+
+    def line(label: str, **style: Any) -> Artist:
+        return Line2D([], [], color=TRUTH, label=label, **style)
+
+    handles = [line("mode", marker="+", markersize=9.0, linestyle="none")]
+    if len(found.candidates) > 1:
+        handles.append(
+            line("other candidates", marker="o", markerfacecolor="none", linestyle="none")
+        )
+    if found.covariance is not None:
+        handles.append(line(f"error of the mode, {level:.0%}", linewidth=1.4))
+        if found.spread is not None:
+            handles.append(line(f"normal posterior, {level:.0%}", linestyle="--", linewidth=0.9))
+    return handles
 
 
 def _draw_error(ax: Axes, found: Mode, j: int, level: float) -> None:
     """The mode with its error as a title, and an interval."""
     value, error = float(found.theta[j]), float(found.standard_error[j])
     ax.axvline(value, color=TRUTH, linewidth=1.2)
-    title = f"{found.names[j]} = {number(value, error)}"
+    title = f"{found.names[j]}\n= {number(value, error)}"
     if error > 0.0:
         half = float(special.ndtri(0.5 + 0.5 * level)) * error
         ax.axvspan(value - half, value + half, color=TRUTH, alpha=0.3, linewidth=0)
         title += f" ± {error:.2g}"
-    ax.set_title(title if np.isfinite(value) else found.names[j], fontsize="small", color=INK)
+    title = title if np.isfinite(value) else found.names[j]
+    ax.set_title(title, fontsize="small", color=INK)
 
 
 def _draw_pair(ax: Axes, found: Mode, columns: list[int], level: float) -> None:

@@ -17,6 +17,8 @@ _POWER = 14
 #: A log axis is for a prior whose 90 % span this factor at least, and that is symmetric on it: off
 #: by less than this share of half its width, and by more on a plain axis.
 _SPAN, _ASYMMETRY = 10.0, 0.1
+#: Levels of the quantiles that tell the density.
+LEVELS = np.linspace(0.0, 1.0, 201)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +51,15 @@ class PriorDraws:
             return False
         return _asymmetry(np.log(ends)) < _ASYMMETRY <= _asymmetry(ends)
 
-    def density(self, j: int, edges: FloatArray) -> FloatArray:
-        """Probability of each bin of one parameter, over its width."""
-        mass, _ = np.histogram(self.theta[:, j], edges, weights=self.weight)
-        return np.asarray(mass / np.diff(edges))
+    def mass(self, j: int, edges: FloatArray) -> FloatArray:
+        """Probability of each bin of one continuous parameter, smooth between its quantiles."""
+        below = np.interp(edges, self.quantile(j, LEVELS), LEVELS, left=0.0, right=1.0)
+        return np.diff(below)
+
+    def probability(self, j: int, values: FloatArray) -> FloatArray:
+        """Probability of each value of one discrete parameter."""
+        near = np.isclose(self.theta[:, j], values[:, None], rtol=1e-9, atol=0.0)
+        return np.asarray(near @ self.weight)
 
 
 def _asymmetry(ends: FloatArray) -> float:

@@ -1,4 +1,4 @@
-"""Pictures of how a run went, of what failed in it, and of what the posterior predicts."""
+"""Pictures of how a run went, and of what the posterior predicts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abctree.answers.result import Result
+from abctree.answers.weighted import Weighted
 from abctree.errors import ParameterError, wrong
 from abctree.faces.plots.canvas import (
     DRAWS,
-    FAINT,
     INK,
     TRUTH,
     check_parallel,
@@ -22,33 +22,28 @@ from abctree.faces.plots.canvas import (
     quieten,
 )
 from abctree.keywords import checks_keywords
-from abctree.types import BoolArray, FloatArray, IntArray
+from abctree.problem.form import WrongTypeError, floats
+from abctree.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Levels are compared with this much room for rounding.
-_ROUNDING = 1e-12
-#: Simulations that a cell should hold on average, and least and most cells along a parameter.
-_IN_A_CELL, _FEWEST, _MOST = 20, 4, 30
-#: Share of the simulations that the picture shows along a parameter: tails may be endless.
-_SHOWN = 0.99
-
 
 @checks_keywords
 def progress(result: Result, axes: object = None) -> Figure:
-    """Tolerance and acceptance rate of every round over the simulations made, on log axes.
+    """Tolerance, acceptance rate, effective sample size and evidence of every round.
 
-    The pilot has no tolerance and is left out.  A round that accepted nothing has no place on a
-    log axis: it leaves a gap.
+    Over the simulations made, on log axes.  The evidence is Z(ε), read from the whole table at the
+    tolerance of the round, with two standard errors.  The pilot has no tolerance and is left out.
+    A round that accepted nothing has no place on a log axis: it leaves a gap.
 
     Parameters
     ----------
     result : Result
         A run.
-    axes : two matplotlib Axes, optional
-        For the tolerance and for the acceptance rate.  Default: of a new figure.
+    axes : four matplotlib Axes, optional
+        In this order.  Default: of a new figure.
 
     Returns
     -------
@@ -57,172 +52,41 @@ def progress(result: Result, axes: object = None) -> Figure:
     Raises
     ------
     ParameterError
-        If `axes` are not two.
+        If `axes` are not four.
     MissingDependencyError
         If matplotlib is not installed.
     """
-    upper, lower = grid_of_axes(axes, (2, 1), (5.0, 4.6))[:, 0]
+    grid = grid_of_axes(axes, (2, 2), (7.5, 4.6)).ravel()
     played = result.rounds[1:]
     end = np.array([r.last for r in played], dtype=np.float64)
+    found = [result.evidence(r.epsilon) for r in played]
     series = (
-        (upper, "tolerance ε", [r.epsilon for r in played]),
-        (lower, "acceptance rate", [r.acceptance_rate for r in played]),
+        ("tolerance ε", [r.epsilon for r in played]),
+        ("acceptance rate", [r.acceptance_rate for r in played]),
+        ("effective sample size", [r.ess for r in played]),
+        ("evidence at ε", [z.estimate for z in found]),
     )
-    for ax, label, values in series:
+    for ax, (label, values) in zip(grid, series, strict=True):
         value = np.array(values, dtype=np.float64)
         value[~(value > 0.0)] = np.nan
         ax.plot(end, value, color=DRAWS, marker="o", markersize=3.5, linewidth=1.2)
-        ax.set_ylabel(label)
-        ax.set_xscale("log")
+        ax.set(ylabel=label, xlabel="simulations", xscale="log")
         plain_ticks(ax.xaxis)
         if np.isfinite(value).any():
             ax.set_yscale("log")
             plain_ticks(ax.yaxis)
         quieten(ax)
-    lower.set_xlabel("simulations")
-    return figure_of(upper)
-
-
-@checks_keywords
-def failures(result: Result, ax: Axes | None = None) -> Figure:
-    """Share of the simulations of each round that failed; the pilot is round 0.
-
-    Parameters
-    ----------
-    result : Result
-        A run whose table has all its simulations.
-    ax : matplotlib Axes, optional
-        Default: of a new figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    ParameterError
-        If the table has the closest simulations only.
-    MissingDependencyError
-        If matplotlib is not installed.
-    """
-    _failed(result)
-    ax = one_axes(ax, 5.0, 2.6)
-
-    from matplotlib.ticker import MaxNLocator
-
-    share = result.failures.by_round
-    ax.bar(np.arange(len(share)), share, color=TRUTH, width=0.8)
-    ax.set_xlabel("round")
-    ax.set_ylabel("share that failed")
-    ax.set_ylim(0.0, max(1.05 * float(share.max(initial=0.0)), 0.01))
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    quieten(ax)
-    return figure_of(ax)
-
-
-@checks_keywords
-def failure_map(
-    result: Result, parameters: Sequence[str] | None = None, ax: Axes | None = None
-) -> Figure:
-    """Share of the simulations that failed, over one parameter or two.
-
-    All simulations of the run count, wherever they were drawn from.  A cell without any is empty.
-    The outermost simulations, 1 % along each parameter, are left out.
-
-    Parameters
-    ----------
-    result : Result
-        A run whose table has all its simulations.
-    parameters : sequence of str, optional
-        Names of one or two.  Default: those two along which the share varies most.
-    ax : matplotlib Axes, optional
-        Default: of a new figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    ParameterError
-        If the table has the closest simulations only, or a name is wrong.
-    MissingDependencyError
-        If matplotlib is not installed.
-    """
-    failed, theta = _failed(result), result.table.theta
-    columns = _columns(result.problem.names, theta, failed, parameters)
-    n_cells = int((len(theta) / _IN_A_CELL) ** (1.0 / len(columns)))
-    edges = [_edges(theta[:, j], int(np.clip(n_cells, _FEWEST, _MOST))) for j in columns]
-    share = _share(theta[:, columns], failed, edges)
-    ax = one_axes(ax, 4.6, 3.6)
-    names = [result.problem.names[j] for j in columns]
-    ax.set_xlabel(names[0])
-    if len(columns) == 1:
-        ax.stairs(share, edges[0], baseline=None, color=TRUTH, linewidth=1.6)
-        ax.set_ylabel("share that failed")
-        ax.set_ylim(-0.02, 1.02)
-    else:
-        cells = ax.pcolormesh(*edges, share.T, cmap="Reds", vmin=0.0, vmax=1.0)
-        ax.set_facecolor(FAINT)
-        ax.set_ylabel(names[1])
-        figure_of(ax).colorbar(cells, ax=ax, label="share that failed")
-    quieten(ax)
-    return figure_of(ax)
-
-
-def _failed(result: Result) -> BoolArray:
-    failed = ~np.isfinite(result.table.distance)
-    if np.count_nonzero(failed) < result.failures.count:
-        raise ParameterError(
-            f"`result` must hold all its simulations, but its table has the closest "
-            f"{len(result.table)} of {result.n_simulations} only, and not those that failed."
-        )
-    return np.asarray(failed)
-
-
-def _columns(
-    names: tuple[str, ...], theta: FloatArray, failed: BoolArray, wanted: Sequence[str] | None
-) -> list[int]:
-    if wanted is None:
-        free = [j for j in range(len(names)) if theta[:, j].min() < theta[:, j].max()]
-        varies = {j: _variation(theta[:, j], failed) for j in free}
-        return sorted(sorted(free, key=lambda j: -varies[j])[:2])
-    if not 1 <= len(wanted) <= 2 or not set(wanted) <= set(names):
-        raise wrong("parameters", f"be one or two of {list(names)}", list(wanted))
-    return [names.index(name) for name in wanted]
-
-
-def _variation(column: FloatArray, failed: BoolArray) -> float:
-    """How much of the variance of failing or not a parameter explains."""
-    cell = _cell(column, _edges(column, _FEWEST))
-    made = np.bincount(cell, minlength=_FEWEST)
-    share = np.bincount(cell, weights=failed, minlength=_FEWEST) / np.maximum(made, 1)
-    return float(made @ (share - failed.mean()) ** 2)
-
-
-def _edges(column: FloatArray, n: int) -> FloatArray:
-    tail = 0.5 * (1.0 - _SHOWN)
-    low, high = np.quantile(column, [tail, 1.0 - tail])
-    if low == high:  # nearly all are at one value
-        low, high = column.min(), column.max()
-    return np.linspace(low, high, n + 1)
-
-
-def _cell(column: FloatArray, edges: FloatArray) -> IntArray:
-    return np.clip(np.searchsorted(edges, column, side="right") - 1, 0, len(edges) - 2)
-
-
-def _share(theta: FloatArray, failed: BoolArray, edges: list[FloatArray]) -> FloatArray:
-    made, _ = np.histogramdd(theta, edges)
-    lost, _ = np.histogramdd(theta[failed], edges)
-    return np.where(made > 0, lost / np.maximum(made, 1), np.nan)
+    error = 2.0 * np.nan_to_num([z.standard_error for z in found])
+    grid[3].fill_between(end, value * np.exp(-error / value), value * np.exp(error / value),
+                         color=DRAWS, alpha=0.2, linewidth=0)  # fmt: skip
+    return figure_of(grid[0])
 
 
 @checks_keywords
 def predictive(
-    x: FloatArray | Sequence[float],
-    observed: FloatArray | Sequence[float],
-    draws: FloatArray,
+    x: Result | FloatArray | Sequence[float],
+    observed: FloatArray | Sequence[float] | None = None,
+    draws: FloatArray | None = None,
     weights: FloatArray | None = None,
     ax: Axes | None = None,
 ) -> Figure:
@@ -232,11 +96,13 @@ def predictive(
 
     Parameters
     ----------
-    x : (m,) array
-        Where the series were observed, such as years.
-    observed : (m,) array
+    x : Result or (m,) array
+        A run, whose `Result.predict` makes 200 new simulations, drawn as they are if all have the
+        shape of the data, else as summaries.  Or where series were observed, such as years; then
+        `observed` and `draws` are needed.
+    observed : (m,) array, optional
         The observation.
-    draws : (n, m) array
+    draws : (n, m) array, optional
         Simulated series; none leave the observation alone.
     weights : (n,) array, optional
         Of the simulated series, up to a constant.  Default: equal.
@@ -254,6 +120,14 @@ def predictive(
     MissingDependencyError
         If matplotlib is not installed.
     """
+    label = ("", "")
+    if isinstance(x, Result):
+        label, observed, draws = _predicted(x)
+        x = np.arange(len(observed), dtype=np.float64)
+    if observed is None or draws is None:
+        raise ParameterError(
+            "`observed` and `draws` must be given with `x`, but are None. Or give a run alone."
+        )
     x, observed = np.asarray(x, dtype=np.float64), np.asarray(observed, dtype=np.float64)
     draws = np.asarray(draws, dtype=np.float64)
     check_parallel("observed", len(observed), len(x), "values, one for each x")
@@ -272,7 +146,29 @@ def predictive(
         x, observed, color=INK, linewidth=0.8, marker="o", markersize=4.0,
         markerfacecolor=TRUTH, markeredgecolor="white", markeredgewidth=0.6, label="observed",
     )  # fmt: skip
+    ax.set(xlabel=label[0], ylabel=label[1])
+    if label[0]:  # a number
+        from matplotlib.ticker import MaxNLocator
+
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.legend(
+        loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, frameon=False, fontsize="small"
+    )
     return figure_of(ax)
+
+
+def _predicted(result: Result) -> tuple[tuple[str, str], FloatArray, FloatArray]:
+    """Labels of the axes, the observation (m,) and simulations (n, m) of posterior draws."""
+    found = result.predict()
+    try:
+        data, observed = found.array, floats(result.problem.observed, "observed")
+    except (ParameterError, WrongTypeError):
+        data, observed = found.summary, found.observed
+    if data.shape[1:] != observed.shape:
+        data, observed = found.summary, found.observed
+    what = "summary" if data is found.summary else "datum"
+    label = f"number of the {what}", "data" if what == "datum" else what
+    return label, observed.ravel(), data.reshape(len(data), -1)
 
 
 @checks_keywords
@@ -299,14 +195,8 @@ def weighted_quantiles(
     ParameterError
         If there is no weight.
     """
-    kept = weight > 0.0
-    if not kept.any():
+    if not (weight > 0.0).any():
         raise ParameterError("`weight` must have a positive entry, but has none.")
-    value, weight = value[kept], weight[kept]
-    order = np.argsort(value, axis=0, kind="stable")
-    cumulative = np.cumsum(weight[order], axis=0)
     wanted = np.asarray(levels, dtype=np.float64)
-    index = np.array(
-        [np.searchsorted(c / c[-1], wanted - _ROUNDING).clip(max=len(c) - 1) for c in cumulative.T]
-    ).reshape(-1, len(wanted))
-    return np.take_along_axis(np.take_along_axis(value, order, axis=0), index.T, axis=0)
+    columns = [Weighted.of(column, weight).quantile(wanted) for column in value.T]
+    return np.reshape(columns, (-1, len(wanted))).T

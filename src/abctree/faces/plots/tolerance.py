@@ -15,9 +15,12 @@ from abctree.faces.plots.canvas import (
     FAINT,
     TRUTH,
     figure_of,
+    fit_texts,
     grid_of_axes,
+    legend_above,
     plain_ticks,
     quieten,
+    short_ticks,
 )
 from abctree.keywords import checks_keywords
 from abctree.numbers import check_rule
@@ -81,14 +84,13 @@ def tolerance(result: Result, axes: object = None, n: int = _READINGS) -> Figure
         where = [answer.epsilon], [answer.mean()[j]]
         ax.vlines(answer.epsilon, low, high, color=TRUTH, linewidth=1.6)
         ax.plot(*where, "o", color=TRUTH, markersize=5.0, label="answer")
-        ax.set_ylabel(answer.names[j])
+        ax.set_ylabel(answer.names[j] + short_ticks(ax.yaxis, ax.get_ylim()))
         ax.tick_params(labelbottom=ax is grid[-1])
     grid[-1].set_xlabel("tolerance ε")
+    fit_texts([(ax, ax.yaxis.label) for ax in grid])
     figure = figure_of(grid[0])
     figure.align_ylabels(list(grid))
-    grid[0].legend(
-        loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, frameon=False, fontsize="small"
-    )
+    legend_above(grid[0])
     return figure
 
 

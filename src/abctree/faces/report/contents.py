@@ -210,7 +210,12 @@ def _calibration(title: str, result: Result) -> Section:
 def _run(title: str, result: Result) -> Section:
     if not METHODS[result.method].has_rounds:
         return Section(title, ["Rejection has no rounds."])
-    pictures = [_picture(plots.progress(result), "Tolerance and acceptance of each round.")]
+    pictures = [
+        _picture(
+            plots.progress(result),
+            "Tolerance, acceptance, effective sample size and evidence of each round.",
+        )
+    ]
     if METHODS[result.method].cuts_boxes and result.problem.d > 1:
         pictures.append(
             _picture(

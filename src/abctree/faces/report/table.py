@@ -9,7 +9,7 @@ import numpy as np
 from abctree.answers.posterior import Posterior
 from abctree.answers.result import Result
 from abctree.answers.summary import QUANTILES, errors_of, estimates_of
-from abctree.faces.plots.prior import PriorDraws
+from abctree.faces.plots.prior import LEVELS, PriorDraws
 from abctree.faces.plots.tolerance import adjusted_or_none, free_columns, readings
 from abctree.types import FloatArray, NamedDict
 
@@ -17,8 +17,6 @@ from abctree.types import FloatArray, NamedDict
 _NUMBERS, _ROWS, _NEAREST = 40_000, 4000, 1500
 #: Numbers of adjusted draws at all tolerances together, and fewest and most draws at one.
 _MOVED, _FEWEST, _MOST = 30_000, 100, 500
-#: Levels of the prior's quantiles.
-_LEVELS = np.linspace(0.0, 1.0, 201)
 #: Steps of a rounded number in the range of a parameter.
 _STEPS = 1e4
 
@@ -100,7 +98,7 @@ class _Axes:
             "log": self.is_log,
             "discrete": [continuous is not None and not continuous[j] for j in self.shown],
             "prior": None if prior is None else [
-                self.places(k, prior.quantile(j, _LEVELS)) for k, j in enumerate(self.shown)
+                self.places(k, prior.quantile(j, LEVELS)) for k, j in enumerate(self.shown)
             ],
         }  # fmt: skip
 

@@ -1,0 +1,251 @@
+"""What a pair plot is given, and what it knows of each parameter: draws, kind, axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from abctree.answers.posterior import Posterior
+from abctree.errors import ParameterError, wrong
+from abctree.faces.plots.canvas import SERIES, is_whole, number, widened
+from abctree.faces.plots.prior import PriorDraws
+from abctree.faces.plots.series import weighted_quantiles
+from abctree.types import FloatArray
+
+#: A spread below this share of the value is rounding: the parameter is constant.
+_CONSTANT = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Margin:
+    """One parameter of the draws that have weight."""
+
+    name: str
+    value: FloatArray  #: (m,)
+    weight: FloatArray  #: (m,) sums to one, if there are any
+    kind: Literal["continuous", "discrete", "constant", "empty"]
+    limits: tuple[float, float]  #: of the axis
+    mean: float
+    interval: tuple[float, float]
+    truth: float  #: nan for none
+    is_log: bool  #: whether the axis is logarithmic
+    prior: PriorDraws | None
+    column: int  #: of the parameter
+
+    @classmethod
+    def of(cls, posterior: Posterior, j: int, truth: float, prior: PriorDraws | None) -> Margin:
+        """Of parameter j of a posterior."""
+        kept = posterior.weights > 0.0
+        value, weight = posterior.theta[kept, j], posterior.weights[kept]
+        low, high = posterior.hdi(0.9)[j]
+        positive = bool((value > 0.0).all()) and not truth <= 0.0
+        own = cls(
+            name=posterior.names[j],
+            value=value,
+            weight=weight,
+            kind=_kind(posterior, j, value),
+            limits=(0.0, 1.0),
+            mean=float(posterior.mean()[j]),
+            interval=(float(low), float(high)),
+            truth=truth,
+            is_log=False,
+            prior=prior,
+            column=j,
+        )
+        if own.kind == "continuous" and positive and prior is not None:
+            own = replace(own, is_log=prior.is_log(j))
+        bounds = (-np.inf, np.inf) if posterior.bounds is None else posterior.bounds[j]
+        low, high = own.place(np.array(_limits(own, float(bounds[0]), float(bounds[1]))))
+        ends = widened((float(low), float(high)), float(own.place(np.array(truth))))
+        return own.within(ends)
+
+    def within(self, ends: tuple[float, float]) -> Margin:
+        """The same on an axis with these ends, given as places."""
+        low, high = self.value_at(np.array(ends)).tolist()
+        return replace(self, limits=(low, high))
+
+    # The axis -----------------------------------------------------------------------------------
+
+    def place(self, value: FloatArray) -> FloatArray:
+        """Where values lie on the axis: their logarithm if it is logarithmic."""
+        return np.asarray(np.log10(value) if self.is_log else value)
+
+    def value_at(self, place: FloatArray) -> FloatArray:
+        """The values at places of the axis."""
+        return np.asarray(10.0**place if self.is_log else place)
+
+    @property
+    def places(self) -> FloatArray:
+        """(m,) Where the draws lie."""
+        return self.place(self.value)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Where the limits lie."""
+        low, high = self.place(np.array(self.limits)).tolist()
+        return low, high
+
+    # What is drawn ------------------------------------------------------------------------------
+
+    def histogram(self, bins: int) -> tuple[FloatArray, FloatArray] | None:
+        """Density per unit of the axis (bins,), and edges as values; None if draws are equal."""
+        low, high = self.ends
+        inside = (self.places >= low) & (self.places <= high)
+        place = self.places[inside]
+        edges = np.linspace(place.min(), place.max(), bins + 1)
+        if not (np.diff(edges) > 0.0).all():
+            return None
+        mass, _ = np.histogram(place, edges, weights=self.weight[inside])
+        return np.asarray(mass / np.diff(edges)), self.value_at(edges)
+
+    def density_of(self, prior: PriorDraws, bins: int) -> tuple[FloatArray, FloatArray]:
+        """The same of the prior, over the whole axis."""
+        edges = np.linspace(*self.ends, bins + 1)
+        values = self.value_at(edges)
+        return prior.mass(self.column, values) / np.diff(edges), values
+
+    def probabilities(self) -> tuple[FloatArray, FloatArray]:
+        """Distinct values, and the probability of each."""
+        value, which = np.unique(self.value, return_inverse=True)
+        if self.kind == "constant":
+            value, which = value[:1], np.zeros_like(which)
+        return value, np.asarray(np.bincount(which.ravel(), weights=self.weight))
+
+    @property
+    def caption(self) -> str:
+        """The name; and below it the mean with the interval, to two digits of it."""
+        if self.kind == "empty":
+            return self.name
+        spread = self.interval[1] - self.interval[0]
+        mean = number(self.mean, spread)
+        if self.kind == "constant":
+            return f"{self.name}\n= {mean}"
+        whole = self.kind == "discrete" and is_whole(self.value).all()
+        low, high = (f"{end:g}" if whole else number(end, spread) for end in self.interval)
+        return f"{self.name}\n{mean}  [{low}, {high}]"
+
+
+def gap(value: FloatArray) -> float:
+    """The smallest distance of two values of a discrete parameter."""
+    distinct = np.unique(value)
+    return float(np.diff(distinct).min()) if len(distinct) > 1 else 1.0
+
+
+def _kind(
+    posterior: Posterior, j: int, value: FloatArray
+) -> Literal["continuous", "discrete", "constant", "empty"]:
+    if len(value) == 0:
+        return "empty"
+    if np.ptp(value) <= _CONSTANT * np.abs(value).max():
+        return "constant"
+    if posterior.continuous is not None:
+        return "continuous" if posterior.continuous[j] else "discrete"
+    return "discrete" if is_whole(value).all() else "continuous"
+
+
+def _limits(margin: Margin, lowest: float, highest: float) -> tuple[float, float]:
+    """Ends of the axis as values: nearly all of the draws, and not more than the prior's bounds."""
+    if margin.kind == "empty":
+        bounded = np.isfinite([lowest, highest]).all() and lowest < highest
+        return (lowest, highest) if bounded else (0.0, 1.0)
+    low, high = weighted_quantiles(margin.value[:, None], margin.weight, (0.001, 0.999))[:, 0]
+    if margin.kind == "discrete":
+        room = gap(margin.value) / 2.0
+        return float(low - room), float(high + room)
+    if margin.kind == "constant" or low == high:
+        room = 0.5 * abs(low) or 0.5
+        return float(low - room), float(high + room)
+    ends = margin.place(np.array([low, high]))
+    room = 0.08 * (ends[1] - ends[0])
+    wide = margin.value_at(np.array([ends[0] - room, ends[1] + room]))
+    return float(max(wide[0], min(low, lowest))), float(min(wide[1], max(high, highest)))
+
+
+# What is given ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One posterior in the picture."""
+
+    label: str
+    color: str
+    ess: float
+    margins: list[Margin]
+
+
+def posteriors_of(posterior: object) -> dict[str, Posterior]:
+    """The posteriors by what the legend calls them."""
+    if isinstance(posterior, Mapping):
+        given = {str(label): draws for label, draws in posterior.items()}
+    elif isinstance(posterior, list | tuple):
+        given = {f"posterior {i + 1}": draws for i, draws in enumerate(posterior)}
+        if all(isinstance(draws, Posterior) for draws in posterior):
+            told = [f"{_said(draws)}" for draws in posterior]
+            given = dict(zip(told if len({*told}) == len(told) else given, posterior, strict=True))
+    else:
+        given = {"posterior": posterior}
+    others = [draws for draws in given.values() if not isinstance(draws, Posterior)]
+    if others or not given:
+        got = f"a {type(others[0]).__name__}" if others else "none"
+        raise ParameterError(
+            f"`posterior` must be a Posterior, or a list or dict of them, but got {got}. "
+            "Give result.posterior()."
+        )
+    names = {draws.names for draws in given.values()}
+    if len(names) > 1:
+        raise wrong("posterior", "be of the same parameters", sorted(names))
+    return given
+
+
+def _said(draws: Posterior) -> str:
+    return f"ε = {draws.epsilon:.3g}{', adjusted' if draws.is_adjusted else ''}"
+
+
+def columns_of(posterior: Posterior, names: Sequence[str] | None) -> list[int]:
+    """Numbers of the parameters to show."""
+    chosen = posterior.names if names is None else tuple(names)
+    unknown = [name for name in chosen if name not in posterior.names]
+    if unknown or not chosen:
+        raise wrong("names", f"be some of {', '.join(posterior.names)}", list(chosen))
+    return [posterior.names.index(name) for name in chosen]
+
+
+def truth_of(posterior: Posterior, truth: object) -> FloatArray:
+    """(p,) Values to mark; nan for none."""
+    p = len(posterior.names)
+    if truth is None:
+        return np.full(p, np.nan)
+    if isinstance(truth, Mapping):
+        unknown = [name for name in truth if name not in posterior.names]
+        if unknown:
+            raise wrong("truth", f"name some of {', '.join(posterior.names)}", unknown)
+        return np.array([float(truth.get(name, np.nan)) for name in posterior.names])
+    values = np.asarray(truth, dtype=np.float64)
+    if values.shape != (p,):
+        raise ParameterError(
+            f"`truth` must be one number for each of {', '.join(posterior.names)}, but got shape "
+            f"{values.shape}. A dict by name may leave some out."
+        )
+    return values
+
+
+def series_of(
+    given: Mapping[str, Posterior], shown: Sequence[int], truth: FloatArray, *, prior: bool
+) -> list[Series]:
+    """All posteriors on the same axes."""
+    known = next((p for p in map(PriorDraws.of, given.values()) if p), None) if prior else None
+    margins = [
+        [Margin.of(draws, j, float(truth[j]), known) for j in shown] for draws in given.values()
+    ]
+    for column in range(len(shown)):
+        ends = np.array([own[column].ends for own in margins])
+        for own in margins:
+            own[column] = own[column].within((float(ends[:, 0].min()), float(ends[:, 1].max())))
+    return [
+        Series(label, SERIES[i % len(SERIES)], draws.ess, own)
+        for i, ((label, draws), own) in enumerate(zip(given.items(), margins, strict=True))
+    ]
