@@ -109,9 +109,8 @@ def picture(posterior: Posterior, prediction: Prediction) -> Figure:
         ax.set_ylabel(f"{name}, thousand pelts")
         ax.set_ylim(bottom=0.0)
         ax.margins(x=0.02)
-    upper.set_ylim(top=1.12 * upper.get_ylim()[1])  # room for the legend
     right.align_ylabels([upper, lower])
-    upper.legend(frameon=False, ncols=4, fontsize="small", loc="upper right")
+    lower.get_legend().remove()  # that of the upper one tells it all
     lower.set_xticks(prediction.year[::5].tolist())
     right.suptitle("Pelts: record, and what the posterior predicts", color=INK)
     return figure
