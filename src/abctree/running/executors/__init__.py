@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from abctree.errors import ParameterError
 from abctree.protocols import Executor
 from abctree.running.executors.pooled import Pooled
-from abctree.running.executors.pools import Client, Pool, Threads
+from abctree.running.executors.pools import Client, Pool, RayPool, Threads
 from abctree.running.executors.processes import Processes
 from abctree.running.executors.serial import Serial
 
@@ -21,6 +21,7 @@ __all__ = [
     "ExecutorLike",
     "Pool",
     "Processes",
+    "RayPool",
     "Serial",
     "Threads",
     "as_executor",
@@ -29,6 +30,13 @@ __all__ = [
 
 #: What `abc_tree` accepts as an executor.
 ExecutorLike = Executor | futures.Executor | Client | str | int
+
+_NAMED: dict[str, Callable[[], Executor]] = {
+    "serial": Serial,
+    "threads": Threads,
+    "processes": Processes,
+    "ray": lambda: Pool(RayPool()),
+}
 
 #: Pools that have not the interface of `concurrent.futures`, by the package of their class, and
 #: what to give instead.
@@ -40,9 +48,7 @@ _INSTEAD = {
     "mpi4py": "Give executor=mpi4py.futures.MPIPoolExecutor(), in a script that is begun by "
     "`mpiexec -n 5 python -m mpi4py.futures script.py`; or what is entered: `with "
     "MPICommExecutor(comm, root=0) as pool:`, and where pool is not None, executor=pool.",
-    "ray": "Write `call = ray.remote(lambda fn, *args: fn(*args))`, a class "
-    "OnRay(concurrent.futures.Executor) with the method `def submit(self, fn, /, *args): return "
-    "call.remote(fn, *args).future()`, and give executor=OnRay().",
+    "ray": 'Give executor="ray".',
     "ipyparallel": "Give the pool of its client: executor=client.executor().",
     "distributed": "Give its client: executor=cluster.get_client().",
 }
@@ -58,12 +64,10 @@ def as_executor(spec: ExecutorLike | None) -> Executor:
     workers as there are processors.  A pool of `concurrent.futures`, and a client of Dask, is
     wrapped in `Pool`; an executor is taken as it is.
     """
-    if spec is None or spec == "serial":
+    if spec is None:
         return Serial()
-    if spec == "threads":
-        return Threads()
-    if spec == "processes":
-        return Processes()
+    if isinstance(spec, str) and spec in _NAMED:
+        return _NAMED[spec]()
     if isinstance(spec, int | np.integer) and not isinstance(spec, bool) and spec >= 0:
         return Processes(int(spec)) if spec > 1 else Serial()
     is_class = inspect.isclass(spec)

@@ -46,6 +46,10 @@ _FIRST = 16
 _NEWS = 0.3
 #: Workers that a simulation may lose alone before it is given up; others may have killed some.
 _LIVES = 3
+#: Errors by which other pools say that a task has lost its worker; those of Dask were tried on
+#: several workers before.
+_LOST = {"WorkerCrashedError", "NodeDiedError", "LocalRayletDiedError", "OutOfMemoryError"}
+_GIVEN_UP = {"KilledWorker"}
 _NOTHING: Chunk = (
     Rows(np.empty((0, 0)), np.empty(0, dtype=np.int64)),
     Simulations(np.empty(0), np.empty(0)),
@@ -55,8 +59,9 @@ _NOTHING: Chunk = (
 class Pace:
     """Seconds that a simulation takes, learned from the tasks that came back."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: float = _TARGET) -> None:
         self._seconds: float | None = None
+        self.target = target
 
     def note(self, n: int, seconds: float) -> None:
         """A task of n rows took so long in its worker."""
@@ -67,7 +72,7 @@ class Pace:
     def rows(self, n: int, n_workers: int) -> int:
         """Rows of a task of a block of n: long enough, but something to do for every worker."""
         known = self._seconds is not None
-        most = int(min(n, _TARGET / max(self._seconds or 0.0, 1e-9))) if known else _FIRST
+        most = int(min(n, self.target / max(self._seconds or 0.0, 1e-9))) if known else _FIRST
         return max(1, min(most, -(-n // n_workers)))
 
 
@@ -88,6 +93,8 @@ class Pooled:
         timeout: float | None,
         shares_memory: bool = False,  # the work need not be pickled
         context: BaseContext | None = None,  # how processes are started, if that is known
+        ask: Callable[[], int] | None = None,  # how many workers there are now
+        seconds: float | None = None,  # that a task should last
     ) -> None:
         for name, n in (("n_workers", n_workers), ("chunk", chunk)):
             if n is not None:
@@ -105,7 +112,8 @@ class Pooled:
         self._n_workers = n_workers
         self._shares_memory = shares_memory
         self._pool: futures.Executor | None = None
-        self._pace = Pace()
+        self._pace = Pace(seconds or _TARGET)
+        self._ask = ask
         self._work: Work | None = None
         self._packed = "", b""
         self._unsent = 0  # tasks that take the work with them: it may be news to their workers
@@ -116,8 +124,10 @@ class Pooled:
         """Tasks that run at the same time, as far as is known."""
         if self._n_workers is not None:
             return self._n_workers
+        if self._ask is not None and (now := self._ask()):
+            return now
         pool = self._pool or self._source
-        for name in ("_max_workers", "num_workers"):  # the standard library and loky; MPI
+        for name in ("_max_workers", "num_workers"):  # the standard library and loky; MPI and Ray
             if isinstance(n := getattr(pool, name, None), int) and n > 0:
                 return n
         return processors()
@@ -143,12 +153,14 @@ class Pooled:
             self._packed, self._work = pack(work), work  # an error comes before there is a pool
             self._tell_of_work()
         pool = self._pool or self._open()
+        given = rows, _SECONDS, self.timeout
         try:
-            future = pool.submit(self._task(work, whole=whole), rows, _SECONDS, self.timeout)
+            return pool, pool.submit(self._task(work, whole=whole), *given)
         except futures.BrokenExecutor:  # it broke while it had nothing to do
             pool = self._mended(pool)
-            future = pool.submit(self._task(work, whole=whole), rows, _SECONDS, self.timeout)
-        return pool, future
+            return pool, pool.submit(self._task(work, whole=whole), *given)
+        except Exception as error:
+            raise closed(pool, f"takes no task ({type(error).__name__}: {error})") from error
 
     def _task(self, work: Work, *, whole: bool) -> Callable[..., Answer]:
         """What a worker is asked to do with some rows."""
@@ -211,6 +223,14 @@ def check_count(name: str, n: int) -> None:
     """Refuse what is not a whole number of at least 1."""
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ParameterError(f"`{name}` must be a whole number of at least 1, but got {n!r}.")
+
+
+def closed(pool: futures.Executor, how: str) -> AbctreeError:
+    """The error of a pool of the user's that has ended, or lost its scheduler."""
+    return AbctreeError(
+        f"`executor` must stay open while the run is on, but {type(pool).__name__} {how}. "
+        "Begin it again; a run with a store goes on by abctree.resume."
+    )
 
 
 def _shut(pool: futures.Executor) -> None:
@@ -307,8 +327,10 @@ class Block:
         task, pool = self._running.pop(future)
         try:
             done, seconds = future.result()
+        except futures.CancelledError as error:
+            raise closed(pool, "has cancelled its tasks") from error
         except Exception as error:
-            if not isinstance(error, futures.BrokenExecutor) and not _is_killed(error):
+            if not isinstance(error, futures.BrokenExecutor) and not _is_lost(error):
                 raise
             self._recover(task, pool, error)
             return
@@ -324,7 +346,7 @@ class Block:
     def _recover(self, task: Task, pool: futures.Executor, error: Exception) -> None:
         """Begin again what was lost with a worker, or with its pool."""
         _log.warning("a worker was lost with %d simulations: %s", len(task.rows), error)
-        if isinstance(error, WorkerLostError) or _is_killed(error):
+        if isinstance(error, WorkerLostError) or _is_lost(error):
             for part in self._after_death(task, error):
                 self._begin(part)
         elif task.is_alone:
@@ -345,7 +367,7 @@ class Block:
         if len(units) > 1:
             return [Task(unit) for unit in units]
         deaths = task.deaths + 1
-        is_final = _is_killed(error) or (isinstance(error, WorkerLostError) and error.is_final)
+        is_final = error.is_final if isinstance(error, WorkerLostError) else _gives_up(error)
         if deaths < _LIVES and not is_final:
             return [Task(task.rows, deaths)]
         if len(task.rows) > 1:
@@ -356,6 +378,11 @@ class Block:
         return []
 
 
-def _is_killed(error: Exception) -> bool:
-    """Whether Dask has tried a task on several workers, and all of them were killed."""
-    return type(error).__name__ == "KilledWorker"
+def _is_lost(error: Exception) -> bool:
+    """Whether a pool of another package says that a task, and no other, has lost its worker."""
+    return type(error).__name__ in _LOST or _gives_up(error)
+
+
+def _gives_up(error: Exception) -> bool:
+    """Whether it has tried the task on several workers, and all of them were killed."""
+    return type(error).__name__ in _GIVEN_UP
