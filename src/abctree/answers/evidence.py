@@ -10,6 +10,7 @@ from scipy.special import gammaincinv
 
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods
+from abctree.markup import page, title
 from abctree.numbers import check_rule
 from abctree.types import FloatArray, IntArray
 
@@ -49,6 +50,9 @@ class Evidence:
             f"Evidence({self}; epsilon {self.epsilon:.4g}, {self.n_accepted} of "
             f"{self.n_simulations} simulations accepted)"
         )
+
+    def _repr_html_(self) -> str:
+        return page(title(repr(self)))
 
     @property
     def log_estimate(self) -> float:

@@ -17,6 +17,7 @@ from abctree.answers.weighted import ByParameter, Weighted, column_of, error_of,
 from abctree.data import effective_sample_size
 from abctree.errors import MissingDependencyError, ParameterError, warn
 from abctree.keywords import checks_keywords_of_methods
+from abctree.markup import listed, page, table, title
 from abctree.numbers import check_rule, checked_rng
 from abctree.problem.region import Region
 from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
@@ -71,9 +72,16 @@ class Posterior(ByParameter):
 
     def __repr__(self) -> str:
         return (
-            f"Posterior({', '.join(self.names)}; {len(self)} draws, ESS {self.ess:.1f}, "
+            f"Posterior({listed(self.names)}; {len(self)} draws, ESS {self.ess:.1f}, "
             f"epsilon {self.epsilon:.4g}{', adjusted' if self.is_adjusted else ''})"
         )
+
+    def _repr_html_(self) -> str:
+        numbers = np.column_stack([self.mean(), self.std(), self.quantile([0.05, 0.5, 0.95]).T])
+        rows = zip(self.names, numbers.tolist(), strict=True)
+        heads = ("", "mean", "sd", "5 %", "50 %", "95 %")
+        cells = ((name, *(f"{value:.4g}" for value in row)) for name, row in rows)
+        return page(title(repr(self)), table(heads, cells))
 
     def __getitem__(self, name: str) -> FloatArray:
         """(m,) The draws of one parameter, to be taken with `weights`.

@@ -22,9 +22,10 @@ from abctree.answers.histogram import (
 )
 from abctree.answers.posterior import Posterior
 from abctree.answers.selection import select
-from abctree.data import OtherStream, Partition, Plan, Round, Steps, Table, mixture_weights
+from abctree.data import OtherStream, Partition, Plan, Rounds, Steps, Table, mixture_weights
 from abctree.errors import AbctreeWarning, ParameterError
 from abctree.keywords import checks_keywords_of_methods
+from abctree.markup import listed, page, paragraphs, short, title
 from abctree.method import METHODS
 from abctree.numbers import checked_number
 from abctree.problem import Problem
@@ -47,7 +48,7 @@ class Run:
 
     problem: Problem  #: with its distance fitted
     table: Table  #: one row for every simulation, failures included
-    rounds: tuple[Round, ...]  #: round 0 is the pilot
+    rounds: Rounds  #: round 0 is the pilot
     plan: Plan
     failures: Failures
     stopped_because: str
@@ -84,10 +85,14 @@ class Run:
 
     def __repr__(self) -> str:
         return (
-            f"Result({', '.join(self.problem.names)}; {self.n_simulations} simulations, "
+            f"Result({listed(self.problem.names)}; {self.n_simulations} simulations, "
             f"{len(self.rounds) - 1} rounds, last epsilon {self.epsilon:.4g}; "
-            f"{self.stopped_because})"
+            f"{short(self.stopped_because, 400)})"
         )
+
+    def _repr_html_(self) -> str:
+        what = ["The answer is that of .summary(); rounds, the last first:"]
+        return page(title(repr(self)), *paragraphs(what), self.rounds._repr_html_())
 
     # Weights --------------------------------------------------------------------------------
 

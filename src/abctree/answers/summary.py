@@ -15,16 +15,18 @@ from abctree.answers.posterior import Posterior
 from abctree.answers.run import Run
 from abctree.answers.run_notes import notes_on, run_notes
 from abctree.errors import AbctreeWarning
+from abctree.markup import page, paragraphs, table
 from abctree.types import FloatArray, NamedDict
 
 #: Quantiles of the table, by their names in JSON.
 QUANTILES = {"5": 0.05, "50": 0.5, "95": 0.95}
+_HEADS = ("mean", "sd", *(f"{q} %" for q in QUANTILES))
 _WHAT_IT_IS = "±: one Monte Carlo standard error, how far a number is off because draws are few"
 #: Reasons of failures that are listed.
 _REASONS = 3
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Summary:
     """Means, standard deviations, quantiles, and verdicts in plain words; print it."""
 
@@ -37,11 +39,22 @@ class Summary:
     def __str__(self) -> str:
         return "\n".join([*self.run, "", *self._table(), "", *self.verdicts])
 
+    def __repr__(self) -> str:
+        return f"Summary({self.posterior!r}; print it)"
+
+    def _repr_html_(self) -> str:
+        both = zip(self.posterior.names, self.estimates, self.errors, strict=True)
+        rows = (
+            (name, *(f"{v:.4g} ± {e:.1g}" for v, e in zip(value, error, strict=True)))
+            for name, value, error in both
+        )
+        numbers = table(("", *_HEADS), rows)
+        return page(numbers, *paragraphs([_WHAT_IT_IS, *self.verdicts, *self.run]))
+
     def _table(self) -> list[str]:
         names = self.posterior.names
         width = max(9, *(len(name) for name in names))
-        heads = ("mean", "sd", *(f"{q} %" for q in QUANTILES))
-        rows = [" " * width + "".join(f"{head:>12}" for head in heads)]
+        rows = [" " * width + "".join(f"{head:>12}" for head in _HEADS)]
         for name, value, error in zip(names, self.estimates, self.errors, strict=True):
             rows.append(f"{name:<{width}}" + "".join(f"{v:>12.4g}" for v in value))
             rows.append(" " * width + "".join(f"{f'± {e:.1g}':>12}" for e in error))

@@ -10,7 +10,7 @@ from abctree.data.mixture import (
     update_denominators,
 )
 from abctree.data.progress import Progress
-from abctree.data.round import Plan, Round
+from abctree.data.round import Plan, Round, Rounds
 from abctree.data.simulations import (
     Failure,
     InterruptedWorkError,
@@ -31,6 +31,7 @@ __all__ = [
     "Plan",
     "Progress",
     "Round",
+    "Rounds",
     "Rows",
     "Simulations",
     "SplitTree",

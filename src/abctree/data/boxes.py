@@ -8,7 +8,11 @@ from functools import cached_property
 import numpy as np
 
 from abctree.kernels import compiled
+from abctree.markup import page, table, title
 from abctree.types import FloatArray, IntArray
+
+#: Boxes that a notebook shows.
+_LARGEST = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +63,7 @@ class SplitTree:
         return node
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Boxes:
     """K half-open boxes ``lower <= cube < upper`` that tile the unit cube (the paper's Ω).
 
@@ -87,6 +91,9 @@ class Boxes:
     def __len__(self) -> int:
         return len(self.lower)
 
+    def __repr__(self) -> str:
+        return f"Boxes({len(self)} in {self.d} dimensions)"
+
     @property
     def d(self) -> int:
         """Dimensions of the cube."""
@@ -111,7 +118,7 @@ class Boxes:
         return np.maximum(point, np.maximum(lower, np.finfo(float).tiny))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Partition:
     """Boxes measured by a prior.  Made only by `Region.measure`.
 
@@ -126,6 +133,20 @@ class Partition:
 
     def __len__(self) -> int:
         return len(self.boxes)
+
+    def __repr__(self) -> str:
+        least, most = self.prior_mass.min(), self.prior_mass.max()
+        return f"Partition({self.boxes!r}, prior mass from {least:.2g} to {most:.2g})"
+
+    def _repr_html_(self) -> str:
+        order = np.argsort(-self.prior_mass, kind="stable")[:_LARGEST]
+        heads = ("box", "prior mass", *(f"cube[{j}]" for j in range(self.boxes.d)))
+        ends = np.stack([self.boxes.lower, self.boxes.upper], axis=2)
+        rows = (
+            (f"{k}", f"{self.prior_mass[k]:.3g}", *(f"{a:.3g} to {b:.3g}" for a, b in ends[k]))
+            for k in order.tolist()
+        )
+        return page(title(f"{self!r}; the largest"), table(heads, rows))
 
     def cube_proposal(self, q: FloatArray) -> FloatArray:
         """Probabilities of drawing a *cube point* in each box such that arms are played as q.

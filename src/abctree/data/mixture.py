@@ -35,7 +35,7 @@ class Steps:
 Layer: TypeAlias = tuple[tuple[float, Density], ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mixture:
     """The sum over the proposals of a fold of their density relative to the cube.
 
@@ -47,6 +47,9 @@ class Mixture:
     n_prior: float  #: cube points drawn from the prior itself, in the pilot
     #: One for each round.  Σ_t N_t c_t on boxes, which change with the beliefs, is one `Steps`.
     layers: tuple[Layer, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Mixture({self.n_prior:g} prior draws, {len(self.layers)} proposals)"
 
     def __call__(self, cube: FloatArray) -> FloatArray:
         """M at the points: (n, d) -> (n,)."""

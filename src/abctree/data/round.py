@@ -7,7 +7,10 @@ from typing import Any, Literal
 
 from abctree.data.boxes import Arms, Partition
 from abctree.data.mixture import Mixture
+from abctree.markup import page, table
 
+#: Rounds of a run that a prompt shows.
+_SHOWN = 20
 #: Simulations of a round, at least.
 _SHORTEST = 50
 
@@ -49,7 +52,7 @@ class Plan:
         return n + more if n + 1.5 * more <= goal else goal
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Round:
     """What the outer loop knows at the end of round s (Algorithm 2).
 
@@ -77,3 +80,41 @@ class Round:
     def acceptance_rate(self) -> float:
         """Share of the round's simulations that were accepted at ε_s."""
         return self.n_accepted / max(1, self.n_simulations)
+
+    def __repr__(self) -> str:
+        return (
+            f"Round({self.index}: {self.n_simulations} simulations, epsilon {self.epsilon:.4g}, "
+            f"{self.n_accepted} accepted, ESS {self.ess:.0f})"
+        )
+
+    def _repr_html_(self) -> str:
+        return Rounds([self])._repr_html_()
+
+
+class Rounds(tuple[Round, ...]):
+    """The rounds of a run, shown as a table."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self[-_SHOWN:]))
+        return f"({'…, ' * (len(self) > _SHOWN)}{shown}{',' * (len(self) == 1)})"
+
+    def _repr_html_(self) -> str:
+        heads = ("round", "simulations", "epsilon", "accepted", "ESS", "boxes")
+        return page(
+            table(
+                heads,
+                (
+                    (
+                        str(r.index),
+                        str(r.n_simulations),
+                        f"{r.epsilon:.4g}",
+                        f"{r.acceptance_rate:.2%}",
+                        f"{r.ess:.0f}",
+                        str(len(r.partitions[0])),
+                    )
+                    for r in self[::-1]
+                ),
+            )
+        )

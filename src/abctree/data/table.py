@@ -6,7 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from abctree.markup import page, table, title
 from abctree.types import FloatArray, IntArray, NamedDict
+
+#: Rows that a notebook shows.
+_NEAREST = 5
 
 
 class Table:
@@ -50,6 +54,20 @@ class Table:
 
     def __len__(self) -> int:
         return self._n
+
+    def __repr__(self) -> str:
+        p, m = self.theta.shape[1], self.summary.shape[1]
+        near = np.min(self.distance, initial=np.inf)
+        return f"Table({self._n} rows, {p} parameters, {m} summaries; least distance {near:.4g})"
+
+    def _repr_html_(self) -> str:
+        near = np.argsort(self.distance, kind="stable")[:_NEAREST]
+        heads = ("row", "distance", "round", *(f"theta[{j}]" for j in range(self.theta.shape[1])))
+        rows = (
+            (f"{i}", f"{self.distance[i]:.4g}", f"{self.round[i]}", *(f"{v:.4g}" for v in theta))
+            for i, theta in zip(near.tolist(), self.theta[near], strict=True)
+        )
+        return page(title(f"{self!r}; the nearest"), table(heads, rows))
 
     def append(self, **columns: Any) -> None:
         """Add rows: every column by name, each of n rows (scalars are repeated)."""

@@ -9,7 +9,17 @@ import numpy as np
 
 from abctree.answers.failures import Failures
 from abctree.answers.result import Result
-from abctree.data import Arms, Boxes, Failure, Mixture, Plan, Round, Table, effective_sample_size
+from abctree.data import (
+    Arms,
+    Boxes,
+    Failure,
+    Mixture,
+    Plan,
+    Round,
+    Rounds,
+    Table,
+    effective_sample_size,
+)
 from abctree.errors import ParameterError, SimulatorError
 from abctree.keywords import checks_keywords
 from abctree.problem import Problem
@@ -199,7 +209,7 @@ def _result(
     return Result(
         problem=problem,
         table=table,
-        rounds=(pilot,),
+        rounds=Rounds([pilot]),
         plan=Plan(n, n, n, 1, n_folds=1),
         failures=failures,
         stopped_because="a table made elsewhere",

@@ -9,6 +9,7 @@ import numpy as np
 
 from abctree.data import Boxes, Simulations
 from abctree.errors import SimulatorError
+from abctree.markup import page, paragraphs, title, verbatim
 from abctree.numbers import checked_rng
 from abctree.problem.by_name import OfArguments
 from abctree.problem.measurement import Measurement, NegativeDistanceError, finite_rows
@@ -56,7 +57,7 @@ def out_of_reach(distance: FloatArray, n_summaries: int) -> str | None:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CheckReport:
     """What a dry run saw.  Its text is the report; `warnings` are things to look at."""
 
@@ -75,6 +76,13 @@ class CheckReport:
     def __str__(self) -> str:
         verdict = ["No problem found."] if self.ok else [f"Look at: {w}" for w in self.warnings]
         return "\n".join([*self.lines, *verdict])
+
+    def __repr__(self) -> str:
+        said = "no problem found" if self.ok else f"{len(self.warnings)} things to look at"
+        return f"CheckReport({self.n_calls} simulations, {self.n_failed} failed: {said}; print it)"
+
+    def _repr_html_(self) -> str:
+        return page(title(repr(self)), *paragraphs(self.warnings), verbatim("\n".join(self.lines)))
 
 
 def dry_run(region: Region, measurement: Measurement, rng: RNGLike) -> CheckReport:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from abctree.data import Simulations
 from abctree.keywords import checks_keywords
+from abctree.markup import listed, page, paragraphs, title, verbatim
 from abctree.problem.arguments import (
     as_distance,
     check_function,
@@ -155,7 +156,12 @@ class Problem:
         return self.measurement.needs_pilot
 
     def __repr__(self) -> str:
-        return f"Problem({', '.join(self.names)}; observed summary of shape {self.shape})"
+        return f"Problem({listed(self.names)}; observed summary of shape {self.shape})"
+
+    def _repr_html_(self) -> str:
+        constrained = "" if self.constraint is None else ", and a constraint"
+        said = f"{type(self.distance).__name__} as the distance{constrained}"
+        return page(title(repr(self)), verbatim(repr(self.prior)), *paragraphs([said]))
 
     @checks_keywords
     def check(self, rng: RNGLike = None) -> CheckReport:

@@ -25,6 +25,7 @@ from abctree.data import (
     OtherStream,
     Progress,
     Round,
+    Rounds,
     Rows,
     Simulations,
     Table,
@@ -336,7 +337,7 @@ class Runner:
         return Result(
             problem=self.problem,
             table=self._with_all_summaries(),
-            rounds=tuple(self.rounds),
+            rounds=Rounds(self.rounds),
             plan=self.plan,
             failures=self.failures,
             stopped_because=why,

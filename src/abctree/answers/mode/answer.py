@@ -12,6 +12,7 @@ from scipy import special
 from abctree.answers.run import Run
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods
+from abctree.markup import listed, page, paragraphs, table, title
 from abctree.types import FloatArray, NamedDict
 
 
@@ -94,11 +95,17 @@ class Mode:
         return ModeSummary(self)
 
     def __repr__(self) -> str:
-        point = ", ".join(f"{n}={v:.4g}" for n, v in zip(self.names, self.theta, strict=True))
-        return f"Mode({point}; epsilon {self.epsilon:.4g})"
+        point = [f"{n}={v:.4g}" for n, v in zip(self.names, self.theta, strict=True)]
+        return f"Mode({listed(point)}; epsilon {self.epsilon:.4g})"
+
+    def _repr_html_(self) -> str:
+        numbers = zip(self.names, self.theta, self.standard_error, strict=True)
+        rows = ((name, f"{value:.5g}", f"{error:.2g}") for name, value, error in numbers)
+        shown = table(("", "mode", "std. error"), rows)
+        return page(title(repr(self)), shown, *paragraphs(self.notes))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ModeSummary:
     """A mode in one screen of text; print it."""
 
@@ -112,6 +119,12 @@ class ModeSummary:
             f"{mode.n_simulations} simulations accepted"
         )
         return "\n".join([*self.run, head, "", *self._table(), *self._rivals(), "", *mode.notes])
+
+    def __repr__(self) -> str:
+        return f"ModeSummary({self.mode!r}; print it)"
+
+    def _repr_html_(self) -> str:
+        return self.mode._repr_html_()
 
     def _table(self) -> list[str]:
         mode = self.mode
