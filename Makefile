@@ -8,10 +8,10 @@ STAMP := $(VENV)/.installed
 ENGINES := $(VENV)/.engines
 WORKERS := -n auto --dist loadgroup  # tests that share their runs have one worker
 
-.PHONY: demo test slow full heavy lint docs clean help
+.PHONY: demo test slow full heavy lint docs wheel-test clean help
 
 help:  ## What there is
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
 $(STAMP): pyproject.toml
 	@echo "Setting up $(VENV) with abctree and its development tools (once, about a minute)"
@@ -61,6 +61,9 @@ RUN ?= 1  # whether the tutorials are run; what they print and draw is kept in b
 
 docs: $(VENV)/.docs  ## Build the site in site/, strictly, and run its tutorials
 	NO_MKDOCS_2_WARNING=1 ABCTREE_DOCS_RUN=$(RUN) $(BIN)/mkdocs build --strict --quiet
+
+wheel-test: $(STAMP)  ## Run the wheel in bare environments, oldest and newest
+	.ci/wheel
 
 clean:  ## Remove what the targets made
 	rm -rf $(VENV) demo-output site
