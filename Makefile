@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ENGINES := $(VENV)/.engines
 WORKERS := -n auto --dist loadgroup  # tests that share their runs have one worker
+# Some images forbid byte code: every process of the tests would compile the package, and pytest the tests.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test slow full heavy lint docs wheel-test clean help
 
