@@ -171,6 +171,7 @@ def test_transport_cost_is_the_least_divergence_to_equal_values(rng):
         assert transport.transport_cost(a, b, w, *i[::-1]) == 0.0
 
 
+@pytest.mark.slow
 def test_optimal_share_maximises_the_exponent_of_theorem_2():
     mu = np.array([0.6, 0.5, 0.45, 0.2])
     share = transport.optimal_share(1e9 * mu, 1e9 * (1.0 - mu), np.ones(4), 10)

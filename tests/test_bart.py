@@ -333,7 +333,7 @@ def test_partitioners_do_not_import_stochtree():
 
 @needs_stochtree
 def test_posterior_and_evidence_agree_with_the_closed_form():
-    mean, error = mean_and_error(relative_errors(2, 8, 10_000, partitioner=Bart(**QUICK)))
+    mean, error = mean_and_error(relative_errors(2, 8, 5_000, partitioner=Bart(**QUICK)))
     assert (np.abs(mean) < 3.5 * error + 0.005).all(), (mean, error)
     assert (error < 0.05).all()
 
@@ -341,5 +341,5 @@ def test_posterior_and_evidence_agree_with_the_closed_form():
 @needs_stochtree
 def test_corners_that_are_not_the_cuts_would_be_noticed():
     broken = Inflated(Bart(**QUICK))
-    mean, error = mean_and_error(relative_errors(2, 8, 10_000, partitioner=broken))
+    mean, error = mean_and_error(relative_errors(2, 8, 5_000, partitioner=broken))
     assert (np.abs(mean) > 3.5 * error + 0.005).any(), (mean, error)

@@ -1099,6 +1099,7 @@ def test_map_tree_prints_and_exports_its_mode(plain):
     assert at["theta"] != said["theta"]
 
 
+@pytest.mark.slow
 def test_map_tree_where_nothing_is_accepted_exits_with_one(here):
     common = ("gauss", "-n", 300, "--rng", 1, "--method", "map-tree")
     done = call("run", *common, "--epsilon", 1e-12, "--out", "a")

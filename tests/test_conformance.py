@@ -402,6 +402,7 @@ class OneRounding(Sound):
         return Boxes(boxes.lower, upper, boxes.tree)
 
 
+@pytest.mark.slow
 def test_check_of_corners_rejects_a_border_one_rounding_away_from_its_cut():
     check_partitioner(Dyadic(n_splits=500, min_draws=1))
     with pytest.raises(AssertionError, match=r"exactly what the cuts of the tree imply.* 1 boxes"):

@@ -358,7 +358,7 @@ UNINFORMED = {
 def test_a_parameter_that_the_data_do_not_inform_is_named(kind):
     problem = abctree.Problem(UNINFORMED[kind], first_only, [0.4], vectorized=True)
     named = 0
-    for seed in range(8):
+    for seed in range(4):
         result = abctree.abc_tree(problem, n_simulations=2500, rng=seed, block=125)
         names = uninformed(result.posterior())
         assert set(names) <= {"n"}, "the other is informed, or fixed"
@@ -367,7 +367,7 @@ def test_a_parameter_that_the_data_do_not_inform_is_named(kind):
         if seed == 0:
             assert all(w in result.summary().verdicts for w in said)
         named += len(names)
-    assert named >= 6  # 95 % of runs are meant
+    assert named >= 3  # 95 % of runs are meant
 
 
 @pytest.mark.parametrize("method", [abctree.rejection, abctree.smc])

@@ -284,6 +284,7 @@ def test_encoding_draws_are_of_the_true_posterior():
 # Heston in NumPy ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_summaries_of_returns_are_those_of_the_compiled_model():
     theta = np.tile([3.0, 0.25, 0.25, -0.6, 0.5], (5, 1))
     seeds = np.arange(5, dtype=np.uint64)

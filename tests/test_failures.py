@@ -719,7 +719,7 @@ def test_reproduce_needs_a_distance_with_a_scale():
 
 
 def test_shares_by_round_and_by_box_are_those_of_the_table():
-    run = abctree.abc_tree(problem(out_of_range), n_simulations=3000, rng=0)
+    run = abctree.abc_tree(problem(out_of_range), n_simulations=1500, rng=0)
     failed = run.table.theta[:, 0] > 3.0
     expected = [failed[r.first : r.last].mean() for r in run.rounds]
     np.testing.assert_allclose(run.failures.by_round, expected)
@@ -740,7 +740,7 @@ def test_shares_by_round_and_by_box_are_those_of_the_table():
         assert (shares[seen & (boxes.upper[:, 0] < 0.8)] == 0.0).all()
         assert (shares[seen & (boxes.lower[:, 0] >= 0.8)] == 1.0).all()
     text = str(run.summary())
-    assert f"{run.failures.count} of 3000 simulations failed" in text
+    assert f"{run.failures.count} of 1500 simulations failed" in text
     assert f"share of failures by round: {run.failures.by_round[0]:.0%}" in text
     assert "boxes where most simulations fail hold" in text
 
@@ -761,11 +761,11 @@ def test_warnings_name_failures_from_the_share_on_at_which_the_summary_worries(m
         x = sound(theta, rng)
         return None if rng.random() < share else x
 
-    run = method(problem(simulate), n_simulations=3000, rng=0)
+    run = method(problem(simulate), n_simulations=1000, rng=0)
     found = [w for w in run.warnings if "simulations failed" in w]
     assert bool(found) == said
     if said:
-        assert f"{run.failures.count} of 3000 simulations failed" in found[0]
+        assert f"{run.failures.count} of 1000 simulations failed" in found[0]
         assert str(run.summary()).count(found[0]) == 1
     else:  # the twin: some failed, too few to worry about
         assert run.failures.count > 0

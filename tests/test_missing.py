@@ -176,7 +176,8 @@ def test_whole_rows_that_are_missing_leave_rows(name):
     without = abctree.Problem(
         PRIOR, lambda t, r: rows(t, r)[[0, 2, 3]], observed[[0, 2, 3]], distance=name
     )
-    np.testing.assert_array_equal(posterior(made).table.distance, posterior(without).table.distance)
+    a, b = posterior(made, 300), posterior(without, 300)
+    np.testing.assert_array_equal(a.table.distance, b.table.distance)
 
 
 @pytest.mark.parametrize("vectorized", [False, True])

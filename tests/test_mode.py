@@ -137,7 +137,7 @@ def test_spread_is_that_of_the_posterior():
     assert spread == pytest.approx(np.eye(2), abs=0.25)
 
 
-def errors_with_a_prior(power, monkeypatch, observed=1.5, n_tables=24):
+def errors_with_a_prior(power, monkeypatch, observed=1.5, n_tables=16):
     """(n, 2) Errors of the mode, and stated ones: θ ~ N(0, 4), x ~ N(θ, 1), ε = .8, prior draws."""
     monkeypatch.setattr(regression, "POWER", power)
     prior, epsilon, found = stats.norm(0.0, 2.0), 0.8, []
@@ -171,9 +171,9 @@ def test_mode_with_an_informative_prior_is_unbiased_and_its_error_covers(monkeyp
     assert abs(z_score(found)) < 3.5
     assert found[:, 0].std() / np.sqrt(len(found)) < 0.006  # of a posterior of .97
     assert p_value(found) > 1e-3
-    logistic = errors_with_a_prior(1, monkeypatch, n_tables=12)
+    logistic = errors_with_a_prior(1, monkeypatch, n_tables=6)
     assert abs(z_score(logistic)) > 10.0
-    assert p_value(logistic) < 1e-6
+    assert p_value(logistic) < 1e-5
 
 
 @pytest.mark.parametrize("power", [1, 8])
@@ -309,11 +309,11 @@ def test_mode_of_a_skewed_likelihood_is_within_its_error(monkeypatch):
         assert known.mean() > 0.8
         return float(np.mean((found[known, 0] / found[known, 1]) ** 2))
 
-    n = 24
+    n = 16
     assert surprise(errors_of_a_scale(n)) < 1.0 + 3.5 * np.sqrt(2.0 / n)
     monkeypatch.setattr(fit, "SKEWNESSES", ())
     monkeypatch.setattr(fit, "BEFOREHAND", (1.0,))
-    assert surprise(errors_of_a_scale(6)) > 4.0
+    assert surprise(errors_of_a_scale(4)) > 4.0
 
 
 # Several ------------------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ RIDGES = {
 
 @pytest.mark.parametrize("name", RIDGES)
 def test_a_ridge_is_said_to_be_none_of_a_peak(name):
-    result = abctree.abc_tree(RIDGES[name], n_simulations=10_000, rng=0, block=500)
+    result = abctree.abc_tree(RIDGES[name], n_simulations=6_000, rng=0, block=300)
     mode = result.mode()
     assert mode.covariance is None
     assert mode.notes
@@ -509,6 +509,7 @@ def test_few_accepted_draws_give_a_place_or_say_that_there_is_none(n_accepted, r
     json.dumps(mode.summary().to_dict(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_ten_dimensions_are_no_obstacle():
     mode = abctree.map_tree(problems.gauss(10), n_simulations=8_000, rng=1).mode()
     assert np.sqrt(np.mean(mode.theta**2)) < 0.7  # of a prior draw: 5.8
@@ -587,7 +588,7 @@ def test_categorical_and_fixed_parameters_of_a_problem():
 @pytest.mark.parametrize("method", ["abc_tree", "rejection", "smc"])
 def test_any_run_has_a_mode(method):
     problem = problems.gaussian_mixture(2)
-    result = getattr(abctree, method)(problem, n_simulations=10_000, rng=6)
+    result = getattr(abctree, method)(problem, n_simulations=6_000, rng=6)
     mode = result.mode()
     assert np.abs(mode.theta + 1.0).max() < 0.25
     for name in ("quadratic", "kernel", "box"):

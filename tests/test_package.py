@@ -83,6 +83,7 @@ def is_internal(node):
     return told is not None and bool(own - {f"{node.module}.{name}" for name in told})
 
 
+@pytest.mark.slow
 def test_tests_take_public_names_but_for_the_modules_that_they_test():
     files = sorted(Path(__file__).parent.glob("*.py"))
     trees = [ast.parse(path.read_text("utf-8")) for path in files]

@@ -225,7 +225,13 @@ def test_an_ordinary_observation_is_within_reach(name):
     assert not any("anywhere near" in w for w in result.warnings)
 
 
-@pytest.mark.parametrize("name", OUT_OF_REACH)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "far",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in OUT_OF_REACH if name != "far"),
+    ],
+)
 def test_an_observation_out_of_reach_is_said_by_the_dry_run_and_by_the_result(name):
     made = OUT_OF_REACH[name]()
     report = made.check(rng=0)

@@ -171,6 +171,7 @@ def test_run_killed_inside_a_write_is_resumed(tmp_path, share, n, before, block)
     assert differences(abctree.resume(folder, problem()), run()) == []
 
 
+@pytest.mark.slow
 def test_journal_cut_anywhere_is_an_earlier_moment_of_the_run(tmp_path):
     """A record that the disk has only half of never happened."""
     whole = run(tmp_path / "x")

@@ -717,6 +717,7 @@ def test_smc_refuses_bad_settings(bad, message):
         abctree.smc("problem", n_simulations=100)
 
 
+@pytest.mark.slow
 def test_smc_is_as_strong_as_its_peers_on_example_2():
     # Median rule at 1e5: twice the covariance reaches ε .67 with an effective sample size of 855.
     known = truth.GaussianMixtureTruth(2)

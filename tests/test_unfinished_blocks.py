@@ -135,7 +135,9 @@ def resumed(folder, p, **kwargs):
 
 
 @METHODS
-@pytest.mark.parametrize("call", [41, 42, 199, 333])
+@pytest.mark.parametrize(
+    "call", [41, 333, *(pytest.param(call, marks=pytest.mark.slow) for call in (42, 199))]
+)
 def test_ctrl_c_keeps_every_finished_simulation(tmp_path, method, call):
     p = problem()
     whole = method(p, n_simulations=N, rng=1)
