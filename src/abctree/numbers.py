@@ -92,7 +92,7 @@ def checked_levels(q: object) -> FloatArray:
     """Levels of quantiles, in [0, 1]."""
     level = np.asarray(q, dtype=np.float64)
     if not ((level >= 0.0) & (level <= 1.0)).all():
-        raise ParameterError(f"`q` must be in [0, 1], but got {q}. The median is 0.5.")
+        raise wrong("q", "be in [0, 1]", q, "The median is 0.5.")
     return level
 
 

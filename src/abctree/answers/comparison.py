@@ -10,7 +10,7 @@ import numpy as np
 
 from abctree.answers.evidence import Evidence
 from abctree.answers.run import Run
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, wrong
 from abctree.keywords import checks_keywords
 from abctree.types import FloatArray
 
@@ -95,9 +95,7 @@ class Comparison:
 
     def _index(self, name: str) -> int:
         if name not in self.names:
-            raise ParameterError(
-                f"`name` must be one of {', '.join(self.names)}, but got {name!r}."
-            )
+            raise wrong("name", f"be one of {', '.join(self.names)}", repr(name))
         return self.names.index(name)
 
     @property
@@ -215,13 +213,12 @@ def _prior(names: tuple[str, ...], prior: Mapping[str, float] | None) -> FloatAr
     if prior is None:
         return np.full(len(names), 1.0 / len(names))
     if set(prior) != set(names):
-        raise ParameterError(
-            f"`prior` must have the names of `results`, {', '.join(names)}, but got "
-            f"{', '.join(map(str, prior))}."
+        raise wrong(
+            "prior", f"have the names of `results`, {', '.join(names)}", ", ".join(map(str, prior))
         )
     weight = np.array([float(prior[name]) for name in names])
     if not (np.isfinite(weight).all() and (weight > 0.0).all()):
-        raise ParameterError(f"`prior` must be positive, but got {dict(prior)}.")
+        raise wrong("prior", "be positive", dict(prior))
     return np.asarray(weight / weight.sum())
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from abctree.data import Failure, Round, Table
-from abctree.errors import ParameterError, SimulatorError
+from abctree.errors import SimulatorError, wrong
 from abctree.keywords import checks_keywords, checks_keywords_of_methods
 from abctree.numbers import ruled
 from abctree.problem import Problem
@@ -59,9 +59,7 @@ def as_failure_policy(spec: FailurePolicy | str) -> FailurePolicy:
     if isinstance(spec, FailurePolicy):
         return spec
     if spec not in ("reject", "raise"):
-        raise ParameterError(
-            f'`on_failure` must be "reject", "raise" or an abctree.FailurePolicy, but got {spec!r}.'
-        )
+        raise wrong("on_failure", 'be "reject", "raise" or an abctree.FailurePolicy', repr(spec))
     return FailurePolicy("raise" if spec == "raise" else "reject")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
 from abctree.data import effective_sample_size as ess
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, wrong
 from abctree.keywords import checks_keywords
 from abctree.protocols import HasValue, Utility
 from abctree.tree.utilities import (
@@ -175,9 +175,7 @@ def mmd(
         else bandwidth
     )
     if not h > 0.0:
-        raise ParameterError(
-            f"`bandwidth` must be above 0, but got {h}. Give one if most rows of `y` are equal."
-        )
+        raise wrong("bandwidth", "be above 0", h, "Give one if most rows of `y` are equal.")
     return _within(x, w, h) + _within(y, v, h) - 2.0 * _mean_kernel(x, w, y, v, h)
 
 

@@ -15,7 +15,7 @@ from abctree.answers.reading.regression import Method, Regressor, check_method
 from abctree.answers.scores import Scores
 from abctree.answers.weighted import ByParameter, Weighted, column_of, error_of, room
 from abctree.data import effective_sample_size
-from abctree.errors import MissingDependencyError, ParameterError, warn
+from abctree.errors import MissingDependencyError, ParameterError, warn, wrong
 from abctree.keywords import checks_keywords_of_methods
 from abctree.markup import listed, page, table, title
 from abctree.numbers import check_rule, checked_rng
@@ -171,9 +171,7 @@ class Posterior(ByParameter):
             If the method is unknown, or `prob` is missing, outside (0, 1) or not asked for.
         """
         if method not in ("mean", "std", "quantile"):
-            raise ParameterError(
-                f'`method` must be "mean", "std" or "quantile", but got {method!r}.'
-            )
+            raise wrong("method", 'be "mean", "std" or "quantile"', repr(method))
         if (prob is None) == (method == "quantile"):
             raise ParameterError(
                 f'`prob` must be given for method="quantile", and for no other, but got {prob} '

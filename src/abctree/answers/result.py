@@ -22,7 +22,7 @@ from abctree.answers.reading.regression import Method, Regressor
 from abctree.answers.run import Run, Weights
 from abctree.answers.run_notes import notes_on, run_notes
 from abctree.answers.summary import Summary, summarise, summarise_mode
-from abctree.errors import AbctreeWarning, ParameterError
+from abctree.errors import AbctreeWarning, wrong
 from abctree.keywords import checks_keywords_of_methods
 from abctree.method import METHODS
 from abctree.numbers import check_rule, checked_rng
@@ -80,7 +80,7 @@ class Result(Run):
         if summaries == "own":
             return super().posterior(epsilon, ess, weights)
         if summaries != "learned":
-            raise ParameterError(f'`summaries` must be "own" or "learned", but got {summaries!r}.')
+            raise wrong("summaries", 'be "own" or "learned"', repr(summaries))
         found = learned(self)
         ones = found.summary, np.zeros(found.summary.shape[1])
         return self._draws(found.distance, ones, weights, epsilon=epsilon, ess=ess)

@@ -23,7 +23,7 @@ from abctree.answers.histogram import (
 from abctree.answers.posterior import Posterior
 from abctree.answers.selection import select
 from abctree.data import OtherStream, Partition, Plan, Rounds, Steps, Table, mixture_weights
-from abctree.errors import AbctreeWarning, ParameterError
+from abctree.errors import AbctreeWarning, ParameterError, wrong
 from abctree.keywords import checks_keywords_of_methods
 from abctree.markup import listed, page, paragraphs, short, title
 from abctree.method import METHODS
@@ -123,7 +123,7 @@ class Run:
             return self._round_weights / normaliser
         if kind == "population" and self.population is not None:
             return self._population_weights / normaliser
-        raise ParameterError(f'`weights` must be "mixture", "round" or "draw", but got {kind!r}.')
+        raise wrong("weights", 'be "mixture", "round" or "draw"', repr(kind))
 
     @cached_property
     def _round_weights(self) -> FloatArray:

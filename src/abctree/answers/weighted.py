@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import betaincinv, ndtr
 
-from abctree.errors import ParameterError
+from abctree.errors import wrong
 from abctree.keywords import checks_keywords_of_methods
 from abctree.numbers import check_rule, checked_levels
 from abctree.types import FloatArray
@@ -82,7 +82,7 @@ class ByParameter:
 def column_of(names: Sequence[str], name: str) -> int:
     """The number of the parameter of this name, or a `ParameterError`."""
     if name not in names:
-        raise ParameterError(f"`name` must be one of {', '.join(names)}, but got {name!r}.")
+        raise wrong("name", f"be one of {', '.join(names)}", repr(name))
     return names.index(name)
 
 

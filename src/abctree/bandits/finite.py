@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from abctree.errors import ParameterError
+from abctree.errors import wrong
 from abctree.kernels import games
 from abctree.keywords import checks_keywords
 from abctree.numbers import check_rule, checked_rng
@@ -144,9 +144,7 @@ def top_two(
         If an argument breaks its rule.
     """
     if challenger not in ("resample", "transport"):
-        raise ParameterError(
-            f'`challenger` must be "resample" or "transport", but got {challenger!r}.'
-        )
+        raise wrong("challenger", 'be "resample" or "transport"', repr(challenger))
     rule = games.RESAMPLE if challenger == "resample" else games.TRANSPORT
     return _played(rule, mu, budget, checked_share(b), block, rng)
 
@@ -213,9 +211,7 @@ def identified(
     """
     at = np.asarray(checkpoints, dtype=np.int64)
     if at.ndim != 1 or len(at) == 0 or at[0] < 1 or (np.diff(at) <= 0).any():
-        raise ParameterError(
-            f"`checkpoints` must be increasing and at least 1, but got {checkpoints!r}."
-        )
+        raise wrong("checkpoints", "be increasing and at least 1", repr(checkpoints))
     rates = _rates(mu)
     number, share, weight = _rule(rule, len(rates))
     return games.right_answers(number, rates, share, block, weight, at, n_games, checked_rng(rng))
@@ -230,13 +226,11 @@ def checked_share(b: float | str) -> float:
 def _rule(rule: str | Sequence[float] | FloatArray, n_arms: int) -> tuple[int, float, FloatArray]:
     if isinstance(rule, str):
         if rule not in _RULES:
-            raise ParameterError(f"`rule` must be one of {sorted(_RULES)}, but got {rule!r}.")
+            raise wrong("rule", f"be one of {sorted(_RULES)}", repr(rule))
         return *_RULES[rule], np.zeros(n_arms)
     weight = np.asarray(rule, dtype=np.float64)
     if weight.shape != (n_arms,) or (weight < 0.0).any() or abs(weight.sum() - 1.0) > 1e-9:
-        raise ParameterError(
-            f"`rule` must be a name or {n_arms} shares that sum to one, but got {rule!r}."
-        )
+        raise wrong("rule", f"be a name or {n_arms} shares that sum to one", repr(rule))
     return games.FIXED, 1.0, weight
 
 
@@ -260,5 +254,5 @@ def _played(
 def _rates(mu: Sequence[float] | FloatArray) -> FloatArray:
     rates = np.asarray(mu, dtype=np.float64)
     if rates.ndim != 1 or len(rates) == 0 or not ((rates >= 0.0) & (rates <= 1.0)).all():
-        raise ParameterError(f"`mu` must be rates in [0, 1] of shape (K,), but got {mu!r}.")
+        raise wrong("mu", "be rates in [0, 1] of shape (K,)", repr(mu))
     return rates

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from abctree import streams
 from abctree.answers.result import Result
 from abctree.data import Rows
-from abctree.errors import ParameterError, SimulatorError
+from abctree.errors import ParameterError, SimulatorError, wrong
 from abctree.faces.session_run import Waiting
 from abctree.faces.told import (
     GIVEN_UP,
@@ -106,7 +106,7 @@ class Session:
         **settings: Any,
     ) -> None:
         if method not in METHODS:
-            raise ParameterError(f"`method` must be one of {sorted(METHODS)}, but got {method!r}.")
+            raise wrong("method", f"be one of {sorted(METHODS)}", repr(method))
         known = [name for name in names_of(method) if name not in ("executor", "method")]
         check_keywords("Session", settings, [*known, "method"])
         given = {"problem": problem, "n_simulations": n_simulations, "rng": rng, **settings}
@@ -257,10 +257,7 @@ class Session:
         if array.size == 0:
             return np.empty(0, dtype=np.int64)
         if array.ndim != 1 or array.dtype.kind not in "iu":
-            raise ParameterError(
-                f"`numbers` must be whole numbers (n,), but got {array.dtype} of shape "
-                f"{array.shape}."
-            )
+            raise wrong("numbers", "be whole numbers (n,)", f"{array.dtype} of shape {array.shape}")
         for number in array.tolist():
             if number not in self._run.wanted and number not in self._marks:
                 raise ParameterError(f"`numbers` must have been asked, but {number} has not been.")
@@ -393,7 +390,4 @@ def _check(spec: RunSpec) -> None:
             "simulations."
         )
     if hurried:
-        raise ParameterError(
-            "`stop` must not look at the clock, which is yours in a session, but got "
-            f"{hurried[0]!r}."
-        )
+        raise wrong("stop", "not look at the clock, which is yours in a session", repr(hurried[0]))

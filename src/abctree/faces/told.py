@@ -147,7 +147,7 @@ def _told_distances(problem: Problem, index: IntArray, distances: ArrayLike) -> 
         )
     value = _numbers(distances, "distances", (len(index),))
     if (value < 0.0).any():
-        raise ParameterError(f"`distances` must be at least 0, but got {np.nanmin(value)}.")
+        raise wrong("distances", "be at least 0", np.nanmin(value))
     summary = np.full((len(index), *problem.shape), np.nan)
     kind = np.where(np.isfinite(value), _DISTANCE, _FAILED).astype(np.uint8)
     return Answers(kind, value, summary, ["distance told is nan or inf"] * len(index))

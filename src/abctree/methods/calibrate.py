@@ -172,10 +172,7 @@ def _reader(reading: Reading) -> Callable[[Result], Posterior]:
     if reading == "posterior":
         return Result.posterior
     if not callable(reading):
-        raise ParameterError(
-            f'`reading` must be "answer", "posterior" or a function of a result, but got '
-            f"{reading!r}."
-        )
+        raise wrong("reading", 'be "answer", "posterior" or a function of a result', repr(reading))
     return reading
 
 

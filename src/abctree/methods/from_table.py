@@ -20,7 +20,7 @@ from abctree.data import (
     Table,
     effective_sample_size,
 )
-from abctree.errors import ParameterError, SimulatorError
+from abctree.errors import ParameterError, SimulatorError, wrong
 from abctree.keywords import checks_keywords
 from abctree.problem import Problem
 from abctree.problem.measurement import finite_rows
@@ -85,9 +85,7 @@ def from_table(
     n = len(columns)
     rows = _rows(summary, observed)
     if len(rows) != n:
-        raise ParameterError(
-            f"`summary` must have a row for each of the {n} rows of `theta`, but got {len(rows)}."
-        )
+        raise wrong("summary", f"have a row for each of the {n} rows of `theta`", len(rows))
     weight = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
     if weight.shape != (n,) or not (np.isfinite(weight).all() and (weight > 0.0).all()):
         raise ParameterError(
@@ -99,9 +97,8 @@ def from_table(
     if tuple(problem.names) != names and prior is not None:
         columns = _in_order(columns, names, problem.names)
     if rows.shape[1:] != problem.shape:
-        raise ParameterError(
-            f"`summary` must have rows of shape {problem.shape}, as the observation, but got "
-            f"{rows.shape[1:]}."
+        raise wrong(
+            "summary", f"have rows of shape {problem.shape}, as the observation", rows.shape[1:]
         )
     usable = finite_rows(rows)
     if not usable.any():
@@ -153,10 +150,7 @@ def _in_order(columns: FloatArray, names: tuple[str, ...], wanted: tuple[str, ..
         return columns[:, [names.index(name) for name in wanted]]
     if names == tuple(f"theta{j + 1}" for j in range(len(wanted))):
         return columns
-    raise ParameterError(
-        f"`theta` must have the parameters of `prior`, {', '.join(wanted)}, but got "
-        f"{', '.join(names)}."
-    )
+    raise wrong("theta", f"have the parameters of `prior`, {', '.join(wanted)}", ", ".join(names))
 
 
 def _no_simulator(*_: object) -> NoReturn:

@@ -69,7 +69,7 @@ def model_of(
 ) -> Model:
     """Simulator and summary, as they are to be called."""
     if not callable(simulator):
-        raise ParameterError(f"`simulator` must be callable, but got {simulator!r}.")
+        raise wrong("simulator", "be callable", repr(simulator))
     # `External` asks for the names of its parameters.
     named = simulator.with_names(names) if isinstance(simulator, NamedSimulator) else simulator
     check_function("summary", summary)
@@ -86,7 +86,7 @@ def observation_of(
     if observed is None:
         raise ParameterError("`observed` must be given: the data as one simulation returns them.")
     if missing not in _MISSING:
-        raise ParameterError(f"`missing` must be one of {_MISSING}, but got {missing!r}.")
+        raise wrong("missing", f"be one of {_MISSING}", repr(missing))
     where = missing_in(observed)
     if where is not None and (missing == "refuse" or (missing == "summary" and summary is None)):
         raise _refused(n_missing(where), "its values", has_summary=summary is not None)
@@ -196,7 +196,7 @@ def as_distance(
     if isinstance(spec, str):
         if spec not in _NAMES:
             known = ", ".join(f'"{name}"' for name in _NAMES)
-            raise ParameterError(f"`distance` must be one of {known}, but got {spec!r}.")
+            raise wrong("distance", f"be one of {known}", repr(spec))
         return _NAMES[spec]()
     if inspect.isclass(spec):
         raise ParameterError(
@@ -213,7 +213,7 @@ def as_distance(
         )
     if callable(spec):
         return cast("Distance", spec)
-    raise ParameterError(f"`distance` must be a name, a Distance or a function, but got {spec!r}.")
+    raise wrong("distance", "be a name, a Distance or a function", repr(spec))
 
 
 def of_entries(distance: Distance, form: Form | None) -> Distance:

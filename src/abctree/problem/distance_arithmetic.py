@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
-from abctree.errors import ParameterError, SimulatorError, warn
+from abctree.errors import ParameterError, SimulatorError, warn, wrong
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Eigenvalues of a correlation matrix below this share of the largest count as zero.
@@ -76,7 +76,7 @@ def positive(scale: object) -> FloatArray:
     """(m,) The scales that a user gives, or `ParameterError`."""
     array = np.ravel(np.asarray(scale, dtype=np.float64))
     if not (np.isfinite(array).all() and (array > 0.0).all()):
-        raise ParameterError(f"`scale` must be positive and finite, but got {array}.")
+        raise wrong("scale", "be positive and finite", array)
     return array
 
 
@@ -124,14 +124,14 @@ def covariance(cov: object) -> FloatArray:
     """(m, m) The covariance that a user gives, made exactly symmetric, or `ParameterError`."""
     array = np.asarray(cov, dtype=np.float64)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or not np.isfinite(array).all():
-        raise ParameterError(f"`cov` must be a finite square matrix, but got {array!r}.")
+        raise wrong("cov", "be a finite square matrix", repr(array))
     if not (np.diag(array) > 0.0).all():
         raise ParameterError(
             f"`cov` must have positive variances, but its diagonal is {np.diag(array)}."
         )
     sd = np.sqrt(np.diag(array))
     if (np.abs(array - array.T) > 1e-8 * np.outer(sd, sd)).any():
-        raise ParameterError(f"`cov` must be symmetric, but got {array!r}.")
+        raise wrong("cov", "be symmetric", repr(array))
     return np.asarray((array + array.T) / 2.0)
 
 

@@ -117,7 +117,7 @@ class External:
     def __post_init__(self) -> None:
         object.__setattr__(self, "command", self._split())
         if self.cwd is not None and not Path(self.cwd).is_dir():
-            raise ParameterError(f"`cwd` must be a directory, but got {os.fspath(self.cwd)!r}.")
+            raise wrong("cwd", "be a directory", repr(os.fspath(self.cwd)))
         for name in self.files:
             if Path(name).is_absolute() or ".." in Path(name).parts:
                 raise wrong("files", "be named relative to the temporary directory", repr(name))

@@ -16,7 +16,7 @@ from numpy.polynomial.legendre import leggauss
 from scipy import stats
 from scipy.special import ndtr
 
-from abctree.errors import ParameterError
+from abctree.errors import wrong
 from abctree.numbers import checked_rng
 from abctree.problems.balls import (
     ball_volume,
@@ -152,7 +152,7 @@ class GaussianMixtureTruth:
             If d is not 2.
         """
         if self.d != 2:
-            raise ParameterError(f"`d` must be 2 for tv20, but got {self.d}.")
+            raise wrong("d", "be 2 for tv20", self.d)
         edges = np.linspace(-5.0, 5.0, 21)
         mass = np.histogram2d(theta[:, 0], theta[:, 1], bins=[edges, edges], weights=weight)[0]
         return float(0.5 * np.abs(mass / mass.sum() - self.cell_masses()).sum())

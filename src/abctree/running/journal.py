@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, Self
 
-from abctree.errors import ParameterError, StoreError, warn
+from abctree.errors import StoreError, warn, wrong
 
 FILE = "run.journal"
 #: Version of the file.  One that is newer is refused.
@@ -55,7 +55,7 @@ class Journal:
     def __init__(self, path: str | os.PathLike[str], mode: Mode) -> None:
         self._folder = folder = Path(path) if mode == "new" else existing(path)
         if folder.exists() and not folder.is_dir():
-            raise ParameterError(f"`store` must be a folder, but got the file {folder}.")
+            raise wrong("store", "be a folder", f"the file {folder}")
         self._file: int | None = None
         self._records: list[Record] = []
         self._end = 0

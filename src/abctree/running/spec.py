@@ -9,7 +9,7 @@ import numpy as np
 
 from abctree.answers.failures import FailurePolicy, as_failure_policy
 from abctree.data import Plan
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, wrong
 from abctree.method import METHODS
 from abctree.numbers import checked_count, checked_rng
 from abctree.problem import Problem
@@ -157,7 +157,7 @@ class RunSpec:
 def check_problem_given(problem: object) -> None:
     """Raise `ParameterError` unless it is a `Problem`."""
     if not isinstance(problem, Problem):
-        raise ParameterError(f"`problem` must be an abctree.Problem, but got {problem!r}.")
+        raise wrong("problem", "be an abctree.Problem", repr(problem))
 
 
 def complete(method: str, d: int, given: Named) -> NamedDict:

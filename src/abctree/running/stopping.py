@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from abctree.data import Progress
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, wrong
 from abctree.keywords import checks_keywords
 from abctree.numbers import checked_number
 from abctree.protocols import HasEveryBlock, StoppingRule
@@ -130,7 +130,5 @@ def as_stopping_rules(
     rules: tuple[Any, ...] = tuple(spec) if isinstance(spec, Iterable) else (spec,)
     for rule in rules:
         if not hasattr(rule, "reason"):
-            raise ParameterError(
-                f"`stop` must hold rules with a method `reason(progress)`, but got {rule!r}."
-            )
+            raise wrong("stop", "hold rules with a method `reason(progress)`", repr(rule))
     return rules

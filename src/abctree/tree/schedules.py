@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from abctree.data import running_ess
-from abctree.errors import ParameterError, SimulatorError
+from abctree.errors import SimulatorError, wrong
 from abctree.keywords import checks_keywords, part_named
 from abctree.numbers import ruled
 from abctree.protocols import Schedule
@@ -254,9 +254,7 @@ class Explicit:
         values = tuple(float(e) for e in self.epsilons)
         falling = all(b < a for a, b in pairwise(values))
         if not values or not falling or not values[-1] > 0.0:
-            raise ParameterError(
-                f"`epsilons` must be a decreasing list of positive numbers, but got {values}."
-            )
+            raise wrong("epsilons", "be a decreasing list of positive numbers", values)
         object.__setattr__(self, "epsilons", values)
 
     def first(self, distance: FloatArray) -> float:  # noqa: ARG002

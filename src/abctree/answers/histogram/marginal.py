@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from abctree.answers.weighted import Weighted
-from abctree.errors import ParameterError
+from abctree.errors import wrong
 from abctree.problem.priors.cube import HIGHEST, LOWEST
 from abctree.protocols import Prior
 from abctree.types import BoolArray, FloatArray
@@ -120,11 +120,11 @@ def edges_of(marginal: Marginal, bins: int | FloatArray | None) -> FloatArray:
     bins = _N_BINS if bins is None else bins
     if np.ndim(bins) == 0:
         if int(bins) < 1:
-            raise ParameterError(f"`bins` must be at least 1, but got {bins}.")
+            raise wrong("bins", "be at least 1", bins)
         return np.linspace(low, high, int(bins) + 1)
     edges = np.asarray(bins, dtype=np.float64)
     if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0.0).all():
-        raise ParameterError(f"`bins` must be increasing edges, but got {bins!r}.")
+        raise wrong("bins", "be increasing edges", repr(bins))
     return edges
 
 

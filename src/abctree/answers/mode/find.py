@@ -10,7 +10,7 @@ from abctree.answers.mode.answer import Candidate, Mode
 from abctree.answers.mode.fit import SATURATED, reach
 from abctree.answers.mode.landscape import Landscape, grouped, kernel_mode
 from abctree.answers.mode.places import FAINTEST, Place, borne_out, distinct, look_epsilon, places
-from abctree.errors import ParameterError
+from abctree.errors import wrong
 from abctree.types import FloatArray
 
 #: Discrete values that are told.
@@ -68,14 +68,11 @@ def find_mode(
     theta = np.asarray(theta, dtype=np.float64)
     distance = np.asarray(distance, dtype=np.float64)
     if theta.ndim != 2 or distance.shape != (len(theta),):
-        raise ParameterError(
-            "`theta` must have shape (n, p) and `distance` (n,), but got "
-            f"{theta.shape} and {distance.shape}."
+        raise wrong(
+            "theta", "have shape (n, p) and `distance` (n,)", f"{theta.shape} and {distance.shape}"
         )
     if epsilon is not None and not epsilon > 0.0:
-        raise ParameterError(
-            f"`epsilon` must be above 0, but got {epsilon}. Leave it out to let the fit choose."
-        )
+        raise wrong("epsilon", "be above 0", epsilon, "Leave it out to let the fit choose.")
     distance = np.where(np.isnan(distance), np.inf, distance)
     look = look_epsilon(distance) if epsilon is None else epsilon
     land = Landscape.of(

@@ -84,7 +84,7 @@ def partition(
     """
     n = len(result.rounds)
     if not -n <= round < n:
-        raise ParameterError(f"`round` must be in {-n} .. {n - 1}, but got {round}.")
+        raise wrong("round", f"be in {-n} .. {n - 1}", round)
     played = result.rounds[round]
     if not 0 <= fold < len(played.partitions):
         raise wrong("fold", f"be in 0 .. {len(played.partitions) - 1}", fold)

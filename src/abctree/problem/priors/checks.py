@@ -72,7 +72,7 @@ def checked_names(names: object) -> tuple[str, ...]:
     if repeated:
         raise wrong("names", "be distinct", f"{repeated[0]!r} twice", "Rename one of them.")
     if not given:
-        raise ParameterError("`names` must not be empty, but got (). Name every parameter.")
+        raise wrong("names", "not be empty", "()", "Name every parameter.")
     return given
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from abctree.data import Boxes, SplitTree
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, wrong
 from abctree.kernels import dynamic_trees
 from abctree.keywords import checks_keywords
 from abctree.numbers import ruled
@@ -91,7 +91,7 @@ class DynamicTree:
                 f"but got {self.split_prior!r}."
             )
         if not min(self.rate_prior) > 0.0:
-            raise ParameterError(f"`rate_prior` must be positive, but got {self.rate_prior!r}.")
+            raise wrong("rate_prior", "be positive", repr(self.rate_prior))
 
     def partition(
         self,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from abctree.data import Boxes, SplitTree
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, wrong
 from abctree.keywords import checks_keywords
 from abctree.types import FloatArray
 
@@ -49,9 +49,8 @@ class Grid:
     def __post_init__(self) -> None:
         smallest = min(np.atleast_1d(np.asarray(self.bins)).tolist(), default=1)
         if not (isinstance(smallest, int) and smallest >= 1):
-            raise ParameterError(
-                f"`bins` must be a whole number of at least 1, or a tuple of them, "
-                f"but got {self.bins!r}."
+            raise wrong(
+                "bins", "be a whole number of at least 1, or a tuple of them", repr(self.bins)
             )
 
     def partition(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from abctree.data import Boxes
-from abctree.errors import ParameterError
+from abctree.errors import wrong
 from abctree.keywords import checks_keywords
 from abctree.numbers import ruled
 from abctree.protocols import Partitioner
@@ -60,9 +60,8 @@ class Peaks:
 
     def __post_init__(self) -> None:
         if self.partitioner is not None and not hasattr(self.partitioner, "partition"):
-            raise ParameterError(
-                "`partitioner` must have a method `partition(...)` or be None, but got "
-                f"{self.partitioner!r}."
+            raise wrong(
+                "partitioner", "have a method `partition(...)` or be None", repr(self.partitioner)
             )
 
     def partition(
