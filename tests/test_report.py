@@ -9,14 +9,17 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
+import urllib.error
+import urllib.request
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import abctree
-from tests.conftest import command
+from tests.conftest import command, until
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
@@ -197,6 +200,71 @@ def test_report_of_a_folder_says_how_to_repeat_the_run(tmp_path):
     again = tmp_path / "again"
     assert command("run", "--config", tmp_path / "run.toml", "--out", again).exit_code == 0
     assert (again / "posterior.csv").read_bytes() == (out / "posterior.csv").read_bytes()
+
+
+# Live --------------------------------------------------------------------------------------------
+
+MODEL = """
+import time, abctree
+
+def simulate(theta, rng):
+    time.sleep(0.004)
+    return theta + rng.normal(size=1)
+
+problem = abctree.Problem({"a": (-5.0, 5.0)}, simulate, [1.0])
+"""
+
+
+def status(address, path="", method="GET", **headers):
+    """The status of an answer, and its text."""
+    request = urllib.request.Request(address + path, method=method, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read().decode("utf-8")
+    except urllib.error.HTTPError as error:
+        return error.code, ""
+
+
+@pytest.mark.slow
+def test_live_page_follows_the_run_serves_nothing_else_and_ends_it(tmp_path):
+    (tmp_path / "slow_model.py").write_text(MODEL)
+    run = subprocess.Popen(
+        [sys.executable, "-c", "from abctree.faces.cli import main; main()", "run",
+         "slow_model:problem", "-n", "50000", "--rng", "1", "--out", "out", "--live", "--quiet"],
+        cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        address = re.search(r"shown at (http://127\.0\.0\.1:\d+/)", run.stderr.readline())[1]
+        first = status(address)[1]
+        until(lambda: "The answer against ε" in status(address)[1], 90.0)
+        code, page = status(address)
+        assert code == 200
+        assert "The first page comes soon" in first
+        assert "of 50000 simulations made" in page
+        assert json.loads(status(address, "state")[1])["over"] is False
+        for path in ("run.json", "run.journal", "../slow_model.py", "out/run.json", "%2e%2e/"):
+            assert status(address, path) == (404, "")
+        assert status(address, Host="example.org") == (403, "")
+        assert status(address, "stop", "POST") == (403, "")
+        assert status(address, "stop", "POST", **{"X-Token": "guess"}) == (403, "")
+        assert run.poll() is None
+        token = re.search(r'"X-Token": "(.+?)"', page)[1]
+        assert status(address, "stop", "POST", **{"X-Token": token})[0] == 200
+        said, error = run.communicate(timeout=60)
+    finally:
+        run.kill()
+    assert "; interrupted" in said, error
+    assert run.returncode == 0
+    last = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "interrupted" in last
+    assert "X-Token" not in last
+    assert not (tmp_path / "out" / ".report.html").exists()
+
+
+def test_live_needs_the_folder(tmp_path):
+    done = command("run", "gauss", "--live", "--no-store", "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "Drop --no-store" in done.output
 
 
 # In a browser -----------------------------------------------------------------------------------

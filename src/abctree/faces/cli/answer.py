@@ -102,6 +102,14 @@ class Answer:
         else:
             to_arviz(found).to_netcdf(str(file))
 
+    def report(self, file: Path) -> str:
+        """Write the page; the name of its file."""
+        from abctree.faces.cli.repeat import repeat_of
+        from abctree.faces.report import write
+
+        write(self.run, file, repeat_of(self.note))
+        return file.name
+
     def write(self, directory: Path, say: Callable[[str], None]) -> list[str]:
         """Files of this run; their names."""
         table = f"{self.name}.csv"

@@ -17,6 +17,7 @@ from abctree.errors import ParameterError
 from abctree.faces.cli import options
 from abctree.faces.cli.blame import explained, teller, to_stderr
 from abctree.faces.cli.folder import FILES, Note, claim, clear
+from abctree.faces.cli.live import PAGE, live_page
 from abctree.faces.cli.options import EXAMPLES, main
 from abctree.faces.cli.reading import noted
 from abctree.faces.cli.settings import (
@@ -166,6 +167,12 @@ def _run_help() -> str:
     default=True,
     help="Whether to keep the simulations in DIR, for abctree resume.  [default: store]",
 )
+@click.option(
+    "--live",
+    is_flag=True,
+    help="Show the page of the run while it goes on, at an address of this machine that is "
+    "printed, with a button that does what Ctrl-C does.",
+)
 @options.reading
 @options.making
 @options.as_json
@@ -180,6 +187,7 @@ def run(
     *,
     force: bool,
     store: bool,
+    live: bool,
     quiet: bool,
     as_json: bool,
     **given: Any,
@@ -199,6 +207,8 @@ def run(
     # Like the workers, it is not part of what the run is.
     simulated_by = settings.pop("executor", None)
     executor = executor_of(workers or simulated_by, memory)
+    if live and not store:
+        raise click.UsageError("--live reads the simulations in DIR. Drop --no-store.")
     note = Note(name, seed, settings, method)
     directory = out or _directory(note)
     planned = _planned(made, note)
@@ -210,9 +220,13 @@ def run(
         clear(directory)
         note.write(directory)
         kept = directory if store else None
-        answer = Answer.of(note, _play(made, note, kept, executor, quiet=quiet))
-        answer.show(as_json=as_json)
-        written = answer.write(directory, say)
+        with live_page(directory) if live else contextlib.nullcontext() as shown:
+            answer = Answer.of(note, _play(made, note, kept, executor, quiet=quiet))
+            answer.show(as_json=as_json)
+            written = answer.write(directory, say)
+            if shown is not None:
+                shown.end_pages()
+                written.append(answer.report(directory / PAGE))
     replaced = ", replacing those of a former run" if former else ""
     say(f"Wrote {', '.join(written)} to {directory}{replaced}")
     answer.check_accepted()

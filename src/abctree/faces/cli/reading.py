@@ -108,13 +108,9 @@ def report(directory: Path, problem: str | None, file: Path | None, **given: Any
     mode, and how to repeat the run. Nothing is simulated. The run may be unfinished, or another
     process may be at work on it. Needs Jinja2 and matplotlib: pip install 'abctree[report]'.
     """
-    from abctree.faces.cli.repeat import repeat_of
-    from abctree.faces.report import write
-
     to = file or directory / "report.html"
     with explained(to):
-        answer = loaded(directory, problem, given)
-        write(answer.run, to, repeat_of(answer.note))
+        loaded(directory, problem, given).report(to)
     to_stderr(f"Wrote {to}")
 
 
