@@ -17,7 +17,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
 
-from abctree.errors import MissingDependencyError
 from abctree.faces import report
 from abctree.faces.cli.blame import to_stderr
 
@@ -195,13 +194,7 @@ def live_page(directory: Path) -> Iterator[Live]:
     MissingDependencyError
         If what writes pages is not installed.
     """
-    try:
-        import jinja2  # noqa: F401
-        import matplotlib as mpl  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError(
-            "`--live` needs Jinja2 and matplotlib. Run: pip install 'abctree[report]'"
-        ) from error
+    report.check_installed()
     live = Live(directory)
     to_stderr(f"The run is shown at {live.address}")
     try:

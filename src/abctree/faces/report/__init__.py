@@ -3,6 +3,6 @@
 Needs Jinja2 and matplotlib: ``pip install abctree[report]``.
 """
 
-from abctree.faces.report.page import Repeat, page, write
+from abctree.faces.report.page import Repeat, check_installed, page, write
 
-__all__ = ["Repeat", "page", "write"]
+__all__ = ["Repeat", "check_installed", "page", "write"]

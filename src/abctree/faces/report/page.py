@@ -30,13 +30,19 @@ def write(result: Result, path: str | os.PathLike[str], repeat: Repeat | None = 
     Path(path).write_text(page(result, repeat), encoding="utf-8")
 
 
-def page(result: Result, repeat: Repeat | None = None) -> str:
-    """The page of a run as HTML."""
+def check_installed() -> None:
+    """Raise `MissingDependencyError` before anything is computed for a page."""
     try:
-        import jinja2
-        import matplotlib as mpl  # noqa: F401 - to be missed before anything is computed
+        import jinja2  # noqa: F401
+        import matplotlib as mpl  # noqa: F401
     except ImportError as error:
         raise MissingDependencyError(_INSTALL) from error
+
+
+def page(result: Result, repeat: Repeat | None = None) -> str:
+    """The page of a run as HTML."""
+    check_installed()
+    import jinja2
 
     def file(name: str) -> str:
         return resources.files(__package__).joinpath(name).read_text("utf-8")
