@@ -27,6 +27,9 @@ from abctree.types import FloatArray, IntArray
 
 #: Centres of kernels, and accepted rows from which shares are judged: the fewest; the most centres.
 _FEWEST, _MOST = 20, 1000
+#: Kernels stand around rows within so many tolerances: the best proposal is wider than the
+#: posterior, and around accepted rows alone the draws at its rim would be few and heavy.
+_REACH = 1.25
 #: Shares of boxes, thinned candidates, kernels and Student laws, with and without a surrogate.
 _STANDARD, _WITHOUT = np.array([0.3, 0.7, 0.0, 0.0]), np.array([1.0, 0.0, 0.0, 0.0])
 #: Most summaries that are modelled; their largest size, in first tolerances and in tolerances:
@@ -114,7 +117,8 @@ def with_sources(
             if z is None
             else _thinned(problem, table, fold, on_boxes, rows, z, plan.goal(len(table)), rng)
         )
-        near = rows[table.distance[rows] < epsilon.now] if "kernels" in plan.proposal else rows[:0]
+        reach = _REACH * epsilon.now if "kernels" in plan.proposal else 0.0
+        near = rows[table.distance[rows] < reach]
         kernels = None if len(near) < _FEWEST else _kernels(table.cube[near], weight[near], rng)
         laws.append(Laws(on_boxes, thinned, kernels))
     near = np.flatnonzero(table.distance < max(epsilon.last, epsilon.now))
