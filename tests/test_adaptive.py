@@ -76,20 +76,29 @@ def tree_of(cube, distance):
     return abctree.SoftTree().partition(cube, distance, 1.0, None, np.random.default_rng(0))
 
 
+class Hill:
+    """A target with a bound."""
+
+    def __call__(self, u):
+        return np.exp(-20 * ((u - 0.25) ** 2).sum(axis=1))
+
+    def most(self, u):
+        return np.minimum(1.0, 1.5 * self(u))
+
+
 def laws(d, rng):
     cube = rng.beta(2.0, 5.0, (400, d))
     boxes = tree_of(cube, np.linalg.norm(cube - 0.3, axis=1) / 0.3)
     share = rng.dirichlet(np.ones(len(boxes)))
     on_boxes = OnBoxes(boxes, share)
     _, students = fit_students(cube, rng.random(400), np.ones(400), rng)
-    target = lambda u: np.exp(-20 * ((u - 0.25) ** 2).sum(axis=1))  # noqa: E731
     return {
         "uniform": UniformCube(d),
         "boxes": on_boxes,
         "students": students,
         "kernels": CubeKernels.around(cube[:60], np.full(60, 1 / 60)),
         "blend": Blend(((0.3, on_boxes), (0.7, students))),
-        "thinned": fit_thinned(target, on_boxes, None, rng),
+        "thinned": fit_thinned(Hill(), on_boxes, None, rng),
     }
 
 
@@ -530,6 +539,21 @@ def test_a_list_names_the_laws():
     alone = abctree.abc_tree(slanting(), n_simulations=500, rng=1, proposal=["boxes"])
     plain = abctree.abc_tree(slanting(), n_simulations=500, rng=1)
     np.testing.assert_array_equal(alone.table.theta, plain.table.theta)
+
+
+@pytest.mark.parametrize(("schedule", "n", "reach"), [("pooled", 1000, 1.25), ("median", 6000, 1)])
+def test_kernels_reach_beyond_a_tolerance_that_stays(schedule, n, reach):
+    settings = {"proposal": ["boxes", "kernels"], "schedule": schedule, "n_folds": 2}
+    result = abctree.abc_tree(slanting(), n_simulations=n, rng=1, **settings)
+    odds, _ = log_odds(result.table.cube)
+    last = ((played, m.layer(-1)) for played in result.rounds for m in played.mixtures)
+    laws = ((played.epsilon, law) for played, layer in last for _, law in layer)
+    epsilon, kernels = next(found for found in laws if isinstance(found[1], CubeKernels))
+    centre = (kernels.root @ kernels.centre).T
+    row = np.linalg.norm(centre[:, None] - odds, axis=2).argmin(axis=1)
+    np.testing.assert_allclose(odds[row], centre, atol=1e-8)
+    furthest = result.table.distance[row].max() / epsilon
+    assert 0.9 * reach < furthest < reach
 
 
 def test_a_run_resumes_and_is_extended_to_the_same_numbers(tmp_path):

@@ -12,7 +12,7 @@ from abctree.proposals.points import (
 )
 from abctree.proposals.proposal import Blend, OnBoxes, Proposal, UniformCube, pick
 from abctree.proposals.students import CubeKernels, Students, fit_students, log_odds
-from abctree.proposals.thinned import Surrogate, Thinned, fit_surrogate, fit_thinned, target_of
+from abctree.proposals.thinned import RootRate, Surrogate, Thinned, fit_surrogate, fit_thinned
 
 __all__ = [
     "Blend",
@@ -20,6 +20,7 @@ __all__ = [
     "OnBoxes",
     "Points",
     "Proposal",
+    "RootRate",
     "Source",
     "Students",
     "Surrogate",
@@ -36,5 +37,4 @@ __all__ = [
     "fit_thinned",
     "log_odds",
     "pick",
-    "target_of",
 ]

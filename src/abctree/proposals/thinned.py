@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -101,12 +102,38 @@ def fit_surrogate(
     return Surrogate(boxes, model_of_box, beta, *lists, laws, box_rate)
 
 
+class Target(Protocol):
+    """g, in proportion to which candidates are kept: a density over the cube, of any integral."""
+
+    def __call__(self, cube: FloatArray) -> FloatArray:
+        """g (n,) at points (n, d)."""
+
+    def most(self, cube: FloatArray) -> FloatArray:
+        """A bound of g there that is soon known (n,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class RootRate:
+    """g = √η̂, times the density of the prior relative to the cube."""
+
+    surrogate: Surrogate
+    prior_weight: Callable[[FloatArray], FloatArray]
+
+    def __call__(self, cube: FloatArray) -> FloatArray:
+        """See `Target`."""
+        return self.surrogate.rate(cube) ** _EXPONENT * self.prior_weight(cube)
+
+    def most(self, cube: FloatArray) -> FloatArray:
+        """See `Target`."""
+        return self.prior_weight(cube)
+
+
 @dataclass(frozen=True, eq=False)
 class Thinned:
     """Candidates of density c, each kept with probability min(1, g / (κ c)), g = √η̂."""
 
     base: Proposal
-    target: Callable[[FloatArray], FloatArray]  #: g, relative to the cube
+    target: Target  #: g
     kappa: float
     n_candidates: float  #: that a kept one takes, about
     students: Students | None = None  #: the part of the base that is not boxes
@@ -114,28 +141,18 @@ class Thinned:
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
         """See `Proposal`."""
         cube, _ = self.base.draw(n, rng)
-        share = self.target(cube) / (self.kappa * self.base.density(cube))
-        return cube, rng.random(n) < share
+        asked = rng.random(n) * self.kappa * self.base.density(cube)
+        kept = asked < self.target.most(cube)  # of the others the rate need not be known
+        kept[kept] = asked[kept] < self.target(cube[kept])
+        return cube, kept
 
     def density(self, cube: FloatArray) -> FloatArray:
         """See `Proposal`."""
         return np.minimum(self.base.density(cube), self.target(cube) / self.kappa)
 
 
-def target_of(
-    surrogate: Surrogate, prior_weight: Callable[[FloatArray], FloatArray] | None
-) -> Callable[[FloatArray], FloatArray]:
-    """g = √η̂, times the density of the prior relative to the cube where it is not one."""
-
-    def target(cube: FloatArray) -> FloatArray:
-        g = surrogate.rate(cube) ** _EXPONENT
-        return g if prior_weight is None else g * prior_weight(cube)
-
-    return target
-
-
 def fit_thinned(
-    target: Callable[[FloatArray], FloatArray],
+    target: Target,
     on_boxes: OnBoxes,
     last: Thinned | None,
     rng: np.random.Generator,
@@ -159,7 +176,7 @@ def fit_thinned(
 
 
 def _fit_base(
-    target: Callable[[FloatArray], FloatArray],
+    target: Target,
     on_boxes: OnBoxes,
     last: Proposal,
     rng: np.random.Generator,

@@ -10,7 +10,7 @@ folds, and shares are judged by these rows, each of them with the laws of *its* 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,15 +20,15 @@ from abctree.problem import Problem
 from abctree.proposals.points import Source, best_shares
 from abctree.proposals.proposal import OnBoxes, Proposal, UniformCube
 from abctree.proposals.students import CubeKernels
-from abctree.proposals.thinned import Thinned, fit_surrogate, fit_thinned, target_of
+from abctree.proposals.thinned import RootRate, Thinned, fit_surrogate, fit_thinned
 from abctree.protocols import Utility
 from abctree.tree.fold import Fold
 from abctree.types import FloatArray, IntArray
 
 #: Centres of kernels, and accepted rows from which shares are judged: the fewest; the most centres.
 _FEWEST, _MOST = 20, 1000
-#: Kernels stand around rows within so many tolerances: the best proposal is wider than the
-#: posterior, and around accepted rows alone the draws at its rim would be few and heavy.
+#: Kernels stand around rows within so many tolerances where ε stays: the best proposal is wider
+#: than the posterior, and draws at its rim would be heavy.  One that falls has been at the rim.
 _REACH = 1.25
 #: Shares of boxes, thinned candidates, kernels and Student laws, with and without a surrogate.
 _STANDARD, _WITHOUT = np.array([0.3, 0.7, 0.0, 0.0]), np.array([1.0, 0.0, 0.0, 0.0])
@@ -117,8 +117,8 @@ def with_sources(
             if z is None
             else _thinned(problem, table, fold, on_boxes, rows, z, plan.goal(len(table)), rng)
         )
-        reach = _REACH * epsilon.now if "kernels" in plan.proposal else 0.0
-        near = rows[table.distance[rows] < reach]
+        reach = epsilon.now * (1.0 if plan.growth is None else _REACH)
+        near = rows[table.distance[rows] < reach] if "kernels" in plan.proposal else rows[:0]
         kernels = None if len(near) < _FEWEST else _kernels(table.cube[near], weight[near], rng)
         laws.append(Laws(on_boxes, thinned, kernels))
     near = np.flatnonzero(table.distance < max(epsilon.last, epsilon.now))
@@ -166,12 +166,9 @@ def _thinned(
         budget,
         rng,
     )
-    weight: Callable[[FloatArray], FloatArray] | None = (
-        None if problem.region.is_plain else problem.region.weight
-    )
     newest = fold.mixture.layers[-1] if fold.mixture.layers else ()
     last = next((law for _, law in newest if isinstance(law, Thinned)), None)
-    return fit_thinned(target_of(surrogate, weight), on_boxes, last, rng)
+    return fit_thinned(RootRate(surrogate, problem.region.weight), on_boxes, last, rng)
 
 
 def _kernels(cube: FloatArray, weight: FloatArray, rng: np.random.Generator) -> CubeKernels:
