@@ -87,9 +87,21 @@ class Learned:
         return euclidean(s, o) / (self.scale or self.unfitted)
 
 
+class Taught(Learned):
+    """One that learns from parameters, too."""
+
+    def taught(self, simulated, cube):
+        assert len(simulated) == len(cube)
+        return super().fitted(simulated)
+
+    def fitted(self, simulated):
+        raise TypeError("without parameters")
+
+
 def test_check_distance_accepts_the_sound_twins():
     check_distance(euclidean)
     check_distance(Learned())
+    check_distance(Taught())
 
 
 @broken([
@@ -103,6 +115,8 @@ def test_check_distance_accepts_the_sound_twins():
     (Learned(unfitted=1.0), "called before `fitted`"),
     (Learned(in_place=True), "leave its own as it is"),
     (Learned(forgets=True), "`is_fitted` is false"),
+    (Taught(in_place=True), "leave its own as it is"),
+    (Taught(forgets=True), "`is_fitted` is false"),
 ])  # fmt: skip
 @pytest.mark.filterwarnings("ignore:divide by zero")
 def test_check_distance_rejects_a_broken_part_and_names_the_rule(part, says):
@@ -844,7 +858,13 @@ def test_check_constraint_rejects_a_broken_part_and_names_the_rule(part, says):
 CHECKED = {
     check_belief_rule: {"BeliefRule", "Beliefs"},
     check_constraint: {"Constraint"},
-    check_distance: {"Distance", "HasOfEntries", "LearnedDistance", "StandardisedDistance"},
+    check_distance: {
+        "Distance",
+        "HasOfEntries",
+        "LearnedDistance",
+        "StandardisedDistance",
+        "TaughtDistance",
+    },
     check_executor: {"Ahead", "Executor"},
     check_partitioner: {"Partitioner", "VolumePartitioner"},
     check_policy: {"Policy"},

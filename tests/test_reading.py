@@ -509,6 +509,29 @@ def test_a_comparison_says_from_which_tolerance_on_it_stands():
     assert comparison.stable_from is None or comparison.stable_from < 8.0
 
 
+# Kernels ----------------------------------------------------------------------------------------
+
+
+def test_kernel_adds_the_variance_that_it_has():
+    """To x = θ + e the indicator adds ε²/3, and Epanechnikov's kernel ε²/5."""
+
+    def line(theta, rng):
+        return theta + 0.5 * rng.standard_normal(theta.shape)
+
+    problem = abctree.Problem({"a": (-5.0, 5.0)}, line, [0.0], vectorized=True)
+    runs = [abctree.rejection(problem, n_simulations=20_000, rng=s) for s in range(8)]
+
+    def variance(kernel):
+        return [run.posterior(epsilon=2.0, kernel=kernel).std()[0] ** 2 for run in runs]
+
+    flat, bent = variance("indicator"), variance("epanechnikov")
+    assert abs(z_score(flat, 0.25 + 4.0 / 3.0)) < 4.0
+    assert abs(z_score(bent, 0.25 + 4.0 / 5.0)) < 4.0
+    assert abs(z_score(flat, 0.25 + 4.0 / 5.0)) > 4.0  # twin: the kernel forgotten
+    with pytest.raises(abctree.ParameterError, match='`kernel` must be "indicator"'):
+        runs[0].posterior(kernel="gaussian")
+
+
 # Calibration by new runs ------------------------------------------------------------------------
 
 

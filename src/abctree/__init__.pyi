@@ -39,6 +39,8 @@ from abctree.methods import resume as resume
 from abctree.methods import smc as smc
 from abctree.problem import Problem as Problem
 from abctree.problem.external import External as External
+from abctree.problem.learned import Learned as Learned
+from abctree.problem.models import Models as Models
 from abctree.problem.priors import Categorical as Categorical
 from abctree.problem.priors import DensityPrior as DensityPrior
 from abctree.problem.priors import Dirichlet as Dirichlet

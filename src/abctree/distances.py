@@ -1,8 +1,23 @@
-"""`abctree.problem.distances` by its public name: the same module."""
+"""Distances between summaries, or between whole samples; see `abctree.Problem`."""
 
-import sys
+from abctree.problem.combined import Combined
+from abctree.problem.distances import (
+    Energy,
+    Euclidean,
+    FunctionDistance,
+    Mahalanobis,
+    Minkowski,
+    Scaled,
+    Wasserstein,
+)
 
-from abctree.problem import distances
-from abctree.problem.distances import *  # noqa: F403 - for type checkers and editors
-
-sys.modules[__name__] = distances
+__all__ = [
+    "Combined",
+    "Energy",
+    "Euclidean",
+    "FunctionDistance",
+    "Mahalanobis",
+    "Minkowski",
+    "Scaled",
+    "Wasserstein",
+]

@@ -99,6 +99,14 @@ class LearnedDistance(Distance, Protocol):
 
 
 @runtime_checkable
+class TaughtDistance(LearnedDistance, Protocol):
+    """A distance that learns from the parameters of the pilot, too."""
+
+    def taught(self, simulated: FloatArray, cube: FloatArray) -> Distance:
+        """The distance as summaries (n, ...) at places (n, d) of the cube teach it."""
+
+
+@runtime_checkable
 class HasOfEntries(Protocol):
     """Of a distance that keeps something for each summary."""
 

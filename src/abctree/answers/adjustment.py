@@ -6,14 +6,13 @@ import numpy as np
 
 from abctree.answers.reading.regression import (
     Method,
-    Regressor,
     check_method,
     moved,
     regression,
 )
-from abctree.answers.scores import varies
 from abctree.data import effective_sample_size as ess
 from abctree.errors import ParameterError, warn
+from abctree.problem.ridge import Regressor, varies
 from abctree.types import BoolArray, FloatArray
 
 #: Draws that a regression with a penalty needs, at least.

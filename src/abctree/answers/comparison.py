@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from abctree.answers.evidence import Evidence
+from abctree.answers.one_model import evidence_of_model, models_of
 from abctree.answers.run import Run
 from abctree.errors import ParameterError, wrong
 from abctree.keywords import checks_keywords
+from abctree.problem.models import check_same, model_prior
 from abctree.types import FloatArray
 
 #: Tolerances of the table, from the largest that all runs were read at by default downwards.
@@ -152,7 +154,7 @@ def _widened(low: float, high: float, middle: float, scale: float) -> float:
 
 @checks_keywords
 def compare(
-    results: Mapping[str, Run],
+    results: Mapping[str, Run] | Run,
     *,
     prior: Mapping[str, float] | None = None,
     epsilon: float | None = None,
@@ -165,11 +167,12 @@ def compare(
 
     Parameters
     ----------
-    results : mapping of str to Result
-        A run for each model: the same observation, summaries and distance.
+    results : mapping of str to Result, or Result
+        A run for each model: the same observation, summaries and distance.  Or one run over all of
+        them, see `abctree.Models`.
     prior : mapping of str to float, optional
         Probabilities of the models before the data, by the same names; divided by their sum.
-        Default: equal ones.
+        Default: equal ones, or those of `Models`.
     epsilon : float, optional
         The tolerance of all evidences.  Default: the largest at which one of the runs is read by
         default.
@@ -185,23 +188,29 @@ def compare(
         If there are fewer than two runs, names differ, a prior is not positive, or the runs have
         other observed summaries or distances.
     """
-    names = tuple(results)
-    if len(names) < 2:
-        raise ParameterError(
-            f"`results` must hold two runs or more by name, but got {len(names)}. Write "
-            '{"one": result, "other": result}.'
-        )
-    runs = [results[name] for name in names]
-    _check_same(names, runs)
-    weight = _prior(names, prior)
-    epsilon = max(run.answer_epsilon for run in runs) if epsilon is None else epsilon
-    evidences = tuple(run.evidence(epsilon) for run in runs)
-    steps = epsilon * np.geomspace(1.0, _LOWEST, _STEPS)
-    found = [[run.evidence(float(e)) for run in runs] for e in steps]
+    if isinstance(results, Run):
+        names, weight, at, widest = _of_models(results, prior)
+    else:
+        names = tuple(results)
+        if len(names) < 2:
+            raise ParameterError(
+                f"`results` must hold two runs or more by name, but got {len(names)}. Write "
+                '{"one": result, "other": result}.'
+            )
+        runs = [results[name] for name in names]
+        check_same(names, [run.problem for run in runs])
+        weight = model_prior(names, prior)
+        widest = max(run.answer_epsilon for run in runs)
+
+        def at(epsilon: float) -> list[Evidence]:
+            return [run.evidence(epsilon) for run in runs]
+
+    epsilon = widest if epsilon is None else epsilon
+    found = [at(float(e)) for e in epsilon * np.geomspace(1.0, _LOWEST, _STEPS)]
     kept = [row for row in found if max(e.n_accepted for e in row) >= _FEWEST] or found[:1]
     return Comparison(
         names,
-        evidences,
+        tuple(at(epsilon)),
         weight,
         np.array([row[0].epsilon for row in kept]),
         np.array([[e.log_estimate for e in row] for row in kept]),
@@ -209,45 +218,15 @@ def compare(
     )
 
 
-def _prior(names: tuple[str, ...], prior: Mapping[str, float] | None) -> FloatArray:
-    if prior is None:
-        return np.full(len(names), 1.0 / len(names))
-    if set(prior) != set(names):
-        raise wrong(
-            "prior", f"have the names of `results`, {', '.join(names)}", ", ".join(map(str, prior))
-        )
-    weight = np.array([float(prior[name]) for name in names])
-    if not (np.isfinite(weight).all() and (weight > 0.0).all()):
-        raise wrong("prior", "be positive", dict(prior))
-    return np.asarray(weight / weight.sum())
+def _of_models(
+    run: Run, prior: Mapping[str, float] | None
+) -> tuple[tuple[str, ...], FloatArray, Callable[[float], list[Evidence]], float]:
+    """Names, prior, evidences at a tolerance, and the tolerance of the answer, of one run."""
+    models = models_of(run)
+    names = tuple(models.problems)
+    weight = model_prior(names, models.probability if prior is None else prior)
 
+    def at(epsilon: float) -> list[Evidence]:
+        return [evidence_of_model(run, name, epsilon) for name in names]
 
-def _check_same(names: tuple[str, ...], runs: list[Run]) -> None:
-    """Refuse runs whose distances mean different things."""
-    first = runs[0].problem
-    probe = first.observed_summary[None] + _probe(first.observed_summary)
-    there = first.distance(probe, first.observed_summary)
-    for name, run in zip(names[1:], runs[1:], strict=True):
-        other = run.problem
-        same = other.observed_summary.shape == first.observed_summary.shape and np.array_equal(
-            other.observed_summary, first.observed_summary
-        )
-        if not same:
-            raise ParameterError(
-                f"`results` must have the same observed summary, but that of {name!r} is not that "
-                f"of {names[0]!r}. Use the same data and summary."
-            )
-        here = other.distance(probe, first.observed_summary)
-        if not np.allclose(here, there, rtol=1e-9, equal_nan=True):
-            raise ParameterError(
-                f"`results` must have the same distance, but that of {name!r} is not that of "
-                f"{names[0]!r}: a scale that is learned in the pilot is one for each model. Give "
-                "all problems one distance, such as abctree.distances.Scaled(scale=...)."
-            )
-
-
-def _probe(observed: FloatArray) -> FloatArray:
-    """(q + 1, ...) Steps by which distances are told apart: one for each summary, and all."""
-    q = observed.size
-    step = np.vstack([np.eye(q), np.ones((1, q))]) * (1.0 + np.abs(observed).max(initial=0.0))
-    return np.asarray(step.reshape(q + 1, *observed.shape))
+    return names, weight, at, run.answer_epsilon

@@ -11,7 +11,7 @@ import numpy as np
 
 from abctree.answers.adjustment import adjust
 from abctree.answers.reading.choice import Choice
-from abctree.answers.reading.regression import Method, Regressor, check_method
+from abctree.answers.reading.regression import Method, check_method
 from abctree.answers.scores import Scores
 from abctree.answers.weighted import ByParameter, Weighted, column_of, error_of, room
 from abctree.data import effective_sample_size
@@ -20,6 +20,7 @@ from abctree.keywords import checks_keywords_of_methods
 from abctree.markup import listed, page, table, title
 from abctree.numbers import check_rule, checked_rng
 from abctree.problem.region import Region
+from abctree.problem.ridge import Regressor
 from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
 
 #: What is worked out from the rest, and not worth sending.

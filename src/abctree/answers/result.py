@@ -12,13 +12,15 @@ import numpy as np
 
 from abctree.answers.mode import Mode, ModeSummary
 from abctree.answers.mode.from_run import mode_of
-from abctree.answers.posterior import Posterior
+from abctree.answers.one_model import of_model
+from abctree.answers.posterior import Posterior, log_of
 from abctree.answers.reading.answer import adjusted, answer, calibrated, fitting
 from abctree.answers.reading.calibration import Calibration
 from abctree.answers.reading.fit import DOUBT, Fit
 from abctree.answers.reading.learned import learned
 from abctree.answers.reading.predict import Predictive, predictive
-from abctree.answers.reading.regression import Method, Regressor
+from abctree.answers.reading.regression import Method
+from abctree.answers.reading.rows import epanechnikov
 from abctree.answers.run import Run, Weights
 from abctree.answers.run_notes import notes_on, run_notes
 from abctree.answers.summary import Summary, summarise, summarise_mode
@@ -26,6 +28,7 @@ from abctree.errors import AbctreeWarning, wrong
 from abctree.keywords import checks_keywords_of_methods
 from abctree.method import METHODS
 from abctree.numbers import check_rule, checked_rng
+from abctree.problem.ridge import Regressor
 from abctree.proposals.points import prior_draws
 from abctree.types import RNGLike
 
@@ -46,6 +49,7 @@ class Result(Run):
         weights: Weights | None = None,
         *,
         summaries: Literal["own", "learned"] = "own",
+        kernel: Literal["indicator", "epanechnikov"] = "indicator",
     ) -> Posterior:
         """Weighted draws pooled over all rounds, at a tolerance or an effective sample size.
 
@@ -66,24 +70,35 @@ class Result(Run):
             are then Euclidean in units of their spread.  It helps where there are several times as
             many summaries as parameters, such as raw data, and can hurt where there are few.
 
+        kernel : {"indicator", "epanechnikov"}
+            How draws below ε count: alike, or by 1 − (d/ε)², so that those near ε hardly do.  The
+            second is the posterior of data that are known a little better, from fewer draws.
+
         Raises
         ------
         ParameterError
-            If the run did not keep all draws below `epsilon`, or "learned" summaries are asked of
-            a run without summaries.
+            If the run did not keep all draws below `epsilon`, a name is unknown, or "learned"
+            summaries are asked of a run without summaries.
 
         Warns
         -----
         AbctreeWarning
             If the target is out of reach: the best effective sample size is given instead.
         """
-        if summaries == "own":
-            return super().posterior(epsilon, ess, weights)
-        if summaries != "learned":
+        if summaries not in ("own", "learned"):
             raise wrong("summaries", 'be "own" or "learned"', repr(summaries))
-        found = learned(self)
-        ones = found.summary, np.zeros(found.summary.shape[1])
-        return self._draws(found.distance, ones, weights, epsilon=epsilon, ess=ess)
+        if kernel not in ("indicator", "epanechnikov"):
+            raise wrong("kernel", 'be "indicator" or "epanechnikov"', repr(kernel))
+        if summaries == "own":
+            draws = super().posterior(epsilon, ess, weights)
+        else:
+            found = learned(self)
+            ones = found.summary, np.zeros(found.summary.shape[1])
+            draws = self._draws(found.distance, ones, weights, epsilon=epsilon, ess=ess)
+        if kernel == "indicator" or not len(draws):
+            return draws
+        near = epanechnikov(draws.distance, draws.epsilon)
+        return replace(draws, log_weights=draws.log_weights + log_of(near))
 
     def answer(self) -> Posterior:
         """The posterior to report: adjusted, unless the table itself speaks against it.
@@ -151,6 +166,18 @@ class Result(Run):
             If no summaries were kept.
         """
         return calibrated(self, self.answer().reading, n)
+
+    def of_model(self, name: str) -> Result:
+        """What a run over `abctree.Models` says of one of them: its rows, with its own names.
+
+        Every reading and check works on it.
+
+        Raises
+        ------
+        ParameterError
+            If the run is of one problem, or there is no model of this name.
+        """
+        return of_model(self, name)
 
     def fit(self) -> Fit:
         """Whether the model can make data like the observation.

@@ -10,6 +10,7 @@ from scipy.special import ndtr, ndtri
 
 from abctree.problem.priors.cube import inside
 from abctree.problem.region import Region
+from abctree.problem.ridge import varies
 from abctree.protocols import HasCubeRange, Prior
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -99,13 +100,6 @@ class Scores:
         if cube is not None and self.cube is not None:
             cube[left] = self.cube[left]
         return theta, cube, short
-
-
-def varies(columns: FloatArray) -> BoolArray:
-    """Find the columns of (m, k) that are not one value: (k,)."""
-    if len(columns) == 0:
-        return np.zeros(columns.shape[1], dtype=bool)
-    return np.asarray(columns.max(axis=0) > columns.min(axis=0))
 
 
 def _canonical(prior: Prior, cube: FloatArray) -> FloatArray:

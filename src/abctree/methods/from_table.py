@@ -8,18 +8,9 @@ from typing import NoReturn
 import numpy as np
 
 from abctree.answers.failures import Failures
+from abctree.answers.one_model import table_of
 from abctree.answers.result import Result
-from abctree.data import (
-    Arms,
-    Boxes,
-    Failure,
-    Mixture,
-    Plan,
-    Round,
-    Rounds,
-    Table,
-    effective_sample_size,
-)
+from abctree.data import Failure, Plan
 from abctree.errors import ParameterError, SimulatorError, wrong
 from abctree.keywords import checks_keywords
 from abctree.problem import Problem
@@ -103,7 +94,8 @@ def from_table(
     usable = finite_rows(rows)
     if not usable.any():
         raise ParameterError("`summary` must have a finite row, but all have nan or inf.")
-    return _result(problem.fitted(rows[usable]), columns, rows, usable, weight)
+    cube = problem.prior.to_cube(columns)
+    return _result(problem.fitted(rows[usable], cube[usable]), columns, cube, rows, usable, weight)
 
 
 def _columns(theta: Mapping[str, Data] | Data) -> tuple[FloatArray, tuple[str, ...]]:
@@ -161,6 +153,7 @@ def _no_simulator(*_: object) -> NoReturn:
 def _result(
     problem: Problem,
     theta: FloatArray,
+    cube: FloatArray,
     summary: FloatArray,
     usable: BoolArray,
     weight: FloatArray,
@@ -168,33 +161,8 @@ def _result(
     n = len(theta)
     distance = np.full(n, np.inf)
     distance[usable] = problem.distance(summary[usable], problem.observed_summary)
-    table = Table(problem.d, theta.shape[1], int(np.prod(problem.shape)), capacity=n)
-    cube = problem.prior.to_cube(theta)
-    table.append(
-        cube=cube,
-        theta=theta,
-        distance=distance,
-        proposal=1.0 / weight,
-        prior_weight=1.0,
-        denominator=n / weight,
-        arm=0,
-        round=0,
-        fold=0,
-        summary=summary,
-    )
-    pilot = Round(
-        index=0,
-        epsilon=np.inf,
-        partitions=(problem.region.measure(Boxes.whole(problem.d)),),
-        arms=(Arms(np.ones(1), np.ones(1)),),
-        mixtures=(Mixture(float(n), ()),),
-        first=0,
-        last=n,
-        n_accepted=int(usable.sum()),
-        ess=effective_sample_size(weight[usable]),
-        rng_state={},
-    )
-    failures = Failures(table, (pilot,), 0, 1)
+    table, rounds = table_of(problem, cube, theta, distance, summary, weight)
+    failures = Failures(table, rounds, 0, 1)
     bad = np.flatnonzero(~usable)
     reason = "the table has nan or inf"
     failures.add(
@@ -203,7 +171,7 @@ def _result(
     return Result(
         problem=problem,
         table=table,
-        rounds=Rounds([pilot]),
+        rounds=rounds,
         plan=Plan(n, n, n, 1, n_folds=1),
         failures=failures,
         stopped_because="a table made elsewhere",

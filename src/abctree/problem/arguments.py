@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import reprlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 
 from abctree.errors import ParameterError, SimulatorError, wrong
 from abctree.numbers import checked_count
 from abctree.problem.by_name import by_name
-from abctree.problem.distances import (
-    Energy,
-    Euclidean,
-    FunctionDistance,
-    Mahalanobis,
-    Minkowski,
-    Scaled,
-    Wasserstein,
-)
+from abctree.problem.combined import Shapes
 from abctree.problem.form import Form, Missing, hide, missing_in, n_missing, numbers_of
 from abctree.problem.labels import Layout, is_structured, record_of, with_fields
 from abctree.problem.priors import PriorTransform, as_prior
 from abctree.problem.simulators import Model
-from abctree.protocols import Distance, HasOfEntries, LearnedDistance, NamedSimulator, Prior
+from abctree.protocols import NamedSimulator, Prior
 from abctree.types import Data, FloatArray, IntArray, SimulatorFunction, SummaryFunction
 
 #: What may be done with missing values of the observation.
@@ -81,8 +71,11 @@ def model_of(
 
 def observation_of(
     observed: Data, summary: SummaryFunction | None, missing: str, *, vectorized: bool
-) -> tuple[FloatArray, Form | None]:
-    """Summary of the observed data, finite and read-only, and how simulations are read like it."""
+) -> tuple[FloatArray, Form | None, Shapes | None]:
+    """Summary of the observed data, finite and read-only, and how simulations are read like it.
+
+    And the shapes of its fields, if it is a record.
+    """
     if observed is None:
         raise ParameterError("`observed` must be given: the data as one simulation returns them.")
     if missing not in _MISSING:
@@ -113,7 +106,18 @@ def observation_of(
     )
     array = np.array(form.kept(array, 0))
     array.flags.writeable = False
-    return array, None if form.is_plain else form
+    return array, None if form.is_plain else form, _shapes(value, lead)
+
+
+def _shapes(value: Data, lead: int) -> Shapes | None:
+    """Shapes of the fields of a summary of the observation, in their order."""
+    record = None if is_structured(value) else record_of(value)
+    if record is None:
+        return None
+    return {
+        str(name): () if item is None else numbers_of(item, "summary", lead).shape[lead:]
+        for name, item in record.items()
+    }
 
 
 def _entries(array: FloatArray, missing: str, *, has_summary: bool) -> IntArray | None:
@@ -175,56 +179,3 @@ def _short(value: Data) -> str:
         return reprlib.repr(value)
     except Exception:  # noqa: BLE001 - a whole number of 5 000 digits, or a class of the user's
         return f"a {type(value).__name__}"
-
-
-_NAMES: dict[str, Callable[[], Distance]] = {
-    "euclidean": Euclidean,
-    "manhattan": lambda: Minkowski(1.0),
-    "chebyshev": lambda: Minkowski(np.inf),
-    "mad": lambda: Scaled("mad"),
-    "std": lambda: Scaled("std"),
-    "mahalanobis": Mahalanobis,
-    "energy": Energy,
-    "wasserstein": Wasserstein,
-}
-
-
-def as_distance(
-    spec: str | Distance | Callable[..., object], *, vectorized: bool = False
-) -> Distance:
-    """The distance that a name, a function or an object stands for; see `Problem`."""
-    if isinstance(spec, str):
-        if spec not in _NAMES:
-            known = ", ".join(f'"{name}"' for name in _NAMES)
-            raise wrong("distance", f"be one of {known}", repr(spec))
-        return _NAMES[spec]()
-    if inspect.isclass(spec):
-        raise ParameterError(
-            f"`distance` must be an object, but got the class {spec.__name__}. Call it first: "
-            f"distance={spec.__name__}()."
-        )
-    # Functions of any make, compiled ones (`py_func`) included, but not objects with a call.
-    if inspect.isroutine(spec) or isinstance(spec, functools.partial) or hasattr(spec, "py_func"):
-        return FunctionDistance(spec, vectorized=vectorized)
-    if hasattr(spec, "fitted") and not isinstance(spec, LearnedDistance):
-        raise ParameterError(
-            "`distance` must say by `is_fitted` whether it has the scale that `fitted` gives it, "
-            f"but got {spec!r}. Give it this property."
-        )
-    if callable(spec):
-        return cast("Distance", spec)
-    raise wrong("distance", "be a name, a Distance or a function", repr(spec))
-
-
-def of_entries(distance: Distance, form: Form | None) -> Distance:
-    """The distance for an observation of which some entries are missing."""
-    if form is None or form.keep is None:
-        return distance
-    if isinstance(distance, Energy | Wasserstein) and len(form.shape) > 1 and form.rows is None:
-        raise ParameterError(
-            f"`observed` must have whole rows for {type(distance).__name__}, but some of them miss "
-            "a part. Drop these rows, from what the simulator returns, too."
-        )
-    if isinstance(distance, HasOfEntries):
-        return distance.of_entries(form.keep, int(np.prod(form.shape)))
-    return distance

@@ -89,7 +89,7 @@ def dry_run(region: Region, measurement: Measurement, rng: RNGLike) -> CheckRepo
     """Simulate a few prior draws, one of them twice with the same seed and once with another."""
     generator = checked_rng(rng)
     root = int(generator.integers(2**63))
-    theta, share = _prior_draws(region, generator, _DRAWS)
+    cube, theta, share = _prior_draws(region, generator, _DRAWS)
     index = np.arange(len(theta))
     runs, times = [], [time.perf_counter()]
     for i in index:
@@ -105,7 +105,7 @@ def dry_run(region: Region, measurement: Measurement, rng: RNGLike) -> CheckRepo
             f"{', '.join(f'{name}={value:.6g}' for name, value in named)}: {lost.reason}"
             + (f"\n{lost.traceback}" if lost.traceback else "")
         )
-    measured = _measure(measurement, result, theta, index)
+    measured = _measure(measurement, result, cube, theta, index)
     said = [
         *_on_failures(measured, len(theta)),
         *_on_randomness(measurement, theta, index, root, result),
@@ -116,9 +116,10 @@ def dry_run(region: Region, measurement: Measurement, rng: RNGLike) -> CheckRepo
     is_far = out_of_reach(distance, size) and (distance != distance[0]).any()  # else said already
     if is_far and _MORE_DRAWS * seconds <= _PATIENCE:
         # A few draws are far, too, where most of the prior makes the same data.
-        more, _ = _prior_draws(region, generator, _MORE_DRAWS)
+        places, more, _ = _prior_draws(region, generator, _MORE_DRAWS)
         numbers = len(theta) + np.arange(len(more))
-        others = _measure(measurement, measurement.simulate(more, numbers, root), more, numbers)
+        made = measurement.simulate(more, numbers, root)
+        others = _measure(measurement, made, places, more, numbers)
         said += filter(None, [out_of_reach(others.distance, size)])
         n_calls += len(more)
     lines = _on_prior(region, theta, share)
@@ -137,21 +138,32 @@ def dry_run(region: Region, measurement: Measurement, rng: RNGLike) -> CheckRepo
     return CheckReport(n_calls, seconds, measurement.shape, n_failed, tuple(said), tuple(lines))
 
 
-def _prior_draws(region: Region, rng: np.random.Generator, n: int) -> tuple[FloatArray, float]:
-    """Feasible prior draws (n, p), and the share of the prior that is feasible."""
+def _prior_draws(
+    region: Region, rng: np.random.Generator, n: int
+) -> tuple[FloatArray, FloatArray, float]:
+    """Feasible prior draws (n, d) and (n, p), and the share of the prior that is feasible."""
     whole = Boxes.whole(region.prior.d)
     share = 1.0 if region.constraint is None else region.normaliser[0]
+    places: list[FloatArray] = []
     found: list[FloatArray] = []
     while sum(map(len, found)) < n:
-        theta = region.prior.from_cube(whole.sample(np.zeros(4 * n, dtype=np.int64), rng))
-        found.append(theta[region.feasible(theta)])
-    return np.concatenate(found)[:n], share
+        cube = whole.sample(np.zeros(4 * n, dtype=np.int64), rng)
+        theta = region.prior.from_cube(cube)
+        allowed = region.feasible(theta)
+        places.append(cube[allowed])
+        found.append(theta[allowed])
+    return np.concatenate(places)[:n], np.concatenate(found)[:n], share
 
 
 def _measure(
-    measurement: Measurement, result: Simulations, theta: FloatArray, index: IntArray
+    measurement: Measurement,
+    result: Simulations,
+    cube: FloatArray,
+    theta: FloatArray,
+    index: IntArray,
 ) -> Simulations:
-    fitted = measurement.fitted(result.summary[finite_rows(result.summary)])
+    usable = finite_rows(result.summary)
+    fitted = measurement.fitted(result.summary[usable], cube[usable])
     return fitted.measured(result, theta, index)
 
 

@@ -16,7 +16,7 @@ from abctree.problem.distance_arithmetic import one_each
 from abctree.problem.form import floats
 from abctree.problem.other_streams import Watch, search
 from abctree.problem.simulators import CAUGHT, Model, note_failure
-from abctree.protocols import Distance, LearnedDistance, StandardisedDistance
+from abctree.protocols import Distance, LearnedDistance, StandardisedDistance, TaughtDistance
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: How far below 0 rounding may take a distance, as a share of the largest number in the summaries,
@@ -52,11 +52,16 @@ class Measurement:
         """Whether the distance takes its scale from pilot simulations."""
         return isinstance(self.distance, LearnedDistance) and not self.distance.is_fitted
 
-    def fitted(self, summary: FloatArray) -> Measurement:
-        """The same with the distance scaled by pilot summaries (n, ...), where it needs to be."""
-        if isinstance(self.distance, LearnedDistance) and not self.distance.is_fitted:
-            return replace(self, distance=self.distance.fitted(summary))
-        return self
+    def fitted(self, summary: FloatArray, cube: FloatArray) -> Measurement:
+        """The same with the distance scaled by the pilot, where it needs to be.
+
+        From its finite summaries (n, ...), at places (n, d) of the cube.
+        """
+        if not isinstance(self.distance, LearnedDistance) or self.distance.is_fitted:
+            return self
+        if isinstance(self.distance, TaughtDistance):
+            return replace(self, distance=self.distance.taught(summary, cube))
+        return replace(self, distance=self.distance.fitted(summary))
 
     def standardised(self, summary: FloatArray) -> FloatArray | None:
         """Differences (n, m) to the observation whose Euclidean norm is the distance.

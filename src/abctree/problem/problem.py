@@ -10,15 +10,10 @@ from typing import Literal
 from abctree.data import Simulations
 from abctree.keywords import checks_keywords
 from abctree.markup import listed, page, paragraphs, title, verbatim
-from abctree.problem.arguments import (
-    as_distance,
-    check_function,
-    model_of,
-    observation_of,
-    of_entries,
-    prior_of,
-)
+from abctree.problem.arguments import check_function, model_of, observation_of, prior_of
 from abctree.problem.check import CheckReport, dry_run
+from abctree.problem.combined import DistanceLike, as_distance, distance_of
+from abctree.problem.learned import Learned, LearnedSummaries
 from abctree.problem.measurement import Measurement
 from abctree.problem.region import Region
 from abctree.problem.simulators import Model
@@ -46,12 +41,15 @@ class Problem:
         The data, as the simulator returns them for one simulation.  Where both have labels (pandas,
         xarray, dicts, named tuples, dataclasses, structured arrays), simulations are put into its
         order, or refused if their labels are others.
-    summary : callable, optional
+    summary : callable or Learned, optional
         ``data -> (m,)``, or, vectorised, ``(n, ...) -> (n, m)``.  Applied to `observed`, too.
-    distance : str, callable or Distance
+        `abctree.Learned` learns summaries from the pilot.
+    distance : str, callable, Distance or dict
         "euclidean", "manhattan", "chebyshev"; "mad" or "std" (Euclidean, each summary scaled by
         its spread in the pilot); "mahalanobis"; "energy" or "wasserstein" for samples; or a
         function ``(simulated, observed)`` of one pair, or, vectorised, ``(n, ...), (...) -> (n,)``.
+        Of several data sets, in an observation that is a dict, a dict with one, or with (one,
+        weight), for each: see `abctree.distances.Combined`.
     constraint : callable, optional
         A predicate on a dict of columns, such as ``lambda t: t["a"] < t["b"]``, vectorised over
         rows.  The prior is truncated to where it is true; refused points cost no simulation.
@@ -87,8 +85,8 @@ class Problem:
         simulator: SimulatorFunction | None = None,
         observed: Data = None,
         *,
-        summary: SummaryFunction | None = None,
-        distance: str | Callable[..., object] | Distance = "euclidean",
+        summary: SummaryFunction | Learned | None = None,
+        distance: DistanceLike = "euclidean",
         constraint: Constraint | None = None,
         vectorized: bool | Literal["seeds"] = False,
         prior_transform: Callable[[FloatArray], FloatArray] | None = None,
@@ -99,10 +97,17 @@ class Problem:
         own = prior_of(prior, prior_transform, names)
         check_function("constraint", constraint, ' Write it as lambda t: t["a"] < t["b"].')
         self.region = Region(own, constraint)
+        learned = None
+        if isinstance(summary, Learned):
+            learned, summary = summary, summary.features
         call = model_of(simulator, own.names, summary, vectorized, batch_size)
         self.observed = observed
-        summarised, form = observation_of(observed, summary, missing, vectorized=bool(vectorized))
-        chosen = of_entries(as_distance(distance, vectorized=bool(vectorized)), form)
+        many = bool(vectorized)
+        summarised, form, shapes = observation_of(observed, summary, missing, vectorized=many)
+        if learned is None:
+            chosen = distance_of(distance, form, shapes, vectorized=many)
+        else:
+            chosen = LearnedSummaries(learned, as_distance(distance, vectorized=many))
         self.measurement = Measurement(replace(call, form=form), summarised, chosen)
 
     @property
@@ -150,6 +155,13 @@ class Problem:
         """Rows that must be simulated together; see `Executor`."""
         return self.measurement.unit
 
+    def length_of_pilot(self, n_simulations: int) -> int | None:
+        """Simulations that the pilot of a run needs, if the problem asks for some."""
+        distance = self.distance
+        if not isinstance(distance, LearnedSummaries):
+            return None
+        return distance.how.length_of_pilot(self.observed_summary.size, n_simulations)
+
     @property
     def needs_pilot(self) -> bool:
         """Whether the distance takes its scale from pilot simulations."""
@@ -190,11 +202,17 @@ class Problem:
         """Simulations number `index` (n,) of the run with seed `root`, without their distances."""
         return self.measurement.simulate(theta, index, root)
 
-    def fitted(self, summary: FloatArray) -> Problem:
-        """The problem with the distance scaled by pilot summaries (n, ...)."""
+    def fitted(self, summary: FloatArray, cube: FloatArray) -> Problem:
+        """The problem with the distance scaled by pilot summaries (n, ...) at places (n, d)."""
         other = copy.copy(self)
-        other.measurement = self.measurement.fitted(summary)
+        other.measurement = self.measurement.fitted(summary, cube)
         return other
+
+    def measured_as(self, other: Problem) -> Problem:
+        """The problem with the distance of another, which has its scale."""
+        own = copy.copy(self)
+        own.measurement = replace(self.measurement, distance=other.distance)
+        return own
 
     def with_observed_summary(self, summary: FloatArray) -> Problem:
         """The problem with the summary of other data."""

@@ -109,7 +109,7 @@ class RunSpec:
         """The spec of a call, from the arguments of the method by name, `problem` among them."""
         problem = given["problem"]
         check_problem_given(problem)
-        settings = complete(method, problem.d, given)
+        settings = complete(method, problem.d, _with_pilot(problem, given))
         keep, size = given.get("keep_summaries"), int(np.prod(problem.shape))
         if keep is not None:
             keep = SETTINGS["keep_summaries"].kind.read("keep_summaries", keep)
@@ -154,6 +154,15 @@ class RunSpec:
         return replace(self, settings={**self.settings, **more})
 
 
+def _with_pilot(problem: Problem, given: Named) -> Named:
+    """The arguments, with the pilot that the problem asks for where none is said."""
+    n = SETTINGS["n_simulations"].kind.read("n_simulations", given["n_simulations"])
+    wanted = problem.length_of_pilot(n)
+    if wanted is None or given.get("n_pilot") is not None:
+        return given
+    return {**given, "n_pilot": wanted}
+
+
 def check_problem_given(problem: object) -> None:
     """Raise `ParameterError` unless it is a `Problem`."""
     if not isinstance(problem, Problem):
@@ -171,17 +180,17 @@ def complete(method: str, d: int, given: Named) -> NamedDict:
     }
     s = resolve(method, d, said)
     if method == "rejection":
-        return {**s, **_of_rejection(s, answers="keep" in said)}
+        return {**s, **_of_rejection(s, said)}
     if method == "smc":
         return {**s, **_of_smc(s)}
     return {**s, **_of_tree(method, d, s, said)}
 
 
-def _of_rejection(s: Named, *, answers: bool) -> NamedDict:
+def _of_rejection(s: Named, said: Named) -> NamedDict:
     n = s["n_simulations"]
     return {
-        "answers": answers,  # whether those that are kept are the answer
-        "n_pilot": min(n, max(100, min(_PILOT, n // 50))),
+        "answers": "keep" in said,  # whether those that are kept are the answer
+        "n_pilot": min(n, said.get("n_pilot") or max(100, min(_PILOT, n // 50))),
         "quota": s["keep"] or n,
         "block": s["chunk"],
         "n_folds": 1,

@@ -24,6 +24,7 @@ from abctree.protocols import (
     NamedSimulator,
     Prior,
     StandardisedDistance,
+    TaughtDistance,
 )
 from abctree.testing.rule import call, check_numbers, require
 from abctree.types import FloatArray, RNGLike, SimulatorFunction
@@ -305,7 +306,8 @@ def check_distance(distance: Distance, observed: ArrayLike | None = None) -> Non
 
     Of finite summaries it must give one finite number >= 0 for each row, the same whatever rows
     come with it and whenever it is asked; and it must leave its arguments as they were.  One with
-    `fitted` must refuse to be called before, give a fitted distance, and stay as it was.  What
+    `fitted`, or `taught`, must refuse to be called before, give a fitted distance, and stay as it
+    was.  What
     `standardised` gives must have the distance as its Euclidean norm, and `of_entries` must give a
     distance of the entries that are kept, which is itself where all are.
 
@@ -348,15 +350,19 @@ def _fitted(distance: LearnedDistance, simulated: FloatArray, observed: FloatArr
         distance(simulated, observed)
         answered = True
     require(not answered, "a distance must raise when called before `fitted`, but did not.")
-    fitted = call("fitted", "the summaries of a pilot", "", distance.fitted, simulated)
+    if isinstance(distance, TaughtDistance):
+        cube = np.random.default_rng(1).random((len(simulated), 2))
+        fitted = call("taught", "a pilot", "", distance.taught, simulated, cube)
+    else:
+        fitted = call("fitted", "the summaries of a pilot", "", distance.fitted, simulated)
     require(
         not isinstance(fitted, LearnedDistance) or fitted.is_fitted,
-        "what `fitted` returns must be fitted, but its `is_fitted` is false.",
+        "what `fitted` or `taught` returns must be fitted, but its `is_fitted` is false.",
     )
     require(
         not distance.is_fitted,
-        "`fitted` must return another distance and leave its own as it is, but has changed it: a "
-        "second run would be scaled by the first.",
+        "`fitted` or `taught` must return another distance and leave its own as it is, but has "
+        "changed it: a second run would be scaled by the first.",
     )
     return fitted
 

@@ -65,7 +65,8 @@ def run_pilot(
     m = len(done.distance)
     drawn, n_drawn = draws.first(m)
     if problem.needs_pilot:
-        problem = problem.fitted(done.summary[finite_rows(done.summary)])
+        usable = finite_rows(done.summary)
+        problem = problem.fitted(done.summary[usable], drawn.cube[usable])
         done = problem.measurement.measured(done, drawn.theta, np.arange(m))
     record(table, problem, drawn, done, 0)
     return Pilot(problem, done, n_drawn, interrupted)

@@ -10,12 +10,13 @@ from abctree.answers.posterior import Posterior
 from abctree.answers.reading.calibration import Calibration, calibration
 from abctree.answers.reading.choice import Cell, Choice
 from abctree.answers.reading.fit import Fit, fit
-from abctree.answers.reading.regression import Method, Regressor
+from abctree.answers.reading.regression import Method
 from abctree.answers.reading.rows import FEWEST, Rows
 from abctree.answers.reading.veto import N_PSEUDO, choose, default_cell
 from abctree.answers.run import Run
 from abctree.answers.selection import default_ess
 from abctree.numbers import check_rule
+from abctree.problem.ridge import Regressor
 
 
 def adjusted(run: Run, method: Method | Regressor, ess: float | None) -> Posterior:

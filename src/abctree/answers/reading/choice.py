@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from abctree.answers.reading.regression import Method, Regressor
+from abctree.answers.reading.regression import Method
+from abctree.problem.ridge import Regressor
 
 
 class Cell(NamedTuple):

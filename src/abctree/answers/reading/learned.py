@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abctree.answers.reading.regression import Ridge
 from abctree.answers.reading.rows import Rows
 from abctree.answers.run import Run
 from abctree.keywords import checks_keywords
+from abctree.problem.ridge import Ridge
 from abctree.types import FloatArray
 
 

@@ -13,10 +13,11 @@ from scipy.special import ndtri
 from abctree.answers.reading.choice import Cell
 from abctree.answers.reading.regression import Regression, moved, regression
 from abctree.answers.run import Run
-from abctree.answers.scores import Scores, varies
+from abctree.answers.scores import Scores
 from abctree.data import effective_sample_size, running_ess
 from abctree.errors import ParameterError
 from abctree.problem.priors.cube import inside
+from abctree.problem.ridge import varies
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Rows nearest to the observation that are looked at: several times those of the largest reading.
