@@ -46,6 +46,7 @@ from abctree.problem.priors import DensityPrior as DensityPrior
 from abctree.problem.priors import Dirichlet as Dirichlet
 from abctree.problem.priors import Integers as Integers
 from abctree.problem.priors import MultivariateNormal as MultivariateNormal
+from abctree.problem.priors import Periodic as Periodic
 from abctree.problem.priors import PriorTransform as PriorTransform
 from abctree.running.executors import Pool as Pool
 from abctree.running.executors import Processes as Processes

@@ -8,7 +8,7 @@ conformance check for each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -69,6 +69,43 @@ class HasBounds(Protocol):
     @property
     def bounds(self) -> FloatArray:
         """(n_parameters, 2), nan for a parameter that a regression must not move."""
+
+
+class Circle(NamedTuple):
+    """A parameter on a circle: `low` and `high` are one value."""
+
+    column: int  #: of theta
+    dim: int  #: of the cube, in which it is uniform
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        """Once around."""
+        return self.high - self.low
+
+    def around(self, value: FloatArray, centre: float) -> FloatArray:
+        """The same values, counted from opposite a centre: within half a turn of it."""
+        half = self.width / 2.0
+        return np.asarray((value - centre + half) % self.width + (centre - half))
+
+
+@runtime_checkable
+class HasCircles(Protocol):
+    """Of a prior with parameters on circles."""
+
+    @property
+    def circles(self) -> tuple[Circle, ...]:
+        """Those parameters."""
+
+
+@runtime_checkable
+class HasCategories(Protocol):
+    """Of a prior with parameters whose values are names, not quantities."""
+
+    @property
+    def categories(self) -> tuple[int, ...]:
+        """Their columns of theta."""
 
 
 @runtime_checkable

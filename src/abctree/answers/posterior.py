@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from abctree.answers.adjustment import adjust
+from abctree.answers.circles import Direction, circles_of, opened
 from abctree.answers.reading.choice import Choice
 from abctree.answers.reading.regression import Method, check_method
 from abctree.answers.scores import Scores
@@ -21,10 +22,11 @@ from abctree.markup import listed, page, table, title
 from abctree.numbers import check_rule, checked_rng
 from abctree.problem.region import Region
 from abctree.problem.ridge import Regressor
+from abctree.protocols import Circle
 from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
 
 #: What is worked out from the rest, and not worth sending.
-_MADE_AGAIN = ("_scores", "_laws")
+_MADE_AGAIN = ("_scores", "_laws", "_directions", "unwrapped")
 #: How often a smooth draw is tried where the constraint refuses it.
 _TRIES = 100
 
@@ -38,7 +40,8 @@ class Posterior(ByParameter):
     single draw is nan.  Weights are kept raw, as logarithms, and normalised on reading.  Quantiles
     invert the weighted empirical distribution function (NumPy's ``method="inverted_cdf"`` with
     weights): they and the ends of intervals are draws, so that discrete parameters keep their
-    values, and splitting a draw into two halves changes nothing.
+    values, and splitting a draw into two halves changes nothing.  Those of a `Periodic` parameter
+    are counted from opposite its circular mean (`unwrapped`).
     """
 
     theta: FloatArray  #: (m, p) accepted parameters, in user units
@@ -117,28 +120,61 @@ class Posterior(ByParameter):
 
     # Moments --------------------------------------------------------------------------------
 
+    @property
+    def circles(self) -> tuple[Circle, ...]:
+        """The `Periodic` parameters, if there are draws."""
+        return () if self.region is None or self.ess == 0.0 else circles_of(self.region.prior)
+
+    @cached_property
+    def _directions(self) -> dict[int, Direction]:
+        """Where the draws of each `Periodic` parameter lie, by its column."""
+        return {
+            circle.column: Direction.of(self.theta[:, circle.column], self.weights, circle)
+            for circle in self.circles
+        }
+
+    @cached_property
+    def unwrapped(self) -> FloatArray:
+        """(m, p) The draws, those of a `Periodic` parameter counted from opposite its mean.
+
+        They lie within half a turn of the mean, perhaps outside of (low, high).
+        """
+        return opened(self.theta, self.circles, self.mean()) if self.circles else self.theta
+
     def mean(self) -> FloatArray:
-        """(p,) Posterior means; nan without draws."""
+        """(p,) Posterior means, that of a `Periodic` parameter the circular one; nan without draws.
+
+        The circular mean is the direction of the mean of unit vectors.
+        """
         if self.ess == 0.0:
             return np.full(self.theta.shape[1], np.nan)
-        return np.asarray(self.weights @ self.theta)
+        mean = np.asarray(self.weights @ self.theta)
+        for column, direction in self._directions.items():
+            mean[column] = direction.mean
+        return mean
 
     def cov(self) -> FloatArray:
         """(p, p) Posterior covariance, Σ w (θ − mean)(θ − mean)ᵀ / (1 − Σ w²).
 
         For equal weights this is the usual m − 1 in the denominator.  nan with fewer than two
-        draws that have weight.
+        draws that have weight.  Of a `Periodic` parameter the draws are `unwrapped`.
         """
-        return _scatter(self.theta, self.weights) / room(self.weights)
+        return _scatter(self.unwrapped, self.weights) / room(self.weights)
 
     def std(self) -> FloatArray:
-        """(p,) Posterior standard deviations, from `cov`."""
-        return np.asarray(np.sqrt(np.diag(self.cov())))
+        """(p,) Posterior standard deviations, from `cov`; of a `Periodic` parameter the circular.
+
+        It is √(−2 ln R), R the length of the mean of unit vectors: that of a wrapped normal law.
+        """
+        std = np.asarray(np.sqrt(np.diag(self.cov())))
+        for column, direction in self._directions.items():
+            std[column] = direction.std if np.isfinite(std[column]) else np.nan
+        return std
 
     @cached_property
     def _laws(self) -> tuple[Weighted, ...]:
         """The draws of each parameter, sorted."""
-        return tuple(Weighted.of(column, self.weights) for column in self.theta.T)
+        return tuple(Weighted.of(column, self.weights) for column in self.unwrapped.T)
 
     # Errors ---------------------------------------------------------------------------------
 
@@ -187,9 +223,13 @@ class Posterior(ByParameter):
         varies = np.ptp(self.theta, axis=0) > 0.0  # the mean of equal values is rounded
         centred = np.where(varies, self.theta - self.mean(), 0.0)
         if method == "mean":
+            for column, direction in self._directions.items():
+                centred[:, column] = direction.influence_on_mean()
             return error_of(centred, self.weights)
         std = self.std()
         influence = (centred**2 - std**2) / np.where(std > 0.0, 2.0 * std, 1.0)
+        for column, direction in self._directions.items():
+            influence[:, column] = direction.influence_on_std()
         return error_of(influence, self.weights)
 
     # Draws without weights ------------------------------------------------------------------
@@ -296,7 +336,7 @@ class Posterior(ByParameter):
                 "put the constraint in a function of a module."
             )
         known = self.theta, self.cube, self.region, self.bounds, self.continuous
-        return Scores.of(*known, self.weights > 0.0)
+        return Scores.of(*known, self.weights)
 
     # Other forms ----------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from abctree.answers.circles import Direction, circles_of
 from abctree.problem.priors.cube import inside
 from abctree.problem.region import Region
 from abctree.problem.ridge import varies
@@ -33,6 +34,8 @@ class Scores:
     region: Region | None  #: the prior and the constraint
     bounds: FloatArray | None  #: (p, 2) ends of theta where that is all that is known; nan for none
     moves: BoolArray  #: which coordinates of the cube, or without it of theta, may move
+    #: (d,) How far `cube` was turned, that circles are cut open opposite the draws.
+    turn: FloatArray | float = 0.0
 
     @classmethod
     def of(
@@ -42,15 +45,23 @@ class Scores:
         region: Region | None,
         bounds: FloatArray | None,
         continuous: BoolArray | None,
-        counts: BoolArray,
+        weight: FloatArray,
+        near: int | None = None,
     ) -> Scores:
-        """Take draws theta (m, p), of which some count, and their places (m, d)."""
+        """Take draws theta (m, p), of which those with weight count, and their places (m, d).
+
+        Circles are cut open opposite the mean of the draws, or of the first `near` of them.
+        """
+        counts = weight > 0.0
         if cube is None or region is None:
             free = np.ones(theta.shape[1], bool) if continuous is None else continuous
             return cls(theta, None, None, bounds, free & varies(theta[counts]))
         cube = _canonical(region.prior, cube)
         discrete = _is_discrete(region.prior, theta[counts])
-        return cls(theta, cube, region, None, varies(cube[counts]) & ~discrete)
+        turn = _turn(region.prior, theta[:near], weight[:near])
+        if turn.any():
+            cube = (cube + turn) % 1.0
+        return cls(theta, cube, region, None, varies(cube[counts]) & ~discrete, turn)
 
     @cached_property
     def z(self) -> FloatArray:
@@ -72,8 +83,12 @@ class Scores:
             place[:, self.moves] = z
             return place, None, self._in_bounds(place)
         place[:, self.moves] = inside(ndtr(z))
+        place = self._turned_back(place)
         theta = self.region.prior.from_cube(place)
         return theta, place, self.region.feasible(theta, place)
+
+    def _turned_back(self, place: FloatArray) -> FloatArray:
+        return (place - self.turn) % 1.0 if np.any(self.turn) else place
 
     def _in_bounds(self, theta: FloatArray) -> BoolArray:
         if self.bounds is None:
@@ -98,8 +113,18 @@ class Scores:
             left = left[~allowed]
         theta[left] = self.theta[left]
         if cube is not None and self.cube is not None:
-            cube[left] = self.cube[left]
+            cube[left] = self._turned_back(self.cube[left])
         return theta, cube, short
+
+
+def _turn(prior: Prior, theta: FloatArray, weight: FloatArray) -> FloatArray:
+    """(d,) What brings the mean of the draws on each circle to the middle of the cube."""
+    turn = np.zeros(prior.d)
+    total = float(weight.sum())
+    for circle in circles_of(prior) if total > 0.0 else ():
+        mean = Direction.of(theta[:, circle.column], weight / total, circle).mean
+        turn[circle.dim] = 0.5 - (mean - circle.low) / circle.width
+    return turn
 
 
 def _canonical(prior: Prior, cube: FloatArray) -> FloatArray:

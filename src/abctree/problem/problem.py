@@ -29,8 +29,8 @@ class Problem:
     ----------
     prior : dict or Prior
         Named parameters, each a frozen `scipy.stats` distribution (old or new style), a tuple
-        ``(low, high)`` for a uniform, a number (fixed), `abctree.Integers` or
-        `abctree.Categorical`; under a tuple of names a joint prior, `abctree.MultivariateNormal`
+        ``(low, high)`` for a uniform, a number (fixed), `abctree.Integers`,
+        `abctree.Categorical` or `abctree.Periodic`; under a tuple of names a joint prior, `abctree.MultivariateNormal`
         or `abctree.Dirichlet`.  Or a `Prior` object, such as `abctree.PriorTransform` or
         `abctree.DensityPrior`.
     simulator : callable

@@ -22,6 +22,8 @@ from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Rows nearest to the observation that are looked at: several times those of the largest reading.
 _MOST = 20_000
+#: The share of these that says where to cut circles open is one in so many.
+_NEAREST = 20
 #: Rows without which a table is read as it is, and cannot be checked.
 FEWEST = 100
 #: A reading must leave rows outside of it, of which the nearest ends it.
@@ -71,10 +73,10 @@ class Rows:
         x = measurement.standardised(summary)
         if x is None:
             x = summary - measurement.observed_summary.ravel()
-        everywhere = np.ones(len(row), dtype=bool)
         scores = Scores.of(
-            table.theta[row], table.cube[row], run.problem.region, None, None, everywhere
-        )
+            table.theta[row], table.cube[row], run.problem.region, None, None, weight[row],
+            near=max(len(row) // _NEAREST, 1),
+        )  # fmt: skip
         shaped = summary.reshape(len(row), *measurement.shape)
         return cls(scores, x, shaped, table.distance[row], weight[row], row, run)
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from abctree.answers.circles import opened
 from abctree.answers.posterior import Posterior
 from abctree.errors import ParameterError, wrong
 from abctree.faces.plots.canvas import SERIES, is_whole, number, widened
@@ -39,7 +40,7 @@ class Margin:
     def of(cls, posterior: Posterior, j: int, truth: float, prior: PriorDraws | None) -> Margin:
         """Of parameter j of a posterior."""
         kept = posterior.weights > 0.0
-        value, weight = posterior.theta[kept, j], posterior.weights[kept]
+        value, weight = posterior.unwrapped[kept, j], posterior.weights[kept]
         low, high = posterior.hdi(0.9)[j]
         positive = bool((value > 0.0).all()) and not truth <= 0.0
         own = cls(
@@ -57,8 +58,7 @@ class Margin:
         )
         if own.kind == "continuous" and positive and prior is not None:
             own = replace(own, is_log=prior.is_log(j))
-        bounds = (-np.inf, np.inf) if posterior.bounds is None else posterior.bounds[j]
-        low, high = own.place(np.array(_limits(own, float(bounds[0]), float(bounds[1]))))
+        low, high = own.place(np.array(_limits(own, *_bounds(posterior, j, own.mean))))
         ends = widened((float(low), float(high)), float(own.place(np.array(truth))))
         return own.within(ends)
 
@@ -144,6 +144,17 @@ def _kind(
     if posterior.continuous is not None:
         return "continuous" if posterior.continuous[j] else "discrete"
     return "discrete" if is_whole(value).all() else "continuous"
+
+
+def _bounds(posterior: Posterior, j: int, mean: float) -> tuple[float, float]:
+    """Ends of the prior; of a circle half a turn from the mean."""
+    for circle in posterior.circles:
+        if circle.column == j:
+            return mean - circle.width / 2.0, mean + circle.width / 2.0
+    if posterior.bounds is None:
+        return -np.inf, np.inf
+    low, high = posterior.bounds[j].tolist()
+    return low, high
 
 
 def _limits(margin: Margin, lowest: float, highest: float) -> tuple[float, float]:
@@ -237,6 +248,8 @@ def series_of(
     given: Mapping[str, Posterior], shown: Sequence[int], truth: FloatArray, *, prior: bool
 ) -> list[Series]:
     """All posteriors on the same axes."""
+    first = next(iter(given.values()))
+    truth = opened(truth, first.circles, first.mean())
     known = next((p for p in map(PriorDraws.of, given.values()) if p), None) if prior else None
     margins = [
         [Margin.of(draws, j, float(truth[j]), known) for j in shown] for draws in given.values()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import qmc
 
+from abctree.answers.circles import opened
 from abctree.answers.posterior import Posterior
 from abctree.answers.weighted import Weighted
 from abctree.problem.priors.cube import inside
@@ -38,7 +39,8 @@ class PriorDraws:
         weight = region.weight_of_feasible(cube)
         if not weight.sum() > 0.0:
             return None
-        return cls(region.prior.from_cube(cube), weight / weight.sum())
+        theta = opened(region.prior.from_cube(cube), draws.circles, draws.mean())
+        return cls(theta, weight / weight.sum())
 
     def quantile(self, j: int, levels: FloatArray) -> FloatArray:
         """Quantiles of one parameter."""

@@ -4,6 +4,7 @@
 and `DensityPrior` a density of your own (Remark 1).
 """
 
+from abctree.problem.priors.continuous import Periodic
 from abctree.problem.priors.discrete import Categorical, Integers
 from abctree.problem.priors.functions import DensityPrior, PriorTransform
 from abctree.problem.priors.joint import Dirichlet, MultivariateNormal
@@ -15,6 +16,7 @@ __all__ = [
     "Dirichlet",
     "Integers",
     "MultivariateNormal",
+    "Periodic",
     "PriorTransform",
     "Product",
     "as_prior",

@@ -10,7 +10,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, wrong
+from abctree.keywords import checks_keywords
+from abctree.problem.priors.checks import finite_number
 from abctree.problem.priors.cube import HIGHEST, LOWEST, NO_SUPPORT, SMALLEST_LOG_WIDTH, inside
 from abctree.problem.priors.distribution import Distribution
 from abctree.types import FloatArray
@@ -62,6 +64,45 @@ class Uniform:
     def log_density(self, theta: FloatArray) -> FloatArray:
         within = ((theta >= self.low) & (theta <= self.high)).all(axis=1)
         return np.where(within, -np.log(self.width).sum(), -np.inf)
+
+
+@checks_keywords
+@dataclass(frozen=True)
+class Periodic:
+    """Uniform on a circle: an angle, a phase, a time of the day, of which both ends are one value.
+
+    Means, standard deviations, quantiles, intervals, adjustment and plots go around the circle.
+
+    Parameters
+    ----------
+    low, high : float
+        Where the circle is cut open, ``low < high``.  Boxes end there: cut it where the posterior
+        is not, if that is known.
+
+    Raises
+    ------
+    ParameterError
+        If an end is not a finite number, or low >= high.
+
+    Examples
+    --------
+    >>> from abctree.problem.priors import Periodic, Product
+    >>> Product({"hour": Periodic(0, 24)}).from_cube([[0.25], [0.75]]).ravel()
+    array([ 6., 18.])
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "low", finite_number("low", self.low))
+        object.__setattr__(self, "high", finite_number("high", self.high))
+        if not (self.low < self.high and np.isfinite(self.high - self.low)):
+            raise wrong("high", "be above `low`", f"low={self.low}, high={self.high}", "Swap them.")
+
+    def block(self) -> Uniform:
+        """The map of the cube."""
+        return Uniform(np.array([self.low]), np.array([self.high]))
 
 
 @dataclass(frozen=True)

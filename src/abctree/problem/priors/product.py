@@ -9,11 +9,12 @@ import numpy as np
 
 from abctree.errors import ParameterError, wrong
 from abctree.problem.priors.checks import checked_boxes, checked_cube, checked_names, checked_theta
-from abctree.problem.priors.continuous import Uniform
+from abctree.problem.priors.continuous import Periodic, Uniform
 from abctree.problem.priors.cube import Block, DiscreteBlock
+from abctree.problem.priors.discrete import Categorical
 from abctree.problem.priors.distribution import spelled
 from abctree.problem.priors.read import block_of
-from abctree.protocols import Prior
+from abctree.protocols import Circle, Prior
 from abctree.types import FloatArray, IntArray
 
 _EXAMPLE = "Write {'a': scipy.stats.norm(0, 1), 'b': (0.0, 1.0)}."
@@ -42,7 +43,7 @@ class Product:
           ``stats.norm(0, 2)`` or ``stats.poisson(3)``, or a new-style one, ``stats.Normal()``;
         - ``(low, high)``, uniform on the interval;
         - a number: the parameter is fixed;
-        - `Integers`, `Categorical`;
+        - `Integers`, `Categorical`, `Periodic`;
         - under a tuple of names, `MultivariateNormal` or `Dirichlet`, or the frozen scipy ones.
 
     Attributes
@@ -51,6 +52,10 @@ class Product:
         The columns of theta, fixed parameters included.
     d : int
         Dimensions of the cube.  Fixed parameters have none.
+    circles : tuple of Circle
+        Those that are `Periodic`.
+    categories : tuple of int
+        The columns of those that are `Categorical`.
 
     Raises
     ------
@@ -79,6 +84,8 @@ class Product:
     d: int
     _parts: tuple[_Part, ...]
     _text: str
+    circles: tuple[Circle, ...]
+    categories: tuple[int, ...]
 
     def __init__(self, spec: Mapping[object, object]) -> None:
         if not isinstance(spec, Mapping) or not spec:
@@ -95,7 +102,9 @@ class Product:
             )
         text = ", ".join(f"{key!r}: {spelled(value)}" for key, value in spec.items())
         text = f"Product({{{text}}})"
+        circles, categories = _special(list(spec.values()), blocks)
         self.__dict__.update(names=names, d=d, _parts=_placed(blocks), _text=text)
+        self.__dict__.update(circles=circles, categories=categories)
 
     def __repr__(self) -> str:
         return self._text
@@ -187,6 +196,21 @@ def as_prior(spec: object) -> Prior:
         else _EXAMPLE
     )
     raise ParameterError(f"`prior` must be a dict or a prior, but got {spec!r}. {advice}")
+
+
+def _special(
+    values: list[object], blocks: list[Block]
+) -> tuple[tuple[Circle, ...], tuple[int, ...]]:
+    """Parameters on circles, and the columns of categorical ones."""
+    circles, categories = [], []
+    column = dim = 0
+    for value, block in zip(values, blocks, strict=True):
+        if isinstance(value, Periodic):
+            circles.append(Circle(column, dim, value.low, value.high))
+        if isinstance(value, Categorical) and block.d:
+            categories.append(column)
+        column, dim = column + len(block.support), dim + block.d
+    return tuple(circles), tuple(categories)
 
 
 def _placed(blocks: list[Block]) -> tuple[_Part, ...]:

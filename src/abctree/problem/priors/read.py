@@ -10,14 +10,14 @@ from scipy import stats
 
 from abctree.errors import ParameterError, wrong
 from abctree.problem.priors.checks import finite_number
-from abctree.problem.priors.continuous import Continuous, Fixed, Uniform
+from abctree.problem.priors.continuous import Continuous, Fixed, Periodic, Uniform
 from abctree.problem.priors.cube import Block
 from abctree.problem.priors.discrete import Atoms, Categorical, Integers, discrete
 from abctree.problem.priors.distribution import Distribution
 from abctree.problem.priors.joint import Dirichlet, Gaussian, MultivariateNormal
 
 _KINDS = (
-    "Use a number (fixed), a tuple (low, high), Integers, Categorical "
+    "Use a number (fixed), a tuple (low, high), Integers, Categorical, Periodic "
     "or a distribution such as scipy.stats.norm(0, 1)."
 )
 _WRITE = "A parameter without width is written as its number, such as 1.0."
@@ -39,6 +39,8 @@ def _one_parameter(label: str, value: object) -> Block:
         return _interval(label, value)
     if isinstance(value, Integers):
         return Fixed(float(value.low)) if value.count == 1 else value
+    if isinstance(value, Periodic):
+        return value.block()
     if isinstance(value, Categorical):
         return _fixed_if_single(value.atoms())
     if _joint_block(value) is not None:
