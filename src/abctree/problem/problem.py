@@ -30,9 +30,9 @@ class Problem:
     prior : dict or Prior
         Named parameters, each a frozen `scipy.stats` distribution (old or new style), a tuple
         ``(low, high)`` for a uniform, a number (fixed), `abctree.Integers`,
-        `abctree.Categorical` or `abctree.Periodic`; under a tuple of names a joint prior, `abctree.MultivariateNormal`
-        or `abctree.Dirichlet`.  Or a `Prior` object, such as `abctree.PriorTransform` or
-        `abctree.DensityPrior`.
+        `abctree.Categorical` or `abctree.Periodic`; under a tuple of names a joint prior,
+        `abctree.MultivariateNormal` or `abctree.Dirichlet`.  Or a `Prior` object, such as
+        `abctree.PriorTransform` or `abctree.DensityPrior`.
     simulator : callable
         ``simulator(theta, rng) -> data``; see `vectorized`.  Parameters are in the order of the
         prior, or found as ``theta["beta"]``; or they are taken by name, ``simulator(beta, gamma,
