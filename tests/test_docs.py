@@ -141,7 +141,12 @@ def found(identifier):
 def offered(module):
     names = getattr(module, "__all__", [name for name in vars(module) if name[0] != "_"])
     things = {name: getattr(module, name) for name in names}
-    return {name: it for name, it in things.items() if isinstance(it, type | types.FunctionType)}
+    kinds = type | types.FunctionType
+    return {
+        name: it
+        for name, it in things.items()
+        if isinstance(it, kinds) and it.__module__.partition(".")[0] == "abctree"
+    }
 
 
 def is_file(module, name):
@@ -171,6 +176,24 @@ def test_names_that_the_reference_lacks_are_noticed():
     text = "::: abctree.abc_tree\n\n::: abctree.plots\n\n::: abctree.bandits\n"
     assert {"map_tree", "pair", "hoo"} <= unmentioned(text)
     assert not {"abc_tree", "progress", "ucb"} & unmentioned(text)
+
+
+def without_example(text):
+    """Public names that neither run in a block of the text nor have an example of their own."""
+    run = {word for code in blocks(text) for word in re.findall(r"\w+", code)}
+    own = {name for name, it in public_things() if ">>>" in (it.__doc__ or "")}
+    return {name for name, _ in public_things()} - run - own
+
+
+def test_every_public_name_has_an_example_that_runs():
+    pages = [path.read_text("utf-8") for path in (ROOT / "docs" / "reference").glob("*.md")]
+    assert without_example("\n".join(pages)) == {"Bart", "to_arviz"}  # of extras: shown, not run
+
+
+def test_names_without_an_example_are_noticed():
+    lacking = without_example("```python\nabctree.load()\n```\n```python no-run\ncompare()\n```\n")
+    assert "compare" in lacking
+    assert not {"load", "abc_tree"} & lacking
 
 
 def test_every_page_is_in_the_navigation():
