@@ -197,6 +197,15 @@ def test_runs_over_models_are_kept_and_resumed(tmp_path):
     assert abctree.compare(more).names == ("poisson", "geometric")
 
 
+def test_what_moves_parameters_wants_one_model():
+    result = run(0)
+    assert result.answer().reading is None
+    for read in (result.adjusted, result.calibration, result.fit):
+        with pytest.raises(abctree.ParameterError, match=r"Read result\.of_model"):
+            read()
+    assert "geometric" in str(result.summary())
+
+
 def test_bad_models_are_told():
     good = problems()
     one = good["poisson"]

@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from abctree.answers.comparison import compare
 from abctree.answers.mode import Mode, ModeSummary
 from abctree.answers.mode.from_run import mode_of
 from abctree.answers.one_model import of_model
@@ -28,6 +29,7 @@ from abctree.errors import AbctreeWarning, wrong
 from abctree.keywords import checks_keywords_of_methods
 from abctree.method import METHODS
 from abctree.numbers import check_rule, checked_rng
+from abctree.problem.models import Models
 from abctree.problem.ridge import Regressor
 from abctree.proposals.points import prior_draws
 from abctree.types import RNGLike
@@ -293,8 +295,12 @@ class Result(Run):
         if METHODS[self.method].seeks_mode and ess is None:
             return summarise_mode(self, self.mode(epsilon))
         if epsilon is None and ess is None:
-            return summarise(self, self.answer, self._doubt)
-        return summarise(self, lambda: self.posterior(epsilon, ess))
+            told = summarise(self, self.answer, self._doubt)
+        else:
+            told = summarise(self, lambda: self.posterior(epsilon, ess))
+        if isinstance(self.problem, Models):
+            told = replace(told, run=(*told.run, "", *str(compare(self)).splitlines()))
+        return told
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write all that there is to see of the run as one HTML file that fetches nothing.

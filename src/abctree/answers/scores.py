@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from abctree.answers.circles import Direction, circles_of
+from abctree.problem.models import ModelPrior
 from abctree.problem.priors.cube import inside
 from abctree.problem.region import Region
 from abctree.problem.ridge import varies
@@ -57,11 +58,13 @@ class Scores:
             free = np.ones(theta.shape[1], bool) if continuous is None else continuous
             return cls(theta, None, None, bounds, free & varies(theta[counts]))
         cube = _canonical(region.prior, cube)
-        discrete = _is_discrete(region.prior, theta[counts])
+        fixed = _is_discrete(region.prior, theta[counts])
+        if isinstance(region.prior, ModelPrior):  # a parameter of another model is another one
+            fixed[:] = True
         turn = _turn(region.prior, theta[:near], weight[:near])
         if turn.any():
             cube = (cube + turn) % 1.0
-        return cls(theta, cube, region, None, varies(cube[counts]) & ~discrete, turn)
+        return cls(theta, cube, region, None, varies(cube[counts]) & ~fixed, turn)
 
     @cached_property
     def z(self) -> FloatArray:

@@ -16,6 +16,7 @@ from abctree.answers.reading.veto import N_PSEUDO, choose, default_cell
 from abctree.answers.run import Run
 from abctree.answers.selection import default_ess
 from abctree.numbers import check_rule
+from abctree.problem.models import Models
 from abctree.problem.ridge import Regressor
 
 
@@ -30,7 +31,7 @@ def adjusted(run: Run, method: Method | Regressor, ess: float | None) -> Posteri
 
 def answer(run: Run) -> Posterior:
     """The reading of a run that nothing speaks against; see `Result.answer`."""
-    if run.table.summary.shape[1] == 0:
+    if run.table.summary.shape[1] == 0 or isinstance(run.problem, Models):
         return run.posterior()
     rows = Rows.of(run)
     if len(rows) < FEWEST or rows.distance[0] == rows.distance[-1]:

@@ -16,6 +16,7 @@ from abctree.answers.run import Run
 from abctree.answers.scores import Scores
 from abctree.data import effective_sample_size, running_ess
 from abctree.errors import ParameterError
+from abctree.problem.models import Models
 from abctree.problem.priors.cube import inside
 from abctree.problem.ridge import varies
 from abctree.types import BoolArray, FloatArray, IntArray
@@ -57,8 +58,13 @@ class Rows:
         Raises
         ------
         ParameterError
-            If the run kept no summaries.
+            If the run kept no summaries, or is over several models.
         """
+        if isinstance(run.problem, Models):
+            raise ParameterError(
+                "`result` must be of one model for what reads summaries, for the parameters of "
+                "several are not the same ones. Read result.of_model(name)."
+            )
         table, measurement = run.table, run.problem.measurement
         if table.summary.shape[1] == 0:
             raise ParameterError(
