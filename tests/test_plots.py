@@ -554,7 +554,7 @@ def test_partitions_need_axes_for_each_round(flat):
 
 
 def test_progress_shows_every_round_on_log_axes(flat):
-    upper, lower, draws, evidence = plots.progress(flat).axes
+    upper, lower, draws, evidence, seconds, _ = plots.progress(flat).axes
     played = flat.rounds[1:]
     np.testing.assert_array_equal(upper.lines[0].get_xdata(), [r.last for r in played])
     np.testing.assert_array_equal(upper.lines[0].get_ydata(), [r.epsilon for r in played])
@@ -564,7 +564,9 @@ def test_progress_shows_every_round_on_log_axes(flat):
     np.testing.assert_array_equal(draws.lines[0].get_ydata(), [r.ess for r in played])
     found = [flat.evidence(r.epsilon) for r in played]
     np.testing.assert_array_equal(evidence.lines[0].get_ydata(), [z.estimate for z in found])
-    assert {scale for ax in (upper, lower, draws, evidence)
+    assert 0.0 < seconds.lines[0].get_ydata()[0] <= seconds.lines[0].get_ydata()[-1]
+    assert seconds.lines[0].get_ydata()[-1] <= flat.seconds
+    assert {scale for ax in (upper, lower, draws, evidence, seconds)
             for scale in (ax.get_xscale(), ax.get_yscale())} == {"log"}  # fmt: skip
 
 

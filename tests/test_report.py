@@ -71,11 +71,11 @@ class Page(html.parser.HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
-def data_of(path):
-    """The JSON that the pair plot reads."""
+def data_of(path, what="pair"):
+    """The JSON that a picture of the page reads."""
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>',
                       path.read_text("utf-8"), re.DOTALL)  # fmt: skip
-    return json.loads(found[1])
+    return json.loads(found[1])[what]
 
 
 def test_page_says_the_verdicts_and_has_every_section(result, page):
@@ -141,6 +141,18 @@ def test_only_free_parameters_are_drawn_and_a_log_prior_on_a_log_axis(result, pa
     assert -5.0 <= theta[0].min() < theta[0].max() <= 5.0
     assert -5.01 < theta[1].min() < theta[1].max() < -0.99
     assert data["prior"][1][0] == pytest.approx(-5.0, abs=0.01)
+
+
+def test_boxes_of_two_parameters_tile_the_picture_in_every_round(result, page):
+    data = data_of(page, "partitions")
+    (pair,) = data["pairs"]
+    assert pair["names"] == [f"{name} (quantile of the prior)" for name in result.problem.names[:2]]
+    assert len(data["rounds"]) == len(pair["rounds"]) > 1
+    for played in pair["rounds"]:
+        left, bottom, right, top = np.array(played["boxes"]).T
+        assert ((right - left) * (top - bottom)).sum() / 1e6 == pytest.approx(1.0, abs=0.02)
+        assert max(played["shades"]) == 1000
+    assert len(pair["rounds"][-1]["boxes"]) == len(result.partition)
 
 
 @pytest.mark.slow
@@ -302,6 +314,8 @@ def test_browser_draws_the_answer_and_follows_the_slider(page):
         slider.value = 0; slider.dispatchEvent(new Event("input"));
         document.querySelector("[value=raw]").click();
         document.querySelector("[data-copy=csv]").click();
+        const rounds = document.getElementById("rounds");
+        rounds.value = 0; rounds.dispatchEvent(new Event("input"));
     """
     moved = chromium(after(page, clicks), "--dump-dom")
     assert "(the answer)" not in moved.split("</main>")[0]
@@ -310,6 +324,10 @@ def test_browser_draws_the_answer_and_follows_the_slider(page):
     shown = float(re.search(r"ε = (\S+),", where)[1])
     assert shown == pytest.approx(first["epsilon"], rel=1e-3)
     assert f"{first['raw']['n']} draws" in where
+    boxes = data_of(page, "partitions")
+    n = len(boxes["pairs"][0]["rounds"][0]["boxes"])
+    assert f'aria-label="{n} boxes of location' in moved
+    assert f"in {boxes['rounds'][0]}" in moved
     copied = re.search(r'<pre id="text">(.*?)</pre>', moved, re.DOTALL)[1]
     rows = [*csv.DictReader(io.StringIO(copied))]
     assert [row["parameter"] for row in rows] == data["names"]

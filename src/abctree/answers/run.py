@@ -60,6 +60,8 @@ class Run:
     population: int | None = None  #: round of the population that answers (`abctree.smc`)
     default_epsilon: float | None = None  #: tolerance of `posterior()`; None: see there
     code_changes: tuple[str, ...] = ()  #: sentences; none if one code made all simulations
+    #: Seconds of the run at the end of each round, the pilot first; none if they are not known.
+    seconds_by_round: tuple[float, ...] = ()
     #: Of random numbers that simulations drew from beside the generator they were given.
     other_streams: frozenset[OtherStream] = frozenset()
 

@@ -11,7 +11,7 @@ import json
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -72,6 +72,7 @@ class Ledger:
         self._n_begun = 0
         self._is_empty = True  # when it was opened
         self._seconds = 0.0
+        self._times: dict[int, float] = {}  # when blocks were answered, by their first simulation
         self._began: float | None = time.monotonic()  # None if it is only read
         self._flushed = time.monotonic()
         if store is not None:
@@ -126,6 +127,7 @@ class Ledger:
                     self._seconds = float(self.ending["seconds"])
                 elif kind == VOID:
                     self._blocks.clear()
+                    self._times.clear()
                     self.n_failed = 0
         except (UnreadableError, ValueError, KeyError, RecursionError) as error:
             raise damaged(store, str(error)) from error
@@ -138,6 +140,7 @@ class Ledger:
         entry = _Entry(kept.first, kept.size, kept.index, kept.check, data)
         self._blocks.setdefault(kept.first, []).append(entry)
         self._seconds = max(self._seconds, kept.seconds)
+        self._times[kept.first] = kept.seconds
         self.n_failed += len(kept.done.failures)
         self.ending = None
 
@@ -154,6 +157,12 @@ class Ledger:
     def seconds(self) -> float:
         """Spent on the run, in all processes that worked on it."""
         return self._seconds + (0.0 if self._began is None else time.monotonic() - self._began)
+
+    def seconds_at(self, n: Sequence[int]) -> tuple[float, ...]:
+        """Spent when the first n simulations were there, for each of some n."""
+        first = np.array(sorted(self._times), dtype=np.int64)
+        spent = np.maximum.accumulate([0.0, *(self._times[number] for number in first.tolist())])
+        return tuple(spent[np.searchsorted(first, n)].tolist())
 
     @property
     def n_noted(self) -> int:
@@ -238,6 +247,7 @@ class Ledger:
                 done = without_summaries(done)
         entries = self._blocks[first]
         entries.append(_Entry(first, size, part.index, check, done))
+        self._times[first] = self.seconds
         if self.store is not None:
             now = time.monotonic()
             flush = _has_all(entries) or now - self._flushed >= _SECONDS

@@ -342,6 +342,7 @@ class Runner:
             failures=self.failures,
             stopped_because=why,
             seconds=seconds,
+            seconds_by_round=self._ledger.seconds_at([played.last for played in self.rounds]),
             root=self.root,
             other_streams=frozenset(self._other_streams),
             default_weights=self.spec.settings["weights"],

@@ -11,7 +11,7 @@ import numpy as np
 from abctree.answers.result import Result
 from abctree.data import Partition, Round
 from abctree.errors import ParameterError, wrong
-from abctree.faces.plots.canvas import TRUTH, figure_of, grid_of_axes, one_axes, quieten
+from abctree.faces.plots.canvas import TRUTH, figure_of, fit_texts, grid_of_axes, one_axes, quieten
 from abctree.keywords import checks_keywords
 from abctree.numbers import check_rule
 from abctree.problem.priors.cube import inside
@@ -90,7 +90,7 @@ def partition(
         raise wrong("fold", f"be in 0 .. {len(played.partitions) - 1}", fold)
     check_rule("show", show, '"posterior" or "proposal"')
     check_rule("coordinates", coordinates, '"theta" or "cube"')
-    sides = _sides(result, dims, coordinates)
+    sides = sides_of(result, dims, coordinates)
     ax = one_axes(ax, 4.2, 4.2)
     # Red is hard to see on black: behind dots the shades stop at a middle grey.
     _draw_boxes(ax, result, played, fold, sides, show, darkest=0.55 if draws else 0.9)
@@ -153,6 +153,7 @@ def partitions(
         if ax is not row[0]:
             ax.set_ylabel("")
             ax.tick_params(labelleft=False)
+    fit_texts([(ax, ax.title) for ax in row])
     return figure_of(row[0])
 
 
@@ -160,7 +161,7 @@ def partitions(
 
 
 @dataclass(frozen=True, eq=False)
-class _Side:
+class Side:
     """A dimension of the cube, and how it is drawn."""
 
     prior: Prior
@@ -178,18 +179,16 @@ class _Side:
         return np.asarray(self.prior.from_cube(cube)[:, self.column])
 
 
-def _sides(result: Result, dims: tuple[str, str] | None, coordinates: str) -> tuple[_Side, _Side]:
+def sides_of(result: Result, dims: tuple[str, str] | None, coordinates: str) -> tuple[Side, Side]:
+    """The sides of a picture of two parameters."""
     prior = result.problem.prior
     if prior.d < 2:
         raise ParameterError(
             f"`result` must have two free parameters for a picture of boxes, but its problem has "
             f"{prior.d}. Plot result.histogram().marginal(name) instead."
         )
-    histogram = result.histogram()
-    column_of: dict[int | None, int] = {}
-    for column, name in enumerate(prior.names):
-        column_of.setdefault(histogram.driver(name), column)
-    dim_of = {prior.names[column]: dim for dim, column in column_of.items() if dim is not None}
+    column_of = columns_of_dims(result)
+    dim_of = {prior.names[column]: dim for dim, column in column_of.items()}
     wanted = [0, 1]
     if dims is not None:
         if isinstance(dims, str) or len(dims) != 2 or len(set(dims) & set(dim_of)) != 2:
@@ -202,12 +201,23 @@ def _sides(result: Result, dims: tuple[str, str] | None, coordinates: str) -> tu
     return x, y
 
 
-def _side(prior: Prior, dim: int, column: int | None, coordinates: str) -> _Side:
+def columns_of_dims(result: Result) -> dict[int, int]:
+    """The parameter that a dimension of the cube drives alone, for each that does."""
+    histogram, names = result.histogram(), result.problem.prior.names
+    column_of: dict[int, int] = {}
+    for column, name in enumerate(names):
+        dim = histogram.driver(name)
+        if dim is not None:
+            column_of.setdefault(dim, column)
+    return column_of
+
+
+def _side(prior: Prior, dim: int, column: int | None, coordinates: str) -> Side:
     if column is None:
-        return _Side(prior, dim, None, f"cube dimension {dim + 1}", (0.0, 1.0))
+        return Side(prior, dim, None, f"cube dimension {dim + 1}", (0.0, 1.0))
     name = prior.names[column]
-    in_cube = _Side(prior, dim, None, f"{name} (quantile of the prior)", (0.0, 1.0))
-    side = _Side(prior, dim, column, name, (0.0, 1.0))
+    in_cube = Side(prior, dim, None, f"{name} (quantile of the prior)", (0.0, 1.0))
+    side = Side(prior, dim, column, name, (0.0, 1.0))
     is_discrete = len(np.unique(side.place(np.linspace(0.005, 0.995, 500)))) < 250
     if coordinates == "cube" or is_discrete:
         return in_cube
@@ -225,27 +235,15 @@ def _draw_boxes(
     result: Result,
     played: Round,
     fold: int,
-    sides: tuple[_Side, _Side],
+    sides: tuple[Side, Side],
     show: Show,
     darkest: float,
 ) -> None:
-    measured = played.partitions[fold]
-    in_theta = all(side.column is not None for side in sides)
-    # The plane through the posterior mean cuts these, all of them in two dimensions.
-    boxes, at = measured.boxes, _centre(result)
-    others = [j for j in range(boxes.d) if j not in {side.dim for side in sides}]
-    within = (boxes.lower[:, others] <= at[others]) & (at[others] < boxes.upper[:, others])
-    cut = np.flatnonzero(within.all(axis=1))
-    density = _density(played, fold, measured, cut, show, in_theta=in_theta)
-    corner = [
-        [side.place(bound[cut, side.dim]) for side in sides] for bound in (boxes.lower, boxes.upper)
-    ]
-    (left, bottom), (right, top) = corner
+    (left, bottom, right, top), shown = slice_of(result, played, fold, sides, show)
     path = np.array([[left, bottom], [right, bottom], [right, top], [left, top]])
     from matplotlib.collections import PolyCollection
     from matplotlib.colors import PowerNorm
 
-    shown = density[cut]
     ax.add_collection(
         PolyCollection(
             list(path.transpose(2, 0, 1)),
@@ -257,6 +255,24 @@ def _draw_boxes(
             linewidths=float(np.clip(4.0 / np.sqrt(len(shown)), 0.08, 0.5)),
         )
     )
+
+
+def slice_of(
+    result: Result, played: Round, fold: int, sides: tuple[Side, Side], show: Show
+) -> tuple[FloatArray, FloatArray]:
+    """Left, bottom, right and top (4, K) of the boxes that are seen, and their densities (K,)."""
+    measured = played.partitions[fold]
+    in_theta = all(side.column is not None for side in sides)
+    # The plane through the posterior mean cuts these, all of them in two dimensions.
+    boxes, at = measured.boxes, _centre(result)
+    others = [j for j in range(boxes.d) if j not in {side.dim for side in sides}]
+    within = (boxes.lower[:, others] <= at[others]) & (at[others] < boxes.upper[:, others])
+    cut = np.flatnonzero(within.all(axis=1))
+    density = _density(played, fold, measured, cut, show, in_theta=in_theta)
+    corners = [
+        side.place(bound[cut, side.dim]) for bound in (boxes.lower, boxes.upper) for side in sides
+    ]
+    return np.array(corners), density[cut]
 
 
 def _density(
@@ -294,17 +310,22 @@ def _centre(result: Result) -> FloatArray:
     return np.asarray(weight @ table.cube[rows] / weight.sum())
 
 
-def _draw_accepted(ax: Axes, result: Result, played: Round, sides: tuple[_Side, _Side]) -> None:
+def accepted_of(result: Result, played: Round, sides: tuple[Side, Side]) -> FloatArray:
+    """(2, m) Where the draws lie that a round accepted, the last of them."""
     rows = played.first + np.flatnonzero(
         result.table.distance[played.first : played.last] < played.epsilon
     )
     rows = rows[-_DOTS:]
-    x, y = (side.place(result.table.cube[rows, side.dim]) for side in sides)
-    size = float(np.clip(900.0 / max(1, len(rows)), 1.5, 9.0))
+    return np.array([side.place(result.table.cube[rows, side.dim]) for side in sides])
+
+
+def _draw_accepted(ax: Axes, result: Result, played: Round, sides: tuple[Side, Side]) -> None:
+    x, y = accepted_of(result, played, sides)
+    size = float(np.clip(900.0 / max(1, len(x)), 1.5, 9.0))
     ax.scatter(x, y, s=size, c=TRUTH, linewidths=0, alpha=0.8, zorder=3)
 
 
-def _title(result: Result, played: Round, sides: tuple[_Side, _Side]) -> str:
+def _title(result: Result, played: Round, sides: tuple[Side, Side]) -> str:
     title = f"round {played.index}, ε = {played.epsilon:.3g}" if played.index else "pilot"
     if result.problem.d == 2:
         return title

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @checks_keywords
 def progress(result: Result, axes: object = None) -> Figure:
-    """Tolerance, acceptance rate, effective sample size and evidence of every round.
+    """Tolerance, acceptance rate, effective sample size, evidence and seconds of every round.
 
     Over the simulations made, on log axes.  The evidence is Z(ε), read from the whole table at the
     tolerance of the round, with two standard errors.  The pilot has no tolerance and is left out.
@@ -42,7 +42,7 @@ def progress(result: Result, axes: object = None) -> Figure:
     ----------
     result : Result
         A run.
-    axes : four matplotlib Axes, optional
+    axes : five matplotlib Axes, optional
         In this order.  Default: of a new figure.
 
     Returns
@@ -52,34 +52,42 @@ def progress(result: Result, axes: object = None) -> Figure:
     Raises
     ------
     ParameterError
-        If `axes` are not four.
+        If `axes` are not five.
     MissingDependencyError
         If matplotlib is not installed.
     """
-    grid = grid_of_axes(axes, (2, 2), (7.5, 4.6)).ravel()
+    if axes is None:
+        grid = grid_of_axes(None, (3, 2), (7.5, 6.4)).ravel()
+        grid[5].set_axis_off()
+    else:
+        grid = grid_of_axes(axes, (1, 5)).ravel()
     played = result.rounds[1:]
     end = np.array([r.last for r in played], dtype=np.float64)
     found = [result.evidence(r.epsilon) for r in played]
-    series = (
-        ("tolerance ε", [r.epsilon for r in played]),
-        ("acceptance rate", [r.acceptance_rate for r in played]),
-        ("effective sample size", [r.ess for r in played]),
-        ("evidence at ε", [z.estimate for z in found]),
-    )
-    for ax, (label, values) in zip(grid, series, strict=True):
-        value = np.array(values, dtype=np.float64)
-        value[~(value > 0.0)] = np.nan
-        ax.plot(end, value, color=DRAWS, marker="o", markersize=3.5, linewidth=1.2)
-        ax.set(ylabel=label, xlabel="simulations", xscale="log")
-        plain_ticks(ax.xaxis)
-        if np.isfinite(value).any():
-            ax.set_yscale("log")
-            plain_ticks(ax.yaxis)
-        quieten(ax)
-    error = 2.0 * np.nan_to_num([z.standard_error for z in found])
-    grid[3].fill_between(end, value * np.exp(-error / value), value * np.exp(error / value),
-                         color=DRAWS, alpha=0.2, linewidth=0)  # fmt: skip
+    evidence = np.array([z.estimate for z in found])
+    _over(grid[0], end, "tolerance ε", [r.epsilon for r in played])
+    _over(grid[1], end, "acceptance rate", [r.acceptance_rate for r in played])
+    _over(grid[2], end, "effective sample size", [r.ess for r in played])
+    _over(grid[3], end, "evidence at ε", evidence)
+    _over(grid[4], end, "seconds", result.seconds_by_round[1:])
+    known = evidence > 0.0
+    error = np.exp(2.0 * np.array([z.standard_error for z in found])[known] / evidence[known])
+    band = evidence[known] / error, evidence[known] * error
+    grid[3].fill_between(end[known], *band, color=DRAWS, alpha=0.2, linewidth=0)
     return figure_of(grid[0])
+
+
+def _over(ax: Axes, end: FloatArray, label: str, values: Sequence[float] | FloatArray) -> None:
+    """Values of rounds over the simulations at their ends; none where nobody knows them."""
+    value = np.array(values, dtype=np.float64)
+    value[~(value > 0.0)] = np.nan
+    ax.plot(end[: len(value)], value, color=DRAWS, marker="o", markersize=3.5, linewidth=1.2)
+    ax.set(ylabel=label, xlabel="simulations", xscale="log")
+    plain_ticks(ax.xaxis)
+    if np.isfinite(value).any():
+        ax.set_yscale("log")
+        plain_ticks(ax.yaxis)
+    quieten(ax)
 
 
 @checks_keywords

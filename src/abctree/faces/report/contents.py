@@ -196,13 +196,13 @@ def _calibration(title: str, result: Result) -> Section:
         "Share of known parameters in intervals of every level: on the diagonal intervals hold "
         "what they say, below it they are too narrow.",
     )
-    levels = list(found.coverage)
+    cells = ((found.cell, found.coverage), (found.raw_cell, found.raw_coverage))
+    levels = (0.5, 0.9)
     rows = [
-        [name, *(f"{found.coverage[level][j]:.2f}" for level in levels),
-         *(f"{found.raw_coverage[level][j]:.2f}" for level in levels)]
+        [name, *(f"{coverage[level][j]:.2f}" for _, coverage in cells for level in levels)]
         for j, name in enumerate(found.names)
-    ]  # fmt: skip
-    heads = [f"{level:.0%}, {cell}" for cell in (found.cell, found.raw_cell) for level in levels]
+    ]
+    heads = [f"{level:.0%}, {cell}" for cell, _ in cells for level in levels]
     text = [str(found).splitlines()[0].rstrip(":") + ".", str(found).splitlines()[-1]]
     return Section(title, text, ["", *heads], rows, [picture])
 
@@ -210,26 +210,21 @@ def _calibration(title: str, result: Result) -> Section:
 def _run(title: str, result: Result) -> Section:
     if not METHODS[result.method].has_rounds:
         return Section(title, ["Rejection has no rounds."])
-    pictures = [
-        _picture(
-            plots.progress(result),
-            "Tolerance, acceptance, effective sample size and evidence of each round.",
-        )
-    ]
+    caption = "Tolerance, acceptance, effective sample size, evidence and seconds of each round."
+    pictures = [_picture(plots.progress(result), caption)]
     if METHODS[result.method].cuts_boxes and result.problem.d > 1:
-        pictures.append(
-            _picture(
-                plots.partitions(result),
-                "The boxes of the partition, round by round, darker where more is proposed, with "
-                "the accepted draws as dots.",
-            )
+        caption = (
+            "The boxes of the partition, round by round, darker where more is proposed, with the "
+            "accepted draws as dots."
         )
+        pictures.append(_picture(plots.partitions(result), caption))
+    seconds = result.seconds_by_round or [float("nan")] * len(result.rounds)
     rows = [
         [str(p.index), f"{p.epsilon:.4g}", str(p.n_simulations), f"{p.acceptance_rate:.2%}",
-         f"{p.ess:.0f}", str(result.evidence(p.epsilon)) if p.ess > 1.0 else ""]
-        for p in result.rounds[1:]
+         f"{p.ess:.0f}", str(result.evidence(p.epsilon)) if p.ess > 1.0 else "", f"{spent:.3g}"]
+        for p, spent in zip(result.rounds[1:], seconds[1:], strict=True)
     ]  # fmt: skip
-    head = ["round", "ε", "simulations", "accepted", "ESS", "evidence at ε"]
+    head = ["round", "ε", "simulations", "accepted", "ESS", "evidence at ε", "seconds"]
     return Section(title, [f"The run ended because: {result.stopped_because}."], head, rows,
                    pictures)  # fmt: skip
 

@@ -1,9 +1,24 @@
 "use strict";
-// The pair plot at every tolerance, and its table, from the JSON in the page.
+const all = JSON.parse(document.getElementById("data").textContent);
+const $ = (id) => document.getElementById(id);
+const escape = (s) => s.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
+const round = (v) => v.toFixed(1);
+const label = (v) => {
+  const plain = String(Number(v.toPrecision(6)));
+  return plain.length <= 6 ? plain : v.toExponential(1).replace(".0e", "e").replace("e+", "e");
+};
+// At most four round numbers between two ends.
+function marks([low, high]) {
+  const width = high - low, base = 10 ** Math.floor(Math.log10(width / 4)), found = [];
+  const step = [1, 2, 2.5, 5, 10].map((m) => m * base).find((s) => width / s <= 4);
+  for (let i = Math.ceil(low / step); i * step <= high; i++) found.push(i * step);
+  return found;
+}
+
+// The pair plot at every tolerance, and its table.
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+  const data = all.pair;
   if (!data) return;
-  const $ = (id) => document.getElementById(id);
   const GAP = 18, LEFT = 50, TOP = 36, BOTTOM = 42;
   const CELLS = 40, SHADES = [0.95, 0.75, 0.5, 0.25], SMOOTH_FROM = 100, DOTS = 1200;
   const k = data.shown.length;
@@ -59,19 +74,8 @@
         }
       if (found.length > 1) return found;
     }
-    const base = 10 ** Math.floor(Math.log10(width / 4));
-    const step = [1, 2, 2.5, 5, 10].map((m) => m * base).find((s) => width / s <= 4);
-    for (let i = Math.ceil(low / step); i * step <= high; i++)
-      found.push([i * step, label(isLog ? 10 ** (i * step) : i * step)]);
-    return found;
+    return marks([low, high]).map((v) => [v, label(isLog ? 10 ** v : v)]);
   }
-  const label = (v) => {
-    const plain = String(Number(v.toPrecision(6)));
-    return plain.length <= 6 ? plain : v.toExponential(1).replace(".0e", "e").replace("e+", "e");
-  };
-
-  const escape = (s) => s.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
-  const round = (v) => v.toFixed(1);
 
   function draw() {
     const { columns, weight } = draws();
@@ -187,8 +191,10 @@
 
   // Below it: regions of highest density of a smoothed grid, or the draws where they are few.
   function joint(i, j, columns, weight, range, x, y) {
+    const [a, b] = data.mode ? [x(data.mode[i]), y(data.mode[j])] : [];
+    const mode = data.mode ? `<path class="mode" d="M${round(a - 6)} ${round(b)}h12m-6 -6v12"/>` : "";
     const few = numbers().ess < SMOOTH_FROM || data.discrete[i] || data.discrete[j];
-    return few ? dots(i, j, columns, weight, x, y) : shades(i, j, columns, weight, range, x, y);
+    return (few ? dots(i, j, columns, weight, x, y) : shades(i, j, columns, weight, range, x, y)) + mode;
   }
   function dots(i, j, columns, weight, x, y) {
     const path = [];
@@ -338,7 +344,58 @@
     button.addEventListener("click", () => copy(button.dataset.copy));
   $("legend").textContent = "On the diagonal the posterior (filled), the prior (dashed), the mean " +
     "(line) and the shortest interval with 90 % (bar); below it regions that hold 25, 50, 75 and " +
-    "95 %, or the draws where they are few or a parameter is discrete.";
+    "95 %, or the draws where they are few or a parameter is discrete; the cross is the mode.";
   for (const id of ["controls", "legend", "copies"]) $(id).hidden = false;
   show();
+})();
+
+// The boxes of two parameters, round by round.
+(() => {
+  const data = all.partitions;
+  if (!data) return;
+  const SIDE = 320, LEFT = 56, TOP = 8, BOTTOM = 40;
+  const which = $("which"), rounds = $("rounds");
+  data.pairs.forEach((pair, i) => which.add(new Option(pair.names.join(" and "), i)));
+  rounds.max = rounds.value = data.rounds.length - 1;
+  function draw() {
+    const pair = data.pairs[which.value], { boxes, shades, dots } = pair.rounds[rounds.value];
+    // The whole sides, in thousandths, or what the accepted draws of the last round span.
+    const last = pair.rounds[pair.rounds.length - 1].dots;
+    const spans = [0, 1].map((side) => {
+      if (!$("near").checked || last.length < 2) return [0, 1000];
+      const at = last.map((dot) => dot[side]), room = 5 + 0.1 * (Math.max(...at) - Math.min(...at));
+      return [Math.max(0, Math.min(...at) - room), Math.min(1000, Math.max(...at) + room)];
+    });
+    const [x, y] = spans.map(([a, b], side) => (v) => {
+      const share = Math.min(1, Math.max(0, (v - a) / (b - a)));
+      return side ? TOP + SIDE * (1 - share) : LEFT + SIDE * share;
+    });
+    const within = (dot) => spans.every(([a, b], side) => dot[side] >= a && dot[side] <= b);
+    const parts = boxes.map(([left, bottom, right, top], i) =>
+      `<rect x="${round(x(left))}" y="${round(y(top))}" width="${round(x(right) - x(left))}"
+        height="${round(y(bottom) - y(top))}" fill-opacity="${shades[i] / 1200}"/>`);
+    parts.push(`<path class="dots" d="${dots.filter(within).map(([a, b]) =>
+      `M${round(x(a))} ${round(y(b))}h0`).join("")}"/>`);
+    pair.limits.forEach(([low, high], side) => {
+      const ends = spans[side].map((v) => low + (v / 1000) * (high - low));
+      for (const v of marks(ends)) {
+        const at = (1000 * (v - low)) / (high - low);
+        parts.push(side
+          ? `<text x="${LEFT - 6}" y="${round(y(at) + 4)}" text-anchor="end">${label(v)}</text>`
+          : `<text x="${round(x(at))}" y="${TOP + SIDE + 15}" text-anchor="middle">${label(v)}</text>`);
+      }
+    });
+    const [across, up] = pair.names.map(escape), middle = TOP + SIDE / 2;
+    parts.push(`<text x="${LEFT + SIDE / 2}" y="${TOP + SIDE + 33}" text-anchor="middle">${across}</text>`,
+      `<text x="12" y="${middle}" text-anchor="middle" transform="rotate(-90 12 ${middle})">${up}</text>`);
+    $("round").textContent = data.rounds[rounds.value];
+    $("boxes").innerHTML = `<svg xmlns="http://www.w3.org/2000/svg" width="${LEFT + SIDE + 12}"
+      height="${TOP + SIDE + BOTTOM}" viewBox="0 0 ${LEFT + SIDE + 12} ${TOP + SIDE + BOTTOM}" role="img"
+      aria-label="${boxes.length} boxes of ${across} and ${up} in ${data.rounds[rounds.value]}">${parts.join("")}</svg>`;
+  }
+  which.addEventListener("change", draw);
+  $("near").addEventListener("change", draw);
+  rounds.addEventListener("input", draw);
+  $("partitions").hidden = false;
+  draw();
 })();

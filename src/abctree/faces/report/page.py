@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from abctree.answers.result import Result
-from abctree.errors import MissingDependencyError
+from abctree.errors import AbctreeWarning, MissingDependencyError
 from abctree.faces.report import contents
+from abctree.faces.report.rounds import partition_data
 from abctree.faces.report.table import pair_data
 
 _INSTALL = "A report needs Jinja2 and matplotlib. Run: pip install abctree[report]"
@@ -57,6 +59,9 @@ def page(result: Result, repeat: Repeat | None = None) -> str:
 
 
 def _embedded(result: Result) -> str:
-    """What the page's pair plot reads, as JSON that can stand inside of a script element."""
-    text = json.dumps(pair_data(result), allow_nan=False, separators=(",", ":"))
+    """What the page's own pictures read, as JSON that can stand inside of a script element."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AbctreeWarning)  # the verdicts have them
+        found = {"pair": pair_data(result), "partitions": partition_data(result)}
+    text = json.dumps(found, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")

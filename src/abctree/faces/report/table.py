@@ -44,6 +44,7 @@ def pair_data(result: Result) -> NamedDict | None:
         "start": start,
         "adjusted": answer.is_adjusted,
         **axes.told(),
+        "mode": _mode(result, axes),
         "rows": _thinned(found[-1], axes),
         "readings": [
             {
@@ -101,6 +102,14 @@ class _Axes:
                 self.places(k, prior.quantile(j, LEVELS)) for k, j in enumerate(self.shown)
             ],
         }  # fmt: skip
+
+
+def _mode(result: Result, axes: _Axes) -> list[float] | None:
+    """Where the mode lies; None if there is none, or not on these axes."""
+    theta = result.mode().theta[axes.shown]
+    if not np.isfinite(theta).all() or (theta[axes.is_log] <= 0.0).any():
+        return None
+    return [axes.places(k, theta[k : k + 1])[0] for k in range(len(theta))]
 
 
 def _numbers(draws: Posterior) -> NamedDict:
