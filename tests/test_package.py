@@ -64,6 +64,17 @@ def test_import_of_the_package_loads_little():
     assert len(few) < 100 < len(many)
 
 
+@pytest.mark.slow
+def test_a_worker_begins_without_what_it_does_not_need():
+    """It finds its loop, imports the user's model, and is sent the work."""
+    begins = "import abctree, abctree.running.executors.processes; "
+    begins += "abctree.Problem(dict(a=(0, 1), b=abctree.Integers(1, 6)), divmod, [0.0])"
+    heavy = {"scipy.stats", "scipy.spatial", "numba", "sklearn"}
+    assert not heavy & loaded_by(begins)
+    # The twin: what loads them is seen.
+    assert "numba" in loaded_by(f"{begins}; import abctree.kernels.compiled")
+
+
 #: Imports in tests of what is not public, each of them by a test of that module.  May only fall.
 INTERNAL = 60
 

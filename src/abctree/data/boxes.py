@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 
-from abctree.kernels import compiled
 from abctree.markup import page, table, title
 from abctree.types import FloatArray, IntArray
 
@@ -83,6 +82,8 @@ class Boxes:
     @classmethod
     def from_tree(cls, tree: SplitTree, d: int) -> Boxes:
         """The boxes that a tree of cuts makes of the cube."""
+        from abctree.kernels import compiled  # numba takes a third of a second: not in workers
+
         lower, upper = compiled.boxes_of_tree(
             tree.feature, tree.threshold, tree.left, tree.right, tree.box, d
         )
@@ -106,6 +107,8 @@ class Boxes:
 
     def locate(self, cube: FloatArray) -> IntArray:
         """The box of each point: (n, d) -> (n,), in O(log K) a point."""
+        from abctree.kernels import compiled
+
         t = self.tree
         return compiled.locate(t.feature, t.threshold, t.left, t.right, t.box, cube)
 

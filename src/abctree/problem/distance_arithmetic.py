@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.spatial.distance import cdist, pdist
+import scipy
 
 from abctree.errors import ParameterError, SimulatorError, warn, wrong
 from abctree.types import BoolArray, FloatArray, IntArray
@@ -181,6 +181,7 @@ def energy(x: FloatArray, y: FloatArray) -> FloatArray:
     """2 E|X−Y| − E|X−X'| − E|Y−Y'| of samples x (n, m, k) and y (m', k), over all pairs."""
     m = x.shape[1]
     # `pdist` holds each pair once; a point has no distance to itself.
+    cdist, pdist = scipy.spatial.distance.cdist, scipy.spatial.distance.pdist
     within_y = 2.0 * pdist(y).sum() / len(y) ** 2
     within_x = np.array([2.0 * pdist(row).sum() / m**2 for row in x])
     across = np.array([cdist(row, y).mean() for row in x])

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from abctree.errors import ParameterError
 from abctree.problem.priors.cube import HIGHEST, LOWEST
@@ -109,7 +109,7 @@ class Distribution:
     def sums_its_cdf(self) -> bool:
         """Whether scipy would sum the cdf atom by atom, in memory that grows with the quantile."""
         kind = type(self.dist)
-        return getattr(kind, "_cdf", None) is getattr(stats.rv_discrete, "_cdf", object())
+        return getattr(kind, "_cdf", None) is getattr(scipy.stats.rv_discrete, "_cdf", object())
 
 
 def spelled(source: Any) -> str:

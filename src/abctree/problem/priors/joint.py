@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import linalg, special
 
 from abctree.errors import ParameterError, wrong
 from abctree.keywords import checks_keywords
@@ -114,7 +114,7 @@ class Gaussian:
         return np.tile([-np.inf, np.inf], (self.d, 1))
 
     def from_cube(self, cube: FloatArray) -> FloatArray:
-        z = special.ndtri(inside(cube))
+        z = scipy.special.ndtri(inside(cube))
         theta = np.tile(self.mean, (len(z), 1))
         # Column by column: the bits of a matrix product depend on how many rows it has.
         for j in range(self.d):
@@ -122,10 +122,10 @@ class Gaussian:
         return theta
 
     def to_cube(self, theta: FloatArray) -> FloatArray:
-        return inside(special.ndtr(self._standard(theta)))
+        return inside(scipy.special.ndtr(self._standard(theta)))
 
     def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
-        a, b = special.ndtri(lower), special.ndtri(upper)
+        a, b = scipy.special.ndtri(lower), scipy.special.ndtri(upper)
         widths = log_image_width(a, b, lower, upper, _log_normal)
         return np.asarray(widths.sum(axis=1) + self.log_det)
 
@@ -135,7 +135,7 @@ class Gaussian:
     def _standard(self, theta: FloatArray) -> FloatArray:
         # The largest float stands for infinity, of which a triangular solve would make nan.
         far = np.nan_to_num(theta - self.mean, posinf=1e300, neginf=-1e300)
-        return np.asarray(linalg.solve_triangular(self.root, far.T, lower=True)).T
+        return np.asarray(scipy.linalg.solve_triangular(self.root, far.T, lower=True)).T
 
 
 def _log_normal(z: FloatArray) -> FloatArray:
@@ -217,8 +217,8 @@ class Dirichlet:
             # Nothing left to take a part of: any part will do.
             taken = np.nan_to_num(share[:, :-1] / stick[:, :-1], nan=0.5)
             left = np.nan_to_num(stick[:, 1:] / stick[:, :-1], nan=0.5)
-        by_taken = special.betainc(self._own, self._rest, taken)
-        by_left = special.betaincc(self._rest, self._own, left)
+        by_taken = scipy.special.betainc(self._own, self._rest, taken)
+        by_left = scipy.special.betaincc(self._rest, self._own, left)
         return inside(np.where(taken < 0.5, by_taken, by_left))
 
     def log_volume(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
@@ -235,16 +235,16 @@ class Dirichlet:
         """(n, k) -> (n,), of the first k - 1 shares; those below 1e-300 are read as 1e-300."""
         a = self._a
         on_simplex = (theta >= 0.0).all(axis=1) & (np.abs(theta.sum(axis=1) - 1.0) <= 1e-9)
-        constant = special.gammaln(a.sum()) - special.gammaln(a).sum()
+        constant = scipy.special.gammaln(a.sum()) - scipy.special.gammaln(a).sum()
         log_share = np.log(np.clip(theta, 1e-300, 1.0))
         return np.where(on_simplex, constant + log_share @ (a - 1.0), -np.inf)
 
     def _broken(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The parts taken, v, and left, 1 - v, each with its own digits."""
-        taken = np.asarray(special.betaincinv(self._own, self._rest, u), dtype=np.float64)
-        left = np.asarray(special.betainccinv(self._rest, self._own, u), dtype=np.float64)
+        taken = np.asarray(scipy.special.betaincinv(self._own, self._rest, u), dtype=np.float64)
+        left = np.asarray(scipy.special.betainccinv(self._rest, self._own, u), dtype=np.float64)
         # The root finder may fail within 1e-100 of zero, where v^a = u a B(a, b) holds exactly.
-        log_scale = np.log(self._own) + special.betaln(self._own, self._rest)
+        log_scale = np.log(self._own) + scipy.special.betaln(self._own, self._rest)
         with np.errstate(divide="ignore"):
             small = np.exp((np.log(u) + log_scale) / self._own)
         taken = np.where(np.isnan(taken), np.minimum(small, 1.0), taken)

@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy  # its parts are imported when they are used: workers start without them
 
 from abctree.errors import ParameterError, wrong
 from abctree.problem.priors.checks import finite_number
@@ -73,9 +73,9 @@ def _joint_block(value: object) -> Block | None:
         return value.block()
     if isinstance(value, Dirichlet):
         return value
-    if isinstance(value, type(stats.multivariate_normal([0.0]))):
+    if isinstance(value, type(scipy.stats.multivariate_normal([0.0]))):
         return MultivariateNormal(value.mean, value.cov).block()
-    if isinstance(value, type(stats.dirichlet([1.0, 1.0]))):
+    if isinstance(value, type(scipy.stats.dirichlet([1.0, 1.0]))):
         return Dirichlet(value.alpha)
     return None
 
@@ -102,10 +102,10 @@ def _uniform(label: str, low: float, high: float) -> Block:
 
 def _frozen(label: str, value: Any) -> Any:
     # Data, not parameters, made these; they are complete without a call.
-    if isinstance(value, stats.rv_histogram) or hasattr(value, "xk"):
+    if isinstance(value, scipy.stats.rv_histogram) or hasattr(value, "xk"):
         return value()
-    is_open = isinstance(value, (type, stats.rv_continuous, stats.rv_discrete))
-    if is_open or value in (stats.multivariate_normal, stats.dirichlet):
+    is_open = isinstance(value, (type, scipy.stats.rv_continuous, scipy.stats.rv_discrete))
+    if is_open or value in (scipy.stats.multivariate_normal, scipy.stats.dirichlet):
         name = value.__name__ if isinstance(value, type) else getattr(value, "name", "it")
         raise ParameterError(
             f"`{label}` must be a distribution with its parameters, but got {name} alone. "
@@ -140,20 +140,20 @@ def _known(label: str, law: Distribution) -> Block | None:
     """The faster twins of three families, without the overhead of scipy.stats."""
     source = law.source
     kind = type(law.dist)
-    if kind is type(stats.uniform) or isinstance(source, _class("Uniform")):
+    if kind is type(scipy.stats.uniform) or isinstance(source, _class("Uniform")):
         return _uniform(label, *law.support)
-    if kind is type(stats.norm):
+    if kind is type(scipy.stats.norm):
         return _normal(source.mean(), source.std())
     if isinstance(source, _class("Normal")):
         return _normal(source.mean(), source.standard_deviation())
-    if kind is type(stats.randint):
+    if kind is type(scipy.stats.randint):
         return _one_parameter(label, Integers(*(int(end) for end in law.support)))
     return None
 
 
 def _class(name: str) -> Any:
     """A new-style class of scipy, or nothing in an older scipy."""
-    return getattr(stats, name, ())
+    return getattr(scipy.stats, name, ())
 
 
 def _normal(mean: float, sd: float) -> Block | None:
