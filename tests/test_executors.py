@@ -997,6 +997,16 @@ def test_a_client_is_taken_by_its_executor_and_left_open(truth):
         play(client)
 
 
+def test_many_workers_have_a_block_begun_ahead(truth, tmp_path):
+    """And the folder knows it: whoever resumes has fewer."""
+    ahead = play(LikeClient(10), store=tmp_path / "run", stop={"rounds": 2})
+    assert [ahead.plan.lookahead, truth.plan.lookahead] == [1, 0]
+    same(abctree.resume(tmp_path / "run", problem(), stop=()), play(None, lookahead=1))
+    same(play(LikeClient(10), lookahead=0), truth)
+    assert play(LikeClient(8)).plan.lookahead == 0
+    assert play(LikeClient(10), preset="published", quota=50, block=20).plan.lookahead == 0
+
+
 @pytest.mark.slow
 def test_a_client_of_dask_is_taken_and_left_open(truth):
     distributed = pytest.importorskip("distributed")

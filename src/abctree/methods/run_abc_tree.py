@@ -102,8 +102,9 @@ def abc_tree(
     block : int
         Pulls between two updates of the beliefs.  Default max(20, T / 50); 1 is the paper.
     lookahead : int
-        Blocks that may be begun before the oldest has come back.  Default 0; 1 or 2 keeps a pool
-        of workers busy while it waits for stragglers.
+        Blocks that may be begun before the oldest has come back, so that a pool of workers is busy
+        while it waits for stragglers.  Default 0, and 1 where the executor says that it has more
+        than 16 workers: say it if the run is to be the same with fewer.
     defensive : float
         Share of the prior in every proposal.  Default 0.05.
     proposal : {"boxes", "adaptive"} or sequence of str
@@ -124,7 +125,8 @@ def abc_tree(
     executor : int, str or Executor
         Who runs the simulator: a number of worker processes, "threads", "processes", an object
         such as ``abctree.Processes(4, timeout=60.0)``, or a pool of `concurrent.futures` or client
-        of Dask, which is left open; default in this process.  It never changes the result.
+        of Dask, which is left open; default in this process.  It changes the default of
+        `lookahead`, and beside that no result.
     on_failure : {"reject", "raise"} or FailurePolicy
         Whether a simulation that raises or returns something unusable counts as a rejection, or
         ends the run with the parameters, the seed and the traceback.  When more than 99 % of the

@@ -23,8 +23,9 @@ from abctree.protocols import (
     StoppingRule,
     Utility,
 )
+from abctree.running.executors import workers_of
 from abctree.running.fingerprint import Versions
-from abctree.running.settings import SETTINGS, resolve
+from abctree.running.settings import MANY_WORKERS, SETTINGS, resolve
 from abctree.running.stopping import Rounds, as_stopping_rules
 from abctree.tree.beliefs import Counts
 from abctree.tree.partitioners import Cart, Dyadic
@@ -46,6 +47,7 @@ _PUBLISHED = {
     "beliefs": Counts(0.0, 0.0),
     "quota": 1000,
     "block": 1,
+    "lookahead": 0,
     "defensive": 0.0,
     "relabel": "last",
     "from_pilot": False,
@@ -183,6 +185,8 @@ def complete(method: str, d: int, given: Named) -> NamedDict:
         return {**s, **_of_rejection(s, said)}
     if method == "smc":
         return {**s, **_of_smc(s)}
+    if method == "abc_tree" and "lookahead" not in said:
+        s["lookahead"] = int(workers_of(said.get("executor")) > MANY_WORKERS)
     return {**s, **_of_tree(method, d, s, said)}
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "Threads",
     "as_executor",
     "running",
+    "workers_of",
 ]
 
 #: What `abc_tree` accepts as an executor.
@@ -92,6 +93,12 @@ def as_executor(spec: ExecutorLike | None) -> Executor:
         "concurrent.futures.Executor, a client of Dask, or an object with a method `chunks(work, "
         f"rows)`, but got {spec!r}."
     )
+
+
+def workers_of(spec: ExecutorLike | None) -> int:
+    """How many simulations run at the same time, as far as is known now."""
+    executor = as_executor(spec)
+    return executor.n_workers if isinstance(executor, Pooled) else 1
 
 
 def _instead(spec: Any) -> str:
