@@ -99,13 +99,20 @@ class HasCircles(Protocol):
         """Those parameters."""
 
 
+class Category(NamedTuple):
+    """A parameter whose values are names, not quantities."""
+
+    column: int  #: of theta
+    values: tuple[float, ...]  #: in increasing order
+
+
 @runtime_checkable
 class HasCategories(Protocol):
-    """Of a prior with parameters whose values are names, not quantities."""
+    """Of a prior with categorical parameters."""
 
     @property
-    def categories(self) -> tuple[int, ...]:
-        """Their columns of theta."""
+    def categories(self) -> tuple[Category, ...]:
+        """Those parameters."""
 
 
 @runtime_checkable

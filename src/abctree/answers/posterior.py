@@ -14,7 +14,17 @@ from abctree.answers.circles import Direction, circles_of, opened
 from abctree.answers.reading.choice import Choice
 from abctree.answers.reading.regression import Method, check_method
 from abctree.answers.scores import Scores
-from abctree.answers.weighted import ByParameter, Weighted, column_of, error_of, room
+from abctree.answers.weighted import (
+    ByParameter,
+    Probabilities,
+    Weighted,
+    column_of,
+    error_of,
+    log_of,
+    room,
+    root_of,
+    scatter,
+)
 from abctree.data import effective_sample_size
 from abctree.errors import MissingDependencyError, ParameterError, warn, wrong
 from abctree.keywords import checks_keywords_of_methods
@@ -22,7 +32,7 @@ from abctree.markup import listed, page, table, title
 from abctree.numbers import check_rule, checked_rng
 from abctree.problem.region import Region
 from abctree.problem.ridge import Regressor
-from abctree.protocols import Circle
+from abctree.protocols import Category, Circle, HasCategories
 from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
 
 #: What is worked out from the rest, and not worth sending.
@@ -159,7 +169,7 @@ class Posterior(ByParameter):
         For equal weights this is the usual m − 1 in the denominator.  nan with fewer than two
         draws that have weight.  Of a `Periodic` parameter the draws are `unwrapped`.
         """
-        return _scatter(self.unwrapped, self.weights) / room(self.weights)
+        return scatter(self.unwrapped, self.weights) / room(self.weights)
 
     def std(self) -> FloatArray:
         """(p,) Posterior standard deviations, from `cov`; of a `Periodic` parameter the circular.
@@ -231,6 +241,37 @@ class Posterior(ByParameter):
         for column, direction in self._directions.items():
             influence[:, column] = direction.influence_on_std()
         return error_of(influence, self.weights)
+
+    @property
+    def categories(self) -> tuple[Category, ...]:
+        """The `Categorical` parameters."""
+        prior = None if self.region is None else self.region.prior
+        return prior.categories if isinstance(prior, HasCategories) else ()
+
+    def probabilities(self, name: str) -> Probabilities:
+        """Posterior probabilities of the values of a discrete parameter.
+
+        Parameters
+        ----------
+        name : str
+            Of the parameter.
+
+        Returns
+        -------
+        Probabilities
+            ``.values`` (k,) in increasing order, those of a `Categorical` that never occurred
+            included; ``.probability`` (k,), nan without draws; ``.mcse`` (k,), Monte Carlo standard
+            errors, nan with fewer than two draws.
+
+        Raises
+        ------
+        ParameterError
+            If there is no parameter of this name.
+        """
+        j = column_of(self.names, name)
+        known = [category.values for category in self.categories if category.column == j]
+        values = np.unique(np.append(known[0] if known else (), self.theta[:, j]))
+        return Probabilities.of(self.theta[:, j], self.weights, values)
 
     # Draws without weights ------------------------------------------------------------------
 
@@ -308,7 +349,7 @@ class Posterior(ByParameter):
         scores = self._scores
         z, k = scores.z, scores.z.shape[1]
         h = min(1.0, (4.0 / ((k + 2.0) * self.ess)) ** (1.0 / (k + 4.0)))
-        mean, root = self.weights @ z, h * _root(_scatter(z, self.weights))
+        mean, root = self.weights @ z, h * root_of(scatter(z, self.weights))
         draws = self.theta[picked]
         left = np.arange(len(picked))
         for _ in range(_TRIES):
@@ -423,25 +464,3 @@ class Posterior(ByParameter):
         for name, value in {**beside, "distance": self.distance}.items():
             columns[f"{name}_" if name in self.names else name] = value
         return pd.DataFrame(columns)
-
-
-# Weighted arithmetic ----------------------------------------------------------------------------
-
-
-def _scatter(theta: FloatArray, weight: FloatArray) -> FloatArray:
-    """Σ w (θ − mean)(θ − mean)ᵀ for weights that sum to one."""
-    centred = theta - weight @ theta
-    return np.asarray((centred * weight[:, None]).T @ centred)
-
-
-def _root(scatter: FloatArray) -> FloatArray:
-    """R with R Rᵀ = scatter, through the correlation: units may differ by many powers of ten."""
-    sd = np.sqrt(np.diag(scatter))
-    value, vector = np.linalg.eigh(scatter / sd[:, None] / sd[None, :])
-    return np.asarray(sd[:, None] * vector * np.sqrt(np.maximum(value, 0.0)))
-
-
-def log_of(weight: FloatArray) -> FloatArray:
-    """Logarithms of weights >= 0; -inf for 0."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(weight))

@@ -14,7 +14,7 @@ from abctree.answers.comparison import compare
 from abctree.answers.mode import Mode, ModeSummary
 from abctree.answers.mode.from_run import mode_of
 from abctree.answers.one_model import of_model
-from abctree.answers.posterior import Posterior, log_of
+from abctree.answers.posterior import Posterior
 from abctree.answers.reading.answer import adjusted, answer, calibrated, fitting
 from abctree.answers.reading.calibration import Calibration
 from abctree.answers.reading.fit import DOUBT, Fit
@@ -25,6 +25,7 @@ from abctree.answers.reading.rows import epanechnikov
 from abctree.answers.run import Run, Weights
 from abctree.answers.run_notes import notes_on, run_notes
 from abctree.answers.summary import Summary, summarise, summarise_mode
+from abctree.answers.weighted import log_of
 from abctree.errors import AbctreeWarning, wrong
 from abctree.keywords import checks_keywords_of_methods
 from abctree.method import METHODS

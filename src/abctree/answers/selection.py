@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from abctree.answers.evidence import check_epsilon, check_rows
-from abctree.answers.posterior import Posterior, log_of
-from abctree.answers.weighted import ROUNDING
+from abctree.answers.posterior import Posterior
+from abctree.answers.weighted import ROUNDING, log_of
 from abctree.data import running_ess
 from abctree.errors import ParameterError, warn
 from abctree.numbers import check_rule

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from abctree.answers.mode import Mode, ModeSummary
 from abctree.answers.posterior import Posterior
 from abctree.answers.run import Run
 from abctree.answers.run_notes import notes_on, run_notes
+from abctree.answers.weighted import Probabilities
 from abctree.errors import AbctreeWarning
 from abctree.markup import page, paragraphs, table
 from abctree.types import FloatArray, NamedDict
@@ -21,9 +23,18 @@ from abctree.types import FloatArray, NamedDict
 #: Quantiles of the table, by their names in JSON.
 QUANTILES = {"5": 0.05, "50": 0.5, "95": 0.95}
 _HEADS = ("mean", "sd", *(f"{q} %" for q in QUANTILES))
+#: Probabilities in a line.
+_COLUMNS = 5
 _WHAT_IT_IS = "±: one Monte Carlo standard error, how far a number is off because draws are few"
 #: Reasons of failures that are listed.
 _REASONS = 3
+
+
+class _Block(NamedTuple):
+    """Numbers of some parameters, with their errors."""
+
+    heads: tuple[str, ...]
+    rows: list[tuple[str, FloatArray, FloatArray]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,26 +54,46 @@ class Summary:
         return f"Summary({self.posterior!r}; print it)"
 
     def _repr_html_(self) -> str:
-        both = zip(self.posterior.names, self.estimates, self.errors, strict=True)
-        rows = (
-            (name, *(f"{v:.4g} ± {e:.1g}" for v, e in zip(value, error, strict=True)))
-            for name, value, error in both
-        )
-        numbers = table(("", *_HEADS), rows)
-        return page(numbers, *paragraphs([_WHAT_IT_IS, *self.verdicts, *self.run]))
+        numbers = [
+            table(("", *block.heads), ((name, *_with_errors(v, e)) for name, v, e in block.rows))
+            for block in self._blocks
+        ]
+        return page(*numbers, *paragraphs([_WHAT_IT_IS, *self.verdicts, *self.run]))
 
     def _table(self) -> list[str]:
-        names = self.posterior.names
-        width = max(9, *(len(name) for name in names))
-        rows = [" " * width + "".join(f"{head:>12}" for head in _HEADS)]
-        for name, value, error in zip(names, self.estimates, self.errors, strict=True):
-            rows.append(f"{name:<{width}}" + "".join(f"{v:>12.4g}" for v in value))
-            rows.append(" " * width + "".join(f"{f'± {e:.1g}':>12}" for e in error))
-        return [*rows, _WHAT_IT_IS]
+        width = max(9, *(len(name) for name in self.posterior.names))
+        lines = []
+        for block in self._blocks:
+            lines.append(" " * width + "".join(f"{head:>12}" for head in block.heads))
+            for name, value, error in block.rows:
+                lines.append(f"{name:<{width}}" + "".join(f"{v:>12.4g}" for v in value))
+                lines.append(" " * width + "".join(f"{f'± {e:.1g}':>12}" for e in error))
+        return [*lines, _WHAT_IT_IS]
+
+    @property
+    def _blocks(self) -> list[_Block]:
+        """Means, deviations and quantiles of the quantities; probabilities of each category."""
+        draws = self.posterior
+        named = {draws.names[category.column] for category in draws.categories}
+        rows = zip(draws.names, self.estimates, self.errors, strict=True)
+        quantities = [row for row in rows if row[0] not in named]
+        blocks = [_Block(_HEADS, quantities)] if quantities else []
+        for name in (name for name in draws.names if name in named):
+            found = draws.probabilities(name)
+            for k in range(0, len(found.values), _COLUMNS):
+                some = slice(k, k + _COLUMNS)
+                heads = tuple(f"P({value:g})" for value in found.values[some])
+                row = (name, found.probability[some], found.mcse[some])
+                blocks.append(_Block(heads, [row]))
+        return blocks
 
     @property
     def estimates(self) -> FloatArray:
-        """(p, 5) Mean, standard deviation, and the quantiles of 5, 50 and 95 %."""
+        """(p, 5) Mean, standard deviation, and the quantiles of 5, 50 and 95 %.
+
+        Of a `Categorical` parameter they are those of its numbers; `Posterior.probabilities` are
+        what it is summarised by.
+        """
         return estimates_of(self.posterior)
 
     @property
@@ -74,10 +105,12 @@ class Summary:
         """The same numbers as plain Python objects, for JSON."""
         draws, z = self.posterior, self.evidence
         rows = zip(draws.names, self.estimates.tolist(), self.errors.tolist(), strict=True)
+        parameters = {name: {**_named(value), "mcse": _named(error)} for name, value, error in rows}
+        for category in draws.categories:
+            name = draws.names[category.column]
+            parameters[name] = _probabilities(draws.probabilities(name))
         return {
-            "parameters": {
-                name: {**_named(value), "mcse": _named(error)} for name, value, error in rows
-            },
+            "parameters": parameters,
             "epsilon": draws.epsilon,
             "ess": draws.ess,
             "n_draws": len(draws),
@@ -98,6 +131,18 @@ def _named(row: list[float]) -> NamedDict:
     """The columns of the table by name."""
     mean, sd, *quantiles = row
     return {"mean": mean, "sd": sd, "quantiles": dict(zip(QUANTILES, quantiles, strict=True))}
+
+
+def _probabilities(found: Probabilities) -> NamedDict:
+    """Probabilities by the values, as text."""
+    values = [f"{value:g}" for value in found.values]
+    numbers = (found.probability.tolist(), found.mcse.tolist())
+    probability, error = (dict(zip(values, row, strict=True)) for row in numbers)
+    return {"probabilities": probability, "mcse": {"probabilities": error}}
+
+
+def _with_errors(value: FloatArray, error: FloatArray) -> Iterator[str]:
+    return (f"{v:.4g} ± {e:.1g}" for v, e in zip(value, error, strict=True))
 
 
 def estimates_of(draws: Posterior) -> FloatArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import betaincinv, ndtr
@@ -170,3 +170,41 @@ def error_of(influence: FloatArray, weight: FloatArray) -> FloatArray:
     """
     share = weight / (1.0 - weight)
     return np.asarray(np.sqrt(room(weight) * (share**2 @ influence**2)))
+
+
+def scatter(theta: FloatArray, weight: FloatArray) -> FloatArray:
+    """Σ w (θ − mean)(θ − mean)ᵀ for weights that sum to one."""
+    centred = theta - weight @ theta
+    return np.asarray((centred * weight[:, None]).T @ centred)
+
+
+def root_of(scatter: FloatArray) -> FloatArray:
+    """R with R Rᵀ = scatter, through the correlation: units may differ by many powers of ten."""
+    sd = np.sqrt(np.diag(scatter))
+    value, vector = np.linalg.eigh(scatter / sd[:, None] / sd[None, :])
+    return np.asarray(sd[:, None] * vector * np.sqrt(np.maximum(value, 0.0)))
+
+
+def log_of(weight: FloatArray) -> FloatArray:
+    """Logarithms of weights >= 0; -inf for 0."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(weight))
+
+
+class Probabilities(NamedTuple):
+    """Probabilities of the values of one parameter."""
+
+    values: FloatArray  #: (k,) in increasing order
+    probability: FloatArray  #: (k,) sums to one; nan without draws
+    mcse: FloatArray  #: (k,) Monte Carlo standard errors
+
+    @classmethod
+    def of(cls, draws: FloatArray, weight: FloatArray, values: FloatArray) -> Probabilities:
+        """Of draws (m,) with weights (m,), all of which are among the values (k,)."""
+        hit = (draws[:, None] == values).astype(np.float64)
+        if not weight.any():
+            return cls(values, np.full(len(values), np.nan), np.full(len(values), np.nan))
+        probability = weight @ hit
+        if np.isnan(room(weight)):
+            return cls(values, probability, np.full(len(values), np.nan))
+        return cls(values, probability, error_of(hit - probability, weight))

@@ -87,7 +87,14 @@ def _write_summary(what: Summary, path: str | os.PathLike[str]) -> None:
     columns = ["mean", "sd", *(f"q{q}" for q in QUANTILES)]
     names = ["parameter", *columns, *(f"mcse_{column}" for column in columns)]
     numbers = np.hstack([what.estimates, what.errors]).tolist()
-    rows = ([n, *map(repr, r)] for n, r in zip(what.posterior.names, numbers, strict=True))
+    draws = what.posterior
+    named = {draws.names[category.column] for category in draws.categories}
+    rows = [[n, *map(repr, r)] for n, r in zip(draws.names, numbers, strict=True) if n not in named]
+    for name in (name for name in draws.names if name in named):  # the mean of 1[name = value]
+        for value, p, error in zip(*draws.probabilities(name), strict=True):
+            row = {"parameter": f"{name} = {value:g}", "mean": repr(float(p))}
+            row["mcse_mean"] = repr(float(error))
+            rows.append([row.get(column, "nan") for column in names])
     _write_rows(path, [names, *rows])
 
 

@@ -13,7 +13,7 @@ from abctree.keywords import checks_keywords
 from abctree.problem.priors.checks import checked_boxes, checked_cube, checked_theta
 from abctree.problem.problem import Problem
 from abctree.problem.simulators import Model
-from abctree.protocols import Distance, HasCubeRange, LearnedDistance
+from abctree.protocols import Category, Distance, HasCubeRange, LearnedDistance
 from abctree.types import Data, FloatArray, IntArray, SeedArray
 
 #: The first column of theta.
@@ -147,6 +147,11 @@ class ModelPrior:
     def bounds(self) -> FloatArray:
         """(p, 2) All nan: no parameter may be moved, for it means another thing in each model."""
         return np.full((len(self.names), 2), np.nan)
+
+    @property
+    def categories(self) -> tuple[Category, ...]:
+        """The model."""
+        return (Category(0, tuple(map(float, range(len(self.problems))))),)
 
     def model_at(self, cube: FloatArray) -> IntArray:
         """Number of the model at points (n, d): (n,)."""

@@ -11,10 +11,10 @@ from abctree.errors import ParameterError, wrong
 from abctree.problem.priors.checks import checked_boxes, checked_cube, checked_names, checked_theta
 from abctree.problem.priors.continuous import Periodic, Uniform
 from abctree.problem.priors.cube import Block, DiscreteBlock
-from abctree.problem.priors.discrete import Categorical
+from abctree.problem.priors.discrete import Atoms, Categorical
 from abctree.problem.priors.distribution import spelled
 from abctree.problem.priors.read import block_of
-from abctree.protocols import Circle, Prior
+from abctree.protocols import Category, Circle, Prior
 from abctree.types import FloatArray, IntArray
 
 _EXAMPLE = "Write {'a': scipy.stats.norm(0, 1), 'b': (0.0, 1.0)}."
@@ -54,8 +54,8 @@ class Product:
         Dimensions of the cube.  Fixed parameters have none.
     circles : tuple of Circle
         Those that are `Periodic`.
-    categories : tuple of int
-        The columns of those that are `Categorical`.
+    categories : tuple of Category
+        Those that are `Categorical`.
 
     Raises
     ------
@@ -85,7 +85,7 @@ class Product:
     _parts: tuple[_Part, ...]
     _text: str
     circles: tuple[Circle, ...]
-    categories: tuple[int, ...]
+    categories: tuple[Category, ...]
 
     def __init__(self, spec: Mapping[object, object]) -> None:
         if not isinstance(spec, Mapping) or not spec:
@@ -200,15 +200,15 @@ def as_prior(spec: object) -> Prior:
 
 def _special(
     values: list[object], blocks: list[Block]
-) -> tuple[tuple[Circle, ...], tuple[int, ...]]:
-    """Parameters on circles, and the columns of categorical ones."""
+) -> tuple[tuple[Circle, ...], tuple[Category, ...]]:
+    """Parameters on circles, and categorical ones."""
     circles, categories = [], []
     column = dim = 0
     for value, block in zip(values, blocks, strict=True):
         if isinstance(value, Periodic):
             circles.append(Circle(column, dim, value.low, value.high))
-        if isinstance(value, Categorical) and block.d:
-            categories.append(column)
+        if isinstance(block, Atoms) and isinstance(value, Categorical):
+            categories.append(Category(column, tuple(block.value.tolist())))
         column, dim = column + len(block.support), dim + block.d
     return tuple(circles), tuple(categories)
 
