@@ -160,3 +160,16 @@ def test_code_that_takes_names_is_followed_when_it_changes(tmp_path):
     np.testing.assert_array_equal(run.table.distance, again.table.distance)
     with pytest.warns(abctree.AbctreeWarning, match="The simulator has changed .*quiet now"):
         abctree.load(tmp_path / "run", abctree.Problem(PRIOR, quiet, [1.0, 1.0]))
+
+
+def test_a_variable_that_counts_columns_is_no_name():
+    def counted(theta, rng):
+        i, gamma = 0, 1
+        return [theta[i] + 10.0 * theta[gamma] + rng.normal(), 1.0]
+
+    problem = abctree.Problem(PRIOR, counted, [0.0, 1.0])
+    same = abctree.Problem(PRIOR, named, [0.0, 1.0])
+    made, expected = (
+        p.simulate(np.array([[0.5, 2.0]]), np.arange(1), 0).summary for p in (problem, same)
+    )
+    np.testing.assert_array_equal(made, expected)

@@ -107,7 +107,8 @@ def _asked_of(simulator: SimulatorFunction, argument: str) -> Iterator[str]:
     steps = [step for step in dis.get_instructions(function) if step.opname not in _SKIPPED]
     for whole, key, step in zip(steps, steps[1:], steps[2:], strict=False):
         is_subscript = step.opname == "BINARY_SUBSCR" or step.argrepr == "[]"
-        if is_subscript and whole.argval == argument and isinstance(key.argval, str):
+        is_text = key.opname == "LOAD_CONST" and isinstance(key.argval, str)
+        if is_subscript and whole.argval == argument and is_text:
             yield key.argval
 
 
