@@ -167,8 +167,8 @@ MAKE, KNOWN = calibration.WITH_TRUTH["two normals, d = 5"]  # where weights are 
 
 
 @cache
-def five_dimensions(n, seeds, **settings):
-    return [abctree.abc_tree(MAKE(), n_simulations=n, rng=s, **settings) for s in range(seeds)]
+def five_dimensions():
+    return [abctree.abc_tree(MAKE(), n_simulations=2000, rng=seed) for seed in range(60)]
 
 
 def of_means(posteriors, claim):
@@ -179,7 +179,7 @@ def of_means(posteriors, claim):
 
 @pytest.mark.xdist_group("five dimensions")
 def test_a_run_knows_the_errors_of_its_means():
-    posteriors = [run.posterior() for run in five_dimensions(2000, 40)]
+    posteriors = [run.posterior() for run in five_dimensions()]
     ratio, error = of_means(posteriors, Posterior.mcse)
     assert error < 0.15
     assert 0.8 < ratio < 1.25
@@ -191,7 +191,7 @@ def test_a_run_knows_the_errors_of_its_means():
 def test_claims_are_too_small_where_the_target_is_reached_first(monkeypatch):
     """The twin of the rule for ε: the first place with enough draws is one without a heavy draw."""
     monkeypatch.setattr(selection, "_start_of_last_run", lambda index: int(index[0]))
-    first = [run.posterior() for run in five_dimensions(2000, 40)]
+    first = [run.posterior() for run in five_dimensions()]
     assert of_means(first, Posterior.mcse)[0] > 1.35
 
 
@@ -210,19 +210,16 @@ def test_runs_know_their_errors(problem):
 # Evidence ---------------------------------------------------------------------------------------
 
 
-@cache
-def at_the_last_tolerance(seeds):
-    """Evidences, few draws each, over the exact ones."""
-    runs = five_dimensions(5000, seeds, block=250)
-    return [(run.evidence(run.epsilon), KNOWN.evidence(run.epsilon)) for run in runs]
-
-
 def missed(interval):
-    """Runs of 60 whose interval of 90 % is below the evidence, and above it."""
-    ends = [(*interval(z), exact) for z, exact in at_the_last_tolerance(60)]
+    """Runs of 60 whose interval of 90 % is below the evidence, and above it: of few draws each."""
+    ends = [
+        (*interval(run.evidence(run.epsilon)), KNOWN.evidence(run.epsilon))
+        for run in five_dimensions()
+    ]
     return sum(high < exact for _, high, exact in ends), sum(low > exact for low, _, exact in ends)
 
 
+@pytest.mark.xdist_group("five dimensions")
 def test_interval_of_the_evidence_covers_at_the_last_tolerance():
     below, above = missed(lambda z: z.interval(0.9))
     # 10 % of 60 are meant: more than 11 are so in one of 50 tests.
