@@ -95,7 +95,7 @@ class Surface:
 
     def value(self, y: FloatArray) -> FloatArray:
         """(..., r) -> (...)."""
-        return np.asarray(self._design(y) @ self.beta)
+        return np.asarray(self.design(y) @ self.beta)
 
     @property
     def parameters(self) -> FloatArray:
@@ -104,7 +104,7 @@ class Surface:
 
     def by_parameters(self, y: FloatArray) -> FloatArray:
         """(..., r) -> (..., q + r): derivatives of the value by β and ρ."""
-        design, rate = self._design(y), self._rate()
+        design, rate = self.design(y), self._rate()
         beta = np.append(self.beta, 0.0)[_raised(len(rate), self.degree)]
         by_bent = design @ beta.T @ self.white
         by_rate = (y / self._inside(y) - self._bent(y)) / rate
@@ -132,7 +132,8 @@ class Surface:
     def _bent(self, y: FloatArray) -> FloatArray:
         return np.asarray(np.log(self._inside(y)) / self._rate())
 
-    def _design(self, y: FloatArray) -> FloatArray:
+    def design(self, y: FloatArray) -> FloatArray:
+        """(..., r) -> (..., q): what β multiplies."""
         z = self._bent(y) if self.rate.any() else y
         return monomials(z @ self.white.T, powers_of(len(self.rate), self.degree))
 
@@ -178,15 +179,20 @@ def regression(
     ridge = _ridge(powers_of(r, start.degree), skewness)
     ridge = np.append(ridge, np.full(r, BEND**-2.0)) if bends else ridge
     moves = q if skewness > 0.0 else len(ridge)
+    # Without bends it is the same at each step.
+    fixed = None if bends else start.design(y)
+
+    def u(surface: Surface) -> FloatArray:
+        return surface.value(y) if fixed is None else np.asarray(fixed @ surface.beta)
 
     def objective(surface: Surface) -> float:
         prior = 0.5 * ridge @ surface.parameters[: len(ridge)] ** 2
-        return log_likelihood(surface.value(y), accepted) - float(prior)
+        return log_likelihood(u(surface), accepted) - float(prior)
 
     value, last = objective(surface), False
     for _ in range(30):
-        design = surface.by_parameters(y)[:, : len(ridge)]
-        slope, weight = _derivatives(surface.value(y), accepted)
+        design = surface.by_parameters(y) if fixed is None else fixed
+        slope, weight = _derivatives(u(surface), accepted)
         known = (design * weight[:, None]).T @ design + np.diag(ridge)
         if last:
             break
