@@ -44,6 +44,7 @@ OTHERS = {
     "errors": ("benchmarks.errors", command.RESULTS / "errors.json"),
     "map_modes": ("benchmarks.map_modes", command.RESULTS / "map_modes.json"),
     "readings": ("benchmarks.readings", command.RESULTS / "readings.json"),
+    "calibrations": ("benchmarks.calibrations", command.RESULTS / "calibrations.json"),
     "models": ("benchmarks.models", command.RESULTS / "models.json"),
     "bandit_cost": ("benchmarks.bandit_cost", command.RESULTS / "bandit_cost.json"),
     "digits_posterior": ("experiments.digits_pictures", command.RESULTS / "digits_posterior.json"),

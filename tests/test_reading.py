@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 
@@ -313,6 +314,19 @@ def test_predictions_have_the_spread_of_posterior_and_noise():
     assert data.var(axis=0) == pytest.approx(2.0, rel=0.2)
     prior = run().predict(1000, prior=True).array
     assert prior.var(axis=0) == pytest.approx(100.0 / 12.0 + 1.0, rel=0.15)
+
+
+def test_a_pool_makes_the_same_predictions():
+    def one(theta, rng):
+        return theta + rng.standard_normal(2)
+
+    alone = abctree.rejection(
+        abctree.Problem(SQUARE, one, np.array([1.0, -2.0])), n_simulations=300, rng=1
+    )
+    for result in (alone, run()):
+        with ThreadPoolExecutor(2) as pool:
+            found = result.predict(30, rng=3, pool=pool)
+        assert np.array_equal(found.array, result.predict(30, rng=3).array)
 
 
 def test_predictions_say_which_summaries_miss():

@@ -19,7 +19,7 @@ from abctree.answers.reading.answer import adjusted, answer, calibrated, fitting
 from abctree.answers.reading.calibration import Calibration
 from abctree.answers.reading.fit import DOUBT, Fit
 from abctree.answers.reading.learned import learned
-from abctree.answers.reading.predict import Predictive, predictive
+from abctree.answers.reading.predict import Maps, Predictive, predictive
 from abctree.answers.reading.regression import Method
 from abctree.answers.reading.rows import epanechnikov
 from abctree.answers.run import Run, Weights
@@ -204,7 +204,9 @@ class Result(Run):
     def _fit(self) -> Fit:
         return fitting(self)
 
-    def predict(self, n: int = 200, rng: RNGLike = 0, *, prior: bool = False) -> Predictive:
+    def predict(
+        self, n: int = 200, rng: RNGLike = 0, *, prior: bool = False, pool: Maps | None = None
+    ) -> Predictive:
         """Data that the model makes of draws of `answer`, or of the prior, simulated anew.
 
         Parameters
@@ -215,6 +217,10 @@ class Result(Run):
             None, a seed, or a generator.
         prior : bool
             Whether to draw from the prior instead.
+        pool : object, optional
+            With a `map`, such as the pools of `concurrent.futures` and `mpi4py.futures`, or
+            ``client.get_executor()`` of Dask: it makes the simulations, and the same ones.
+            Default: this process.
 
         Returns
         -------
@@ -229,7 +235,7 @@ class Result(Run):
         check_rule("n", n, "at least 1", "Try 200.")
         own = checked_rng(rng)
         theta = prior_draws(self.problem, n, own) if prior else self.answer().sample(n, own)
-        return predictive(self.problem, theta, int(own.integers(2**62)))
+        return predictive(self.problem, theta, int(own.integers(2**62)), pool)
 
     def mode(self, epsilon: float | None = None) -> Mode:
         """Where the posterior is highest, how well that is known, and what else came close.

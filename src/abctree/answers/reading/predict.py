@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -71,7 +72,21 @@ class Predictive:
         return float(np.mean([float(statistic(data)) >= own for data in self.data]))
 
 
-def predictive(problem: Problem, theta: FloatArray, root: int) -> Predictive:
+class Maps(Protocol):
+    """A pool, such as those of `concurrent.futures`, `multiprocessing` and `mpi4py.futures`."""
+
+    def map(self, fn: Callable[[int], Made], starts: Iterable[int], /) -> Iterable[Made]:
+        """Results of a function, in order."""
+
+
+class Made(NamedTuple):
+    """Numbers, data and summaries of rows, and why there are not more."""
+
+    rows: list[tuple[int, Data, FloatArray]]
+    reason: str
+
+
+def predictive(problem: Problem, theta: FloatArray, root: int, pool: Maps | None) -> Predictive:
     """Simulate data of parameters (n, p) and keep them as they are.
 
     Raises
@@ -79,31 +94,29 @@ def predictive(problem: Problem, theta: FloatArray, root: int) -> Predictive:
     SimulatorError
         If nothing usable comes back.
     """
-    made, reason = _made(problem, theta, root)
+    model = problem.model
+    step = model.batch_size if model.vectorized else 1
+    make = partial(_made, problem, theta, root, step)
+    starts = range(0, len(theta), step)
+    parts = list(map(make, starts) if pool is None else pool.map(make, starts))
+    made = [row for part in parts for row in part.rows]
     if not made:
-        raise SimulatorError(f"No data could be simulated: {reason}.")
+        raise SimulatorError(f"No data could be simulated: {parts[0].reason}.")
     kept, data, summary = zip(*made, strict=True)
     n_failed = len(theta) - len(made)
     number = np.array(kept)
     return Predictive(theta[number], data, np.array(summary), problem.observed_summary, n_failed)
 
 
-def _made(
-    problem: Problem, theta: FloatArray, root: int
-) -> tuple[list[tuple[int, Data, FloatArray]], str]:
-    """Number, data and summary of each row that the simulator makes, and why the first fails."""
-    model, index, reason = problem.model, np.arange(len(theta)), ""
-    made: list[tuple[int, Data, FloatArray]] = []
-    step = model.batch_size if model.vectorized else 1
-    for first in range(0, len(theta), step):
-        some = index[first : first + step]
-        try:
-            data = model.simulator(*model.arguments(theta[some], some, root))
-            summary = model.read(data, problem.shape, len(some))
-            each = list(floats(data, "simulator")) if model.vectorized else [data]
-            rows = list(zip(some.tolist(), each, summary, strict=True))
-        except CAUGHT as error:
-            reason = reason or described(error)
-        else:
-            made += [row for row in rows if np.isfinite(row[2]).all()]
-    return made, reason or "the summaries are nan or inf"
+def _made(problem: Problem, theta: FloatArray, root: int, step: int, first: int) -> Made:
+    """What one call of the simulator makes of the rows from `first` on."""
+    model, some = problem.model, np.arange(len(theta))[first : first + step]
+    try:
+        data = model.simulator(*model.arguments(theta[some], some, root))
+        summary = model.read(data, problem.shape, len(some))
+        each = list(floats(data, "simulator")) if model.vectorized else [data]
+        rows = list(zip(some.tolist(), each, summary, strict=True))
+    except CAUGHT as error:
+        return Made([], described(error))
+    usable = [row for row in rows if np.isfinite(row[2]).all()]
+    return Made(usable, "the summaries are nan or inf")
