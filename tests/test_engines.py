@@ -18,6 +18,7 @@ import pytest
 
 import abctree
 from abctree import AbctreeError, ParameterError
+from tests.conftest import until
 from tests.runs import differences
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -116,11 +117,11 @@ def test_dask_gives_the_table_of_serial_and_is_left_open(client, truth):
         play(client.cluster)
 
 
-def test_dask_is_asked_for_its_workers_now(client):
+def test_dask_is_asked_for_the_workers_that_it_has_and_waits_for(client):
     pool = abctree.Pool(client)
-    client.wait_for_workers(2)
     assert pool.n_workers == 2
-    client.cluster.scale(3)
+    client.cluster.scale(3)  # which it takes note of in its own time
+    until(lambda: pool.n_workers == 3)
     client.wait_for_workers(3)
     assert pool.n_workers == 3
 

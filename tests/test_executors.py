@@ -992,6 +992,8 @@ def test_a_client_is_taken_by_its_executor_and_left_open(truth):
         assert not client.is_closed
         assert client.get_executor().submit(divmod, 7, 2).result() == (3, 1)
     assert abctree.Pool(LikeClient(0)).n_workers > 0  # no worker has come yet
+    client.cluster = types.SimpleNamespace(plan={*range(9)})  # more are asked for
+    assert as_executor(client).n_workers == 9
     client.asynchronous = True
     with pytest.raises(ParameterError, match="Make it without asynchronous=True"):
         play(client)

@@ -142,11 +142,12 @@ def _waited_for(client: Client) -> Client:
 
 
 def _threads_of(client: Client) -> int:
-    """Tasks that the workers that have come run at a time; 0 if none has yet."""
+    """Tasks that the workers run at a time, at least one for each that its cluster is to have."""
+    wanted = getattr(getattr(client, "cluster", None), "plan", ())
     try:
-        return sum(client.nthreads().values())
+        return max(len(wanted), sum(client.nthreads().values()))
     except Exception:  # noqa: BLE001 - a client that is closed says so when it is given a task
-        return 0
+        return len(wanted)
 
 
 class RayPool(futures.Executor):

@@ -68,7 +68,7 @@ class Processes(Pooled):
     n_workers : int or None
         Number of processes; None for the number of processors that this one may use.
     start_method : {"spawn", "fork", "forkserver"}
-        How they are started.  "spawn" works everywhere and takes a second or two; "fork" is
+        How they are started.  "spawn" works everywhere and takes half a second; "fork" is
         immediate, but not safe when this process has threads.
     chunk : int or None
         Rows of a task; None: as many as take about 20 ms, but a task for every worker.  It never
