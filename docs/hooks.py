@@ -7,6 +7,8 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import notebooks  # beside this file
+
 ROOT = Path(__file__).resolve().parents[1]
 #: Documents outside docs/, and the pages that they become.
 OUTSIDE = {
@@ -35,8 +37,6 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     here = page.file.src_uri
     if RUN and here.startswith("tutorials/"):
-        import notebooks  # beside this file
-
         book = BOOKS[here] = notebooks.executed(markdown)
         name = PurePosixPath(here).with_suffix(".ipynb").name
         markdown = f"{notebooks.told(book)}\n<a href={name} download>This page as a notebook</a>\n"

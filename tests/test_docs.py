@@ -196,7 +196,8 @@ def test_names_without_an_example_are_noticed():
     assert not {"load", "abc_tree"} & lacking
 
 
-def test_every_page_is_in_the_navigation():
+def test_every_page_is_in_the_navigation(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
     outside = runpy.run_path(str(ROOT / "docs" / "hooks.py"))["OUTSIDE"]
     pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
     assert set(PAGE.findall((ROOT / "mkdocs.yml").read_text())) == pages | {*outside.values()}
