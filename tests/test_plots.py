@@ -87,7 +87,7 @@ def test_pair_has_a_panel_for_each_pair_and_hides_the_others(cloud):
         [True, False, False], [True, True, False], [True, True, True],
     ]  # fmt: skip
     assert [ax.get_xlabel() for ax in axes[2]] == ["a", "b  (10⁻⁹)", "c  (10⁶)"]
-    assert [ax.get_ylabel() for ax in axes[:, 0]] == ["", "b  (10⁻⁹)", "c  (10⁶)"]
+    assert [ax.get_ylabel() for ax in axes[:, 0]] == ["", "b\n(10⁻⁹)", "c\n(10⁶)"]
 
 
 def test_pair_histogram_is_weighted(cloud):

@@ -155,6 +155,17 @@ def test_boxes_of_two_parameters_tile_the_picture_in_every_round(result, page):
     assert len(pair["rounds"][-1]["boxes"]) == len(result.partition)
 
 
+def test_seconds_by_round_are_known_of_a_run_that_was_loaded(tmp_path):
+    problem = abctree.Problem({"a": (-5.0, 5.0)}, lambda t, rng: t + rng.normal(), [1.0])
+    made = abctree.abc_tree(problem, n_simulations=600, rng=1, store=tmp_path / "run")
+    seconds = made.seconds_by_round
+    assert len(seconds) == len(made.rounds)
+    assert 0.0 < seconds[0] < seconds[-1] <= made.seconds
+    assert list(seconds) == sorted(seconds)
+    again = abctree.load(tmp_path / "run", problem).seconds_by_round
+    np.testing.assert_allclose(again, seconds, atol=0.05)
+
+
 @pytest.mark.slow
 def test_thinned_rows_weigh_what_they_stand_for(tmp_path):
     """The twin: by their numbers, rows that were thinned out count for too little."""

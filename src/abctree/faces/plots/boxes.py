@@ -26,8 +26,8 @@ Show = Literal["posterior", "proposal"]
 
 #: Panels of a row that was not asked for in detail.
 _PANELS = 5
-#: Most accepted draws in a panel.
-_DOTS = 2000
+#: Most accepted draws in a panel, and parameters of a slice that its title names.
+_DOTS, _NAMED = 2000, 3
 
 
 @checks_keywords
@@ -45,7 +45,7 @@ def partition(
     """The boxes of one round, darker where the step-function posterior or the proposal is denser.
 
     In more than two dimensions this is the slice of the partition through the posterior mean (in
-    the cube), and the title says where.
+    the cube), and the title says where, if that are up to three numbers.
 
     Parameters
     ----------
@@ -338,4 +338,5 @@ def _title(result: Result, played: Round, sides: tuple[Side, Side]) -> str:
         for i, name in enumerate(prior.names)
         if histogram.driver(name) not in (shown | {None})
     ]
-    return title + "\nslice at " + (", ".join(hidden) or "the posterior mean")
+    few = ", ".join(hidden) if len(hidden) <= _NAMED else ""
+    return title + "\nslice at " + (few or "the posterior mean")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _LEVELS = np.linspace(0.02, 0.98, 49)
 #: Two standard errors are shaded.
 _BAND = 2.0
+#: The legend of more parameters stands beside the axes.
+_MANY = 4
 
 
 @checks_keywords
@@ -37,7 +39,8 @@ def calibration(found: Calibration | CalibrationRuns, ax: Axes | None = None) ->
     ax : Axes, optional
         Where to draw.  Default: a new figure.
     """
-    ax = one_axes(ax, 4.5, 4.5)
+    many = len(found.names) > _MANY
+    ax = one_axes(ax, 6.2 if many else 4.5, 4.5)
     share = found.share if isinstance(found, Calibration) else None
     n = len(found.ranks) if share is None else 1.0 / float(np.square(share).sum())
     half = _BAND * np.sqrt(_LEVELS * (1.0 - _LEVELS) / n)
@@ -52,7 +55,8 @@ def calibration(found: Calibration | CalibrationRuns, ax: Axes | None = None) ->
     if isinstance(found, CalibrationRuns):
         ax.plot(_LEVELS, found.expected_coverage(_LEVELS), "--", color="black", label="jointly")
     ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="level of the interval", ylabel="share that it holds")
-    ax.legend(frameon=False, fontsize="small")
+    beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if many else {"loc": "best"}
+    ax.legend(frameon=False, fontsize="small", **beside)
     return figure_of(ax)
 
 

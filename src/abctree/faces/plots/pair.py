@@ -172,7 +172,7 @@ def _finish(ax: Axes, x: Margin, y: Margin, *, row: int, column: int, last: int)
         unit = short_ticks(ax.yaxis, y.limits, is_log=y.is_log, is_whole=y.kind == "discrete")
         ax.tick_params(labelleft=column == 0)
         if column == 0:
-            ax.set_ylabel(y.name + unit)
+            ax.set_ylabel("\n".join(filter(None, (y.name, unit.strip()))))
 
 
 def fit_pairs(grid: Grid) -> None:

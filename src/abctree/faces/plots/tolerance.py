@@ -84,7 +84,8 @@ def tolerance(result: Result, axes: object = None, n: int = _READINGS) -> Figure
         where = [answer.epsilon], [answer.mean()[j]]
         ax.vlines(answer.epsilon, low, high, color=TRUTH, linewidth=1.6)
         ax.plot(*where, "o", color=TRUTH, markersize=5.0, label="answer")
-        ax.set_ylabel(answer.names[j] + short_ticks(ax.yaxis, ax.get_ylim()))
+        unit = short_ticks(ax.yaxis, ax.get_ylim()).strip()
+        ax.set_ylabel("\n".join(filter(None, (answer.names[j], unit))))
         ax.tick_params(labelbottom=ax is grid[-1])
     grid[-1].set_xlabel("tolerance ε")
     fit_texts([(ax, ax.yaxis.label) for ax in grid])

@@ -145,7 +145,7 @@ def _series(observed: FloatArray, made: FloatArray) -> Picture:
         np.ptp(np.quantile(made, [0.05, 0.95], axis=0), axis=0),
     )
     label = "summary"
-    if not spread.max() < _ONE_SCALE * spread.min():
+    if spread.max() > _ONE_SCALE * spread[spread > 0.0].min(initial=spread.max()):
         unit = np.where(spread > 0.0, spread / 2.0, 1.0)
         observed, made = (observed - middle) / unit, (made - middle) / unit
         label = "summary, less its median,\nin half widths of its band"

@@ -7,13 +7,17 @@ const label = (v) => {
   const plain = String(Number(v.toPrecision(6)));
   return plain.length <= 6 ? plain : v.toExponential(1).replace(".0e", "e").replace("e+", "e");
 };
-// At most four round numbers between two ends.
-function marks([low, high]) {
-  const width = high - low, base = 10 ** Math.floor(Math.log10(width / 4)), found = [];
-  const step = [1, 2, 2.5, 5, 10].map((m) => m * base).find((s) => width / s <= 4);
+// At most n round numbers between two ends, or one more.
+function marks([low, high], n = 4) {
+  const width = high - low, base = 10 ** Math.floor(Math.log10(width / n)), found = [];
+  const step = [1, 2, 2.5, 5, 10].map((m) => m * base).find((s) => width / s <= n);
   for (let i = Math.ceil(low / step); i * step <= high; i++) found.push(i * step);
   return found;
 }
+// On paper nothing can be opened.
+addEventListener("beforeprint", () => {
+  for (const folded of document.querySelectorAll("details")) folded.open = true;
+});
 
 // The pair plot at every tolerance, and its table.
 (() => {
@@ -22,7 +26,9 @@ function marks([low, high]) {
   const GAP = 18, LEFT = 50, TOP = 36, BOTTOM = 42;
   const CELLS = 40, SHADES = [0.95, 0.75, 0.5, 0.25], SMOOTH_FROM = 100, DOTS = 1200;
   const k = data.shown.length;
-  const PANEL = Math.max(110, Math.min(220, 640 / k));
+  const PANEL = Math.max(110, Math.min(220, 640 / k)), TICKS = PANEL < 130 ? 2 : 4;
+  // A size at which a text is hardly longer than its panel.
+  const fit = (text, size) => `style="font-size:${round(Math.min(size, (1.75 * (PANEL + GAP)) / text.length))}px"`;
   const state = { at: data.start, kind: data.adjusted ? "adjusted" : "raw", whole: false };
 
   // Draws at the chosen tolerance: columns on their axes, and weights that sum to one.
@@ -62,7 +68,7 @@ function marks([low, high]) {
   function ticks([low, high], isLog) {
     const width = high - low, found = [];
     if (isLog && width > 1.5) {
-      const step = Math.ceil(width / 4);
+      const step = Math.ceil(width / TICKS);
       for (let p = Math.ceil(low); p <= high; p += step) found.push([p, label(10 ** p)]);
       return found;
     }
@@ -72,9 +78,9 @@ function marks([low, high]) {
           const at = p + Math.log10(m);
           if (at >= low && at <= high) found.push([at, label(m * 10 ** p)]);
         }
-      if (found.length > 1) return found;
+      if (found.length > 1) return found.filter((_, i) => i % Math.ceil(found.length / TICKS) === 0);
     }
-    return marks([low, high]).map((v) => [v, label(isLog ? 10 ** v : v)]);
+    return marks([low, high], TICKS).map((v) => [v, label(isLog ? 10 ** v : v)]);
   }
 
   function draw() {
@@ -117,14 +123,14 @@ function marks([low, high]) {
     }
     const name = (j) => escape(data.names[data.shown[j]]);
     if (row === k - 1)
-      parts.push(`<text class="name" x="${x0 + PANEL / 2}" y="${bottom + 33}"
+      parts.push(`<text class="name" ${fit(name(column), 12)} x="${x0 + PANEL / 2}" y="${bottom + 33}"
         text-anchor="middle">${name(column)}</text>`);
     if (row === column) {
-      parts.push(`<text x="${x0 + PANEL / 2}" y="${y0 - 6}" text-anchor="middle"
-        >${escape(sentence(row))}</text>`);
-      if (row < k - 1 || k === 1) 
-        parts.push(`<text class="name" x="${x0 + PANEL / 2}" y="${y0 - 20}"
-          text-anchor="middle">${k > 1 ? name(row) : ""}</text>`);
+      const said = escape(sentence(row));
+      parts.push(`<text ${fit(said, 11)} x="${x0 + PANEL / 2}" y="${y0 - 6}" text-anchor="middle">${said}</text>`);
+      if (row < k - 1)
+        parts.push(`<text class="name" ${fit(name(row), 12)} x="${x0 + PANEL / 2}" y="${y0 - 20}"
+          text-anchor="middle">${name(row)}</text>`);
       return parts.join("");
     }
     parts.push(`<path class="axis" d="M${x0} ${y0}v${PANEL}"/>`);
@@ -271,7 +277,11 @@ function marks([low, high]) {
   }
 
   // The table -----------------------------------------------------------------------------------
-  const short = (v, digits = 4) => (v === null ? "nan" : String(Number(v.toPrecision(digits))));
+  const short = (v, digits = 4) => {
+    if (v === null) return "nan";
+    const number = Number(v.toPrecision(digits)), size = Math.abs(number);
+    return size > 0 && (size < 1e-3 || size >= 1e6) ? number.toExponential() : String(number);
+  };
   const heads = () => ["mean", "sd", ...data.quantiles.map((q) => `${q} %`)];
   function table() {
     const { estimates, errors } = numbers();

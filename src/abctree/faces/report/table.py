@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from abctree.answers.circles import opened
 from abctree.answers.posterior import Posterior
 from abctree.answers.result import Result
 from abctree.answers.summary import QUANTILES, errors_of, estimates_of
@@ -79,9 +80,14 @@ class _Axes:
             for j in shown
         ]
         own = cls(draws, shown, prior, is_log, [0.0] * len(shown))
-        width = [float(np.ptp(own.places(k, draws.theta[:, j]))) for k, j in enumerate(shown)]
+        width = [float(np.ptp(own.places(k, draws.unwrapped[:, j]))) for k, j in enumerate(shown)]
         unit = [10.0 ** np.floor(np.log10((w or 1.0) / _STEPS)) for w in width]
         return cls(draws, shown, prior, is_log, unit)
+
+    def columns(self, theta: FloatArray) -> list[list[float]]:
+        """Where draws (n, p) lie, a list for each parameter shown; a circle is cut open once."""
+        theta = opened(theta, self.draws.circles, self.draws.mean())
+        return [self.places(k, theta[:, j]) for k, j in enumerate(self.shown)]
 
     def places(self, k: int, value: FloatArray) -> list[float]:
         """Where values lie on the axis of parameter k of those shown, rounded."""
@@ -106,10 +112,10 @@ class _Axes:
 
 def _mode(result: Result, axes: _Axes) -> list[float] | None:
     """Where the mode lies; None if there is none, or not on these axes."""
-    theta = result.mode().theta[axes.shown]
-    if not np.isfinite(theta).all() or (theta[axes.is_log] <= 0.0).any():
+    theta = result.mode().theta
+    if not np.isfinite(theta).all() or (theta[axes.shown][axes.is_log] <= 0.0).any():
         return None
-    return [axes.places(k, theta[k : k + 1])[0] for k in range(len(theta))]
+    return [place for (place,) in axes.columns(theta[None])]
 
 
 def _numbers(draws: Posterior) -> NamedDict:
@@ -127,8 +133,7 @@ def _numbers(draws: Posterior) -> NamedDict:
 
 def _some(draws: Posterior, n: int, axes: _Axes) -> list[list[float]]:
     """Columns of n draws that all weigh the same."""
-    theta = draws.theta[draws.resample(n, 0)]
-    return [axes.places(k, theta[:, j]) for k, j in enumerate(axes.shown)]
+    return axes.columns(draws.theta[draws.resample(n, 0)])
 
 
 def _thinned(draws: Posterior, axes: _Axes) -> NamedDict:
@@ -143,7 +148,7 @@ def _thinned(draws: Posterior, axes: _Axes) -> NamedDict:
     row = np.append(near, far[step // 2 :: step])
     weight = draws.weights[row] * np.where(np.arange(len(row)) < len(near), 1.0, step)
     return {
-        "theta": [axes.places(k, draws.theta[row, j]) for k, j in enumerate(axes.shown)],
+        "theta": axes.columns(draws.theta[row]),
         "weight": [float(f"{w:.4g}") for w in weight / weight.max()],
         "distance": [float(f"{d:.7g}") for d in draws.distance[row]],
     }
