@@ -17,7 +17,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
 
-from abctree.faces import report
 from abctree.faces.cli.blame import to_stderr
 
 #: What is served and what is written, in the run's folder.
@@ -113,7 +112,7 @@ class Live:
 
     def _page(self) -> str:
         version = self._version()
-        bar = resources.files(report).joinpath("live.html").read_text("utf-8")
+        bar = resources.files("abctree.faces.report").joinpath("live.html").read_text("utf-8")
         known = {"VERSION": version, "TOKEN": self._token, "ASKS": str(int(1000 * _ASKS))}
         for name, value in known.items():
             bar = bar.replace(name, value)
@@ -194,7 +193,9 @@ def live_page(directory: Path) -> Iterator[Live]:
     MissingDependencyError
         If what writes pages is not installed.
     """
-    report.check_installed()
+    from abctree.faces.report import check_installed
+
+    check_installed()
     live = Live(directory)
     to_stderr(f"The run is shown at {live.address}")
     try:
