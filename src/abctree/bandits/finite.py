@@ -247,7 +247,7 @@ def _played(
         check_rule(name, value, "a whole number of at least 1")
     arm, reward = np.empty(budget, dtype=np.int64), np.empty(budget, dtype=np.int64)
     none = np.zeros(len(rates))
-    games.play(rule, rates, share, block, none, checked_rng(rng), arm, reward)
+    games.play_game(rule, rates, share, block, none, checked_rng(rng), arm, reward)
     return History(arm, reward, len(rates))
 
 

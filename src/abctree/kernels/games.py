@@ -22,7 +22,7 @@ _CONTENDERS = 256
 
 
 @jit
-def play(
+def play_game(
     rule: int,
     mu: FloatArray,
     share: float,
@@ -149,14 +149,14 @@ def right_answers(
     """Games (len(checkpoints),) in which the best arm has the largest mean belief after n pulls.
 
     Beliefs are Beta(1, 1) before the first pull; of several largest the first counts.
-    `checkpoints` are numbers of pulls, increasing; other arguments as for `play`.
+    `checkpoints` are numbers of pulls, increasing; other arguments as for `play_game`.
     """
     best = np.argmax(mu)
     right = np.zeros(len(checkpoints), dtype=np.int64)
     pulled = np.empty(checkpoints[-1], dtype=np.int64)
     reward = np.empty(checkpoints[-1], dtype=np.int64)
     for _ in range(n_games):
-        play(rule, mu, share, block, weight, rng, pulled, reward)
+        play_game(rule, mu, share, block, weight, rng, pulled, reward)
         accepted, count = np.ones(len(mu)), np.full(len(mu), 2.0)
         t = 0
         for i in range(len(checkpoints)):
