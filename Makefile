@@ -69,4 +69,4 @@ wheel-test: $(STAMP)  ## Run the wheel in bare environments, oldest and newest
 	.ci/wheel
 
 clean:  ## Remove what the targets made
-	rm -rf $(VENV) demo-output site
+	rm -rf $(VENV) demo-output site build

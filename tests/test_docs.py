@@ -196,6 +196,25 @@ def test_names_without_an_example_are_noticed():
     assert not {"load", "abc_tree"} & lacking
 
 
+def test_a_page_that_is_run_shows_what_it_prints_now(monkeypatch):
+    v4 = pytest.importorskip("nbformat").v4
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    notebooks = importlib.import_module("notebooks")
+    book = notebooks.notebook(
+        "# A\n\n```python\n1 + 1\n```\n\n```text\nold\n```\n\n```python no-run\nb\n```\n"
+    )
+    setup, *cells = [cell.source for cell in book.cells]
+    assert setup == "%matplotlib inline"
+    assert cells == ["# A", "1 + 1", "```python no-run\nb\n```"]
+    book.cells[2].outputs = [
+        v4.new_output("stream", name="stderr", text="round 1"),
+        v4.new_output("execute_result", data={"text/plain": "2"}),
+    ]
+    assert notebooks.told(book) == (
+        "# A\n\n```python\n1 + 1\n```\n\n```text\n2\n```\n\n```python no-run\nb\n```\n"
+    )
+
+
 def test_every_page_is_in_the_navigation(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs")
     outside = runpy.run_path(str(ROOT / "docs" / "hooks.py"))["OUTSIDE"]
