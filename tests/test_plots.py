@@ -325,6 +325,22 @@ def test_other_pictures_have_texts_that_are_where_they_belong(tiny, draw):
     assert misplaced(draw(tiny)) == []
 
 
+@pytest.mark.slow
+def test_pair_has_few_ticks_on_a_short_log_axis():
+    prior = {"rate": stats.loguniform(0.001, 10.0), "other": stats.loguniform(0.001, 10.0)}
+    problem = abctree.Problem(
+        prior, lambda t, rng: 5.0 * np.log(t) + rng.normal(size=t.shape), 5.0 * np.log([0.5, 4.0]),
+        vectorized=True,
+    )  # fmt: skip
+    draws = abctree.abc_tree(problem, n_simulations=2000, rng=1).answer()
+    figure = plots.pair(draws)
+    assert {figure.axes[j].get_xscale() for j in (0, 2, 3)} == {"log"}
+    low, high = figure.axes[2].get_xlim()
+    assert 2.0 < high / low < 20.0
+    assert misplaced(figure) == []
+    assert any(name == "0.5" for name, _ in texts_of(figure))
+
+
 def told(figure):
     """What the legends say."""
     legends = [ax.get_legend() for ax in figure.axes if ax.get_legend()] + figure.legends

@@ -31,6 +31,8 @@ SERIES = (DRAWS, "#d98b2b", "#3f8f5f", "#8a5aa5", "#6b7780")  #: several posteri
 _LETTER, _SMALLEST = 0.6, 4.5
 #: Ticks of a panel whose labels have at most so many letters, and of one with longer labels.
 _FEW_TICKS, _FEWER_TICKS, _LONG = 4, 2, 5
+#: A log axis that spans more than this factor has powers of ten alone.
+_DECADES = 20.0
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 _INSTALL = "Plots need matplotlib, which is not installed. Run: pip install abctree[plots]"
@@ -103,13 +105,11 @@ def short_ticks(
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
     low, high = limits
-    if is_log and high > 20.0 * low:
-        axis.set_major_locator(FixedLocator(_decades(low, high)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: _power_of_ten(value)))
+    if is_log:
+        write = _power_of_ten if high > _DECADES * low else "{:g}".format
+        axis.set_major_locator(FixedLocator(_log_ticks(low, high)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
         axis.set_minor_locator(NullLocator())
-        return ""
-    if is_log and high > 1.5 * low:
-        plain_ticks(axis)
         return ""
     largest = max(abs(low), abs(high))
     power = int(np.floor(np.log10(largest))) if largest > 0.0 else 0
@@ -127,11 +127,19 @@ def short_ticks(
     return f"  ({_power_of_ten(unit)})" if power else ""
 
 
-def _decades(low: float, high: float) -> list[float]:
-    """Few powers of ten between two ends."""
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Few powers of ten between two ends; of ends that are near 1, 2 and 5 times these."""
+    from matplotlib.ticker import MaxNLocator
+
     first, last = int(np.ceil(np.log10(low))), int(np.floor(np.log10(high)))
-    step = -(-(last - first + 1) // _FEW_TICKS)
-    return [10.0**power for power in range(first, last + 1, step)]
+    if high > _DECADES * low:
+        step = -(-(last - first + 1) // _FEW_TICKS)
+        return [10.0**power for power in range(first, last + 1, step)]
+    steps = [m * 10.0**power for power in range(first - 1, last + 1) for m in (1, 2, 5)]
+    ticks = [tick for tick in steps if low <= tick <= high]
+    if len(ticks) < 2:
+        ticks = list(MaxNLocator(_FEWER_TICKS).tick_values(low, high))
+    return ticks
 
 
 def _power_of_ten(value: float) -> str:
