@@ -181,6 +181,19 @@ def test_the_first_compilation_is_said_once(monkeypatch):
         jit.event.unregister("numba:compile", jit._listener)
 
 
+def test_what_is_compiled_is_said_above_the_bar(capsys, monkeypatch):
+    said = []
+    monkeypatch.setattr("abctree.running.progress.when_compiling", said.append)
+    rejection = abctree.rejection(
+        problem(lambda theta, rng: (said and said.pop()(), theta)[1]),
+        n_simulations=200, rng=1, progress=True,
+    )  # fmt: skip
+    lines = capsys.readouterr().err.replace("\r", "\n").split("\n")
+    assert rejection.failures.count == 0
+    assert next(line for line in lines if "compiles its kernels" in line).startswith("abctree comp")
+    assert max(map(len, lines)) <= 80
+
+
 # Functions --------------------------------------------------------------------------------------
 
 

@@ -25,7 +25,7 @@ ProgressLike: TypeAlias = bool | Callable[[Progress], None] | None
 log = logging.getLogger("abctree")
 
 _COMPILING = (
-    "abctree compiles its kernels, once after an installation: up to half a minute. "
+    "abctree compiles its kernels, once after an installation: up to half a minute.\n"
     "`abctree warm-up` does it ahead."
 )
 #: Reasons of failures that are logged.
@@ -56,7 +56,7 @@ class Listener:
     def __init__(self, progress: ProgressLike) -> None:
         shown = progress is True or (progress is None and somebody_looks())
         if shown:
-            when_compiling(lambda: print(_COMPILING, file=sys.stderr))  # noqa: T201
+            when_compiling(_say_compiling)
         self._told: Callable[[Progress], None] | None = None
         if shown:
             self._told = Bar()
@@ -81,6 +81,12 @@ class Listener:
         """Leave the terminal as it was."""
         if isinstance(self._told, Bar):
             self._told.close()
+
+
+def _say_compiling() -> None:
+    from tqdm import tqdm
+
+    tqdm.write(_COMPILING, file=sys.stderr)  # above the bar
 
 
 def _wants_all(told: object) -> bool:
