@@ -541,19 +541,20 @@ def test_a_list_names_the_laws():
     np.testing.assert_array_equal(alone.table.theta, plain.table.theta)
 
 
-@pytest.mark.parametrize(("schedule", "n", "reach"), [("pooled", 1000, 1.25), ("median", 6000, 1)])
+@pytest.mark.parametrize(("schedule", "n", "reach"), [("pooled", 1000, 1.5), ("median", 6000, 1)])
 def test_kernels_reach_beyond_a_tolerance_that_stays(schedule, n, reach):
     settings = {"proposal": ["boxes", "kernels"], "schedule": schedule, "n_folds": 2}
     result = abctree.abc_tree(slanting(), n_simulations=n, rng=1, **settings)
     odds, _ = log_odds(result.table.cube)
-    last = ((played, m.layer(-1)) for played in result.rounds for m in played.mixtures)
-    laws = ((played.epsilon, law) for played, layer in last for _, law in layer)
-    epsilon, kernels = next(found for found in laws if isinstance(found[1], CubeKernels))
-    centre = (kernels.root @ kernels.centre).T
-    row = np.linalg.norm(centre[:, None] - odds, axis=2).argmin(axis=1)
-    np.testing.assert_allclose(odds[row], centre, atol=1e-8)
-    furthest = result.table.distance[row].max() / epsilon
-    assert 0.9 * reach < furthest < reach
+    furthest = []
+    for played in result.rounds:
+        for law in (law for m in played.mixtures for _, law in m.layer(-1)):
+            if isinstance(law, CubeKernels):
+                centre = (law.root @ law.centre).T
+                row = np.linalg.norm(centre[:, None] - odds, axis=2).argmin(axis=1)
+                np.testing.assert_allclose(odds[row], centre, atol=1e-8)
+                furthest.append(result.table.distance[row].max() / played.epsilon)
+    assert 0.9 * reach < max(furthest) < reach
 
 
 def test_a_run_resumes_and_is_extended_to_the_same_numbers(tmp_path):

@@ -27,11 +27,12 @@ from abctree.types import FloatArray, IntArray
 
 #: Centres of kernels, and accepted rows from which shares are judged: the fewest; the most centres.
 _FEWEST, _MOST = 20, 1000
-#: Kernels stand around rows within so many tolerances where ε stays: the best proposal is wider
-#: than the posterior, and draws at its rim would be heavy.  One that falls has been at the rim.
-_REACH = 1.25
-#: Shares of boxes, thinned candidates, kernels and Student laws, with and without a surrogate.
-_STANDARD, _WITHOUT = np.array([0.3, 0.7, 0.0, 0.0]), np.array([1.0, 0.0, 0.0, 0.0])
+#: Others stand around rows within so many tolerances where ε stays: the best proposal is wider
+#: than the posterior, and draws at its rim would be heavy.  An ε that falls has been at the rim.
+_REACH = 1.5
+#: Shares of boxes, thinned candidates, kernels, Student laws and kernels that reach further, with
+#: and without a surrogate.
+_STANDARD, _WITHOUT = np.array([0.3, 0.7, 0.0, 0.0, 0.0]), np.array([1.0, 0.0, 0.0, 0.0, 0.0])
 #: Most summaries that are modelled; their largest size, in first tolerances and in tolerances:
 #: beyond, all are far, and squares have room.
 _SUMMARIES, _FAR, _FARTHEST = 64, 1e6, 1e100
@@ -53,6 +54,7 @@ class Laws:
     boxes: OnBoxes
     thinned: Thinned | None
     kernels: Proposal | None
+    wide: Proposal | None  #: kernels that reach beyond ε
 
     @property
     def students(self) -> Proposal | None:
@@ -60,8 +62,8 @@ class Laws:
         return None if self.thinned is None else self.thinned.students
 
     def at(self, cube: FloatArray) -> FloatArray:
-        """Densities (n, 4) of points that become simulations; zero for a law that there is not."""
-        density = np.zeros((len(cube), 4))
+        """Densities (n, 5) of points that become simulations; zero for a law that there is not."""
+        density = np.zeros((len(cube), 5))
         density[:, 0] = self.boxes.density(cube)
         if self.thinned is not None:
             density[:, 1] = self.thinned.n_candidates * self.thinned.density(cube)
@@ -69,10 +71,12 @@ class Laws:
             density[:, 2] = self.kernels.density(cube)
         if self.students is not None:
             density[:, 3] = self.students.density(cube)
+        if self.wide is not None:
+            density[:, 4] = self.wide.density(cube)
         return density
 
     def sources(self, share: FloatArray, defensive: float, n: float) -> tuple[Source, ...]:
-        """What draws beside the boxes about n points, in shares (4,) of what the prior leaves."""
+        """What draws beside the boxes about n points, in shares (5,) of what the prior leaves."""
         if (share[1:] == 0.0).all():
             return ()
         per_point = 1.0 if self.thinned is None else self.thinned.n_candidates
@@ -81,6 +85,7 @@ class Laws:
             (self.thinned, (1.0 - defensive) * share[1], 1.2 * per_point),
             (self.kernels, (1.0 - defensive) * share[2], 1.0),
             (self.students, (1.0 - defensive) * share[3], 1.0),
+            (self.wide, (1.0 - defensive) * share[4], 1.0),
         ]
         return tuple(
             Source(law, part, n_left=int(part * n), per_point=per_point)
@@ -106,6 +111,9 @@ def with_sources(
     """
     weight = mixture_weights(table)
     z = standardised(problem, table, epsilon) if "thinned" in plan.proposal else None
+    wide = _REACH * epsilon.now
+    if plan.growth is None or wide < epsilon.last:
+        wide = 0.0
     laws = []
     for fold, rows in zip(folds, teachers, strict=True):
         prior_mass = fold.partition.prior_mass
@@ -117,10 +125,12 @@ def with_sources(
             if z is None
             else _thinned(problem, table, fold, on_boxes, rows, z, plan.goal(len(table)), rng)
         )
-        reach = epsilon.now * (1.0 if plan.growth is None else _REACH)
-        near = rows[table.distance[rows] < reach] if "kernels" in plan.proposal else rows[:0]
-        kernels = None if len(near) < _FEWEST else _kernels(table.cube[near], weight[near], rng)
-        laws.append(Laws(on_boxes, thinned, kernels))
+        kernels: list[Proposal | None] = []
+        for reach in (epsilon.now, wide):
+            near = rows[table.distance[rows] < reach] if "kernels" in plan.proposal else rows[:0]
+            few = len(near) < _FEWEST
+            kernels.append(None if few else _kernels(table.cube[near], weight[near], rng))
+        laws.append(Laws(on_boxes, thinned, *kernels))
     near = np.flatnonzero(table.distance < max(epsilon.last, epsilon.now))
     shares = _shares(table, laws, teachers, near, weight)
     n = (plan.end_of_round(len(table)) - len(table)) / len(folds)
@@ -187,11 +197,11 @@ def _shares(
     near: IntArray,
     weight: FloatArray,
 ) -> list[FloatArray]:
-    """Shares (4,) of the laws of each fold, judged by accepted rows."""
+    """Shares (5,) of the laws of each fold, judged by accepted rows."""
     standard = [_WITHOUT if law.thinned is None else _STANDARD for law in laws]
     if len(near) < _FEWEST:
         return standard
-    added = np.empty((len(near), 4))
+    added = np.empty((len(near), 5))
     for f, law in enumerate(laws):
         own = table.fold[near] == f
         added[own] = law.at(table.cube[near[own]])
