@@ -63,7 +63,7 @@ def simulated(simulator, **kwargs):
     return problem.simulate(theta, np.arange(2), 7)
 
 
-@pytest.mark.parametrize("simulator", WAYS, ids=str)
+@pytest.mark.parametrize("simulator", WAYS)
 def test_each_way_gives_what_theta_as_a_whole_does(simulator):
     made = simulated(pickle.loads(pickle.dumps(simulator)))
     assert made.failures == ()
