@@ -18,7 +18,6 @@ import pytest
 
 import abctree
 from abctree import AbctreeError, ParameterError
-from tests.conftest import until
 from tests.runs import differences
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -118,6 +117,8 @@ def test_dask_gives_the_table_of_serial_and_is_left_open(client, truth):
 
 
 def test_dask_is_asked_for_the_workers_that_it_has_and_waits_for(client):
+    from tests.conftest import until  # not in the workers, whose tasks are in another thread
+
     pool = abctree.Pool(client)
     assert pool.n_workers == 2
     client.cluster.scale(3)  # which it takes note of in its own time
