@@ -27,6 +27,7 @@ from abctree import (
     SoftTree,
 )
 from abctree.data import Boxes
+from abctree.protocols import Category, Circle
 from abctree.testing import check_partitioner, check_prior, check_utility
 
 # -------------------------------------------------------------------------------------- our parts
@@ -88,10 +89,21 @@ def test_our_utilities_conform(utility):
         product({"i": Integers(0, 5), "k": Categorical([1.0, 2.5, 9.0]), "p": stats.poisson(3.0)}),
         product({("x", "y"): MultivariateNormal([0, 1], [[2.0, 0.9], [0.9, 1.0]])}),
         product({("p", "q", "r"): Dirichlet([1.0, 2.0, 0.5])}),
+        product({"n": 2.0, "angle": abctree.Periodic(-1.0, 5.0), "k": Categorical([2.5, 1.0])}),
         PriorTransform(lambda cube: np.sort(cube, axis=1), ("low", "high")),
         DensityPrior(lambda t: -np.square(t).sum(axis=1), {"a": (-1.0, 1.0), "b": (0.0, 2.0)}),
     ],
-    ids=["mixed", "heavy tails", "scales", "discrete", "normal", "simplex", "map", "density"],
+    ids=[
+        "mixed",
+        "heavy tails",
+        "scales",
+        "discrete",
+        "normal",
+        "simplex",
+        "circle",
+        "map",
+        "density",
+    ],
 )
 def test_our_priors_conform(prior):
     check_prior(prior)
@@ -629,6 +641,9 @@ def test_check_prior_asks_for_what_a_prior_has_beside_its_protocol():
         ("log_density", lambda self, theta: theta, "`log_density` must give 200 draws"),
         ("log_density", lambda self, theta: theta[:, 0] * np.nan, "`log_density` must give 200"),
         ("cube_range", lambda self, theta: (theta, theta), "`cube_range` must hold"),
+        ("circles", (Circle(0, 0, 0.0, 2.0),), "`circles` must be uniform"),
+        ("circles", (Circle(0, 1, 0.0, 1.0),), "`circles` must be uniform"),
+        ("categories", (Category(0, (0.0, 1.0)),), "`categories` must have the values"),
     ],
 )
 def test_check_prior_rejects_what_is_broken_beside_its_protocol(name, broken, says):

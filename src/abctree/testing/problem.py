@@ -16,6 +16,8 @@ from abctree.protocols import (
     Constraint,
     Distance,
     HasBounds,
+    HasCategories,
+    HasCircles,
     HasCubeDensity,
     HasCubeRange,
     HasLogDensity,
@@ -44,7 +46,8 @@ def check_prior(prior: Prior, rng: RNGLike = 0, n: int = 200) -> None:
     - volumes add up: cutting a box in two gives two boxes whose volumes sum to its own (to 1e-6),
       wherever `log_volume` is finite; nan says that it is not known;
     - of what it has beside, `cube_density` is finite and at least 0, `log_density` is a number or
-      infinite, `cube_range` holds the place that `to_cube` gives, and `bounds` the draws.
+      infinite, `cube_range` holds the place that `to_cube` gives, and `bounds` the draws; `circles`
+      are uniform along their dimension, and `categories` have the values of all draws.
 
     Parameters
     ----------
@@ -186,6 +189,20 @@ def _check_beside(prior: Prior, cube: FloatArray, theta: FloatArray) -> None:
             bounds.shape == (theta.shape[1], 2)
             and not ((theta < bounds[:, 0]) | (theta > bounds[:, 1])).any(),
             f"`bounds` must have shape ({theta.shape[1]}, 2) and hold the draws, but does not.",
+        )
+    for circle in prior.circles if isinstance(prior, HasCircles) else ():
+        there = circle.low + cube[:, circle.dim] * circle.width
+        require(
+            np.allclose(theta[:, circle.column], there, rtol=1e-9, atol=1e-9 * circle.width),
+            f"`circles` must be uniform from low to high along their dimension, but {circle} is "
+            "not.",
+        )
+    for category in prior.categories if isinstance(prior, HasCategories) else ():
+        require(
+            np.isin(theta[:, category.column], category.values).all()
+            and list(category.values) == sorted(set(category.values)),
+            f"`categories` must have the values of all draws, in increasing order, but {category} "
+            "does not.",
         )
 
 
