@@ -41,10 +41,10 @@ $(ENGINES): $(STAMP)
 	done
 	@touch $(ENGINES)
 
-slow: $(ENGINES)  ## Run the tests that take seconds
+slow: $(STAMP)  ## Run the tests that take seconds, on the engines that are installed
 	$(BIN)/python -m pytest $(WORKERS) -m "slow and not heavy" $(PYTEST_ARGS)
 
-full: test slow  ## Run all tests but the heavy ones
+full: $(ENGINES) test slow  ## Run all tests but the heavy ones, on Dask, MPI and Ray, too
 
 heavy: $(STAMP)  ## Run the statistical checks that take minutes
 	$(BIN)/python -m pytest $(WORKERS) -m heavy $(PYTEST_ARGS)

@@ -37,6 +37,7 @@ def same(first, second):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", [None, "published"])
 @pytest.mark.parametrize("n", [2, 7, 100, 101, 1234])
 def test_abc_tree_spends_its_budget_exactly(preset, n):
@@ -57,6 +58,7 @@ def test_abc_tree_spends_its_budget_exactly(preset, n):
     assert "budget" in result.stopped_because
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kwargs", [{}, {"preset": "published"}, {"partitioner": "dyadic"}])
 def test_abc_tree_with_the_same_seed_is_the_same_run(kwargs):
     first = abctree.abc_tree(problem(), n_simulations=600, rng=3, **kwargs)
@@ -80,6 +82,7 @@ def test_abc_tree_takes_every_kind_of_rng_of_spec_7():
     assert (again.table.theta != runs[0].table.theta).any()
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(chunk=st.integers(1, 200), seed=st.integers(0, 1000))
 def test_the_execution_chunk_never_changes_a_result(chunk, seed):
@@ -99,6 +102,7 @@ def test_a_simulator_with_a_shared_stream_would_be_noticed():
     assert (whole.table.distance != parts.table.distance).any()
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(power=st.floats(-10, 10), shift=st.floats(-3, 3))
 def test_rescaling_a_parameter_changes_nothing_in_the_cube(power, shift):
@@ -244,6 +248,7 @@ def test_infinite_distances_are_never_accepted():
 # Stopping ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stop", "says"),
     [
@@ -302,6 +307,7 @@ def test_progress_that_is_no_function_costs_no_simulation(method, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["abc_tree", "map_tree", "smc", "rejection"])
 def test_what_progress_raises_is_one_warning_and_changes_nothing(method):
     calls = []

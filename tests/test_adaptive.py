@@ -557,6 +557,7 @@ def test_kernels_reach_beyond_a_tolerance_that_stays(schedule, n, reach):
     assert 0.9 * reach < max(furthest) < reach
 
 
+@pytest.mark.slow
 def test_a_run_resumes_and_is_extended_to_the_same_numbers(tmp_path):
     settings = {"n_simulations": 1_000, "rng": 4, "proposal": "adaptive", "n_folds": 2}
     whole = abctree.abc_tree(slanting(), **settings)

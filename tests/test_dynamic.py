@@ -343,6 +343,7 @@ def test_sequential_prediction_of_noise_does_not_beat_a_constant():
     assert filtered(cube, label, 0)[2].mean() < log_loss(np.full(10_000, label.mean()), label)
 
 
+@pytest.mark.slow
 def test_filter_of_ten_thousand_rows_takes_less_than_twenty_scikit_learn_fits():
     cube, label, _ = two_peaks(1, 10_000, 5)
     filtered(cube[:50], label[:50], 0)  # compiled

@@ -351,6 +351,7 @@ UNINFORMED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", UNINFORMED)
 def test_a_parameter_that_the_data_do_not_inform_is_named(kind):
     problem = abctree.Problem(UNINFORMED[kind], first_only, [0.4], vectorized=True)
@@ -477,6 +478,7 @@ def test_summary_names_the_prior_mass_of_a_mode_that_can_have_been_missed(result
     assert result.summary().to_dict()["n_prior_draws"] == result.n_prior_draws
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "settings", "least", "most"),
     [
@@ -548,6 +550,7 @@ def test_summary_prints_errors_below_numbers_and_says_what_they_are(result):
     assert f"means are uncertain by up to {worst:.0%} of a standard deviation" in text
 
 
+@pytest.mark.slow
 def test_json_and_csv_carry_the_errors(result, tmp_path):
     summary = result.summary()
     p = summary.posterior

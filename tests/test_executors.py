@@ -204,6 +204,7 @@ def test_executors_give_the_table_of_serial_with_other_numbers_of_spawned_worker
     same(play(abctree.Processes(n, "spawn", chunk=64)), truth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("simulator", [many, raises])
 def test_executors_never_cut_a_unit(simulator):
     p = vectorized(simulator)
@@ -262,6 +263,7 @@ def seeded(theta, seeds):
 calls: list[int] = []
 
 
+@pytest.mark.slow
 def test_seeded_simulators_are_cut_anywhere_and_called_in_batches():
     p = problem(seeded, vectorized="seeds", batch_size=8)
     assert p.unit == 1
@@ -647,6 +649,7 @@ def test_a_timeout_limits_the_distance_too():
     assert set(result.failures.reasons) == {"TimeoutError: not done after 0.05 s"}
 
 
+@pytest.mark.slow
 def test_a_timeout_leaves_the_alarm_as_it_was():
     def handler(*_):
         raise AssertionError
@@ -999,6 +1002,7 @@ def test_a_client_is_taken_by_its_executor_and_left_open(truth):
         play(client)
 
 
+@pytest.mark.slow
 def test_many_workers_have_a_block_begun_ahead(truth, tmp_path):
     """And the folder knows it: whoever resumes has fewer."""
     ahead = play(LikeClient(10), store=tmp_path / "run", stop={"rounds": 2})
@@ -1239,6 +1243,7 @@ class Counted:
         return naps(theta, rng)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_with_a_partial_result_and_no_workers(tmp_path):
     children = set(multiprocessing.active_children())
     count = tmp_path / "count"

@@ -451,7 +451,7 @@ def from_another_process(folder, seed):
     )
     path = os.pathsep.join([str(folder), str(Path(abctree.__file__).parent.parent)])
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100,
+        [sys.executable, "-B", "-c", code], capture_output=True, text=True, check=True, timeout=100,
         env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": str(seed)},
     ).stdout.split()  # fmt: skip
 

@@ -352,6 +352,7 @@ def test_labels_hold_for_workers_and_after_a_resume(kind, tmp_path):
     assert len(part.table) <= len(resumed.table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FLAT)
 @pytest.mark.parametrize("what", ["data", "summaries"])
 def test_labels_hold_for_what_is_told(kind, what):

@@ -80,6 +80,7 @@ def test_pilot_counts_and_is_as_long_as_was_said():
     assert kept.plan.n_pilot == 300
 
 
+@pytest.mark.slow
 def test_what_was_learned_is_frozen_and_kept(tmp_path):
     how = abctree.Learned(RandomForestRegressor(20), n_pilot=200)
     own = replace(how)

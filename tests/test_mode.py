@@ -78,6 +78,7 @@ def test_mode_of_a_run_is_the_posteriors():
     assert mode.standard_error[0] < 0.15
 
 
+@pytest.mark.slow
 def test_mode_does_not_depend_on_units(rng):
     theta, distance = normal_prior(rng)
     prior = stats.norm.logpdf(theta[:, 0])
@@ -585,6 +586,7 @@ def test_categorical_and_fixed_parameters_of_a_problem():
 # Runs of every kind -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["abc_tree", "rejection", "smc"])
 def test_any_run_has_a_mode(method):
     problem = problems.gaussian_mixture(2)
@@ -625,6 +627,7 @@ def test_a_constraint_that_excludes_the_peak_leaves_an_allowed_mode():
     assert np.abs(mode.theta).max() < 1.0
 
 
+@pytest.mark.slow
 def test_a_mode_among_many_discrete_values_has_no_fit_and_says_so():
     """Values that few simulations share: none of them need be accepted at the tolerance."""
     prior = {

@@ -753,6 +753,7 @@ def test_plots_import_matplotlib_when_asked_to_draw_and_never_pyplot():
 # Mode -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["map_tree", "abc_tree", "smc", "rejection", "closest"])
 def test_mode_draws_the_mode_of_any_run(method):
     keep = {"keep": 300} if method == "closest" else {}

@@ -98,6 +98,7 @@ def test_draw_points_counts_what_the_constraint_refused():
     assert (drawn.theta < 0.2).all()
 
 
+@pytest.mark.slow
 def test_a_constraint_that_refuses_everything_is_an_error_and_not_an_endless_loop():
     problem = line(lambda t: t["t"] > 2.0)
     whole = OnBoxes(Boxes.whole(1), np.ones(1))

@@ -290,6 +290,7 @@ def square(constraint=None, prior=None):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_constraint_that_leaves_next_to_nothing_is_named():
     corner = square(lambda t: (t["a"] < 1e-3) & (t["b"] < 2e-3))
     with pytest.raises(abctree.ParameterError, match="`constraint` must leave more of the prior"):

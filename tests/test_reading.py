@@ -188,6 +188,7 @@ def test_nothing_vetoes_a_regression_that_is_right():
     assert all(len(choice.scores) == 8 for choice in left)
 
 
+@pytest.mark.slow
 def test_the_answer_is_the_same_each_time_and_says_what_it_is():
     first = run(n_simulations=1000).answer()
     again = run.__wrapped__(n_simulations=1000).answer()
@@ -240,6 +241,7 @@ def test_calibration_sees_intervals_that_are_too_narrow(monkeypatch):
     assert (run().calibration(100).coverage[0.9] < 0.75).all()
 
 
+@pytest.mark.slow
 def test_calibration_prints_both_readings_and_what_it_cannot_see():
     text = str(run().calibration(50))
     assert "ridge at ESS 300" in text

@@ -23,6 +23,7 @@ from tests.conftest import command, until
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
+pytestmark = pytest.mark.xdist_group("report")  # a page takes seconds: they share one
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 
 

@@ -149,6 +149,7 @@ KINDS = {
 LEFT_BY_A_PLAIN_REGRESSION = ("interval", "half-line", "prior_transform", "constraint")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.filterwarnings("ignore:The regression would move")
 @pytest.mark.filterwarnings("ignore:.*smooth draws were refused")

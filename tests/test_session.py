@@ -151,6 +151,7 @@ def test_another_distance_is_another_run():
 # In any order -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**31), lookahead=st.integers(0, 2))
 def test_session_does_not_depend_on_order_parts_or_repeats(seed, lookahead):
@@ -298,6 +299,7 @@ def test_result_on_the_way_is_valid_and_changes_nothing():
 # Files ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distance", ["euclidean", "mad"])
 def test_a_session_goes_on_from_its_file_bit_for_bit(tmp_path, distance):
     p = problem(distance=distance)

@@ -63,6 +63,7 @@ class Tags(HTMLParser):
         self.text += data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", NAMES)
 def test_all_are_short_readable_and_escaped(size):
     for kind, thing in shown(size).items():
@@ -80,6 +81,7 @@ def test_all_parts_of_a_round_are_short():
         assert len(repr(thing)) <= LONGEST
 
 
+@pytest.mark.slow
 def test_a_summary_shows_numbers_with_their_errors_and_verdicts():
     summary = shown("small")["Summary 3"]
     text = Tags(summary._repr_html_()).text

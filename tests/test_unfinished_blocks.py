@@ -451,6 +451,7 @@ def test_every_simulation_is_written_once(tmp_path, executor):
     assert sorted(index.tolist()) == list(range(N))
 
 
+@pytest.mark.slow
 def test_slow_simulator_is_written_twenty_times_a_second(tmp_path):
     STATE["nap"] = 0.002
     ALL["abc_tree"](problem(), n_simulations=N, rng=1, store=tmp_path / "x")
