@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from abctree.data import Boxes, SplitTree
@@ -22,8 +22,10 @@ def table(seed, n, d):
 
 
 @given(seed=seeds, n=st.integers(0, 120), d=st.integers(1, 4), most=st.integers(1, 30))
+@example(seed=8082, n=102, d=3, most=5)  # two dimensions part the same rows
 def test_soft_tree_compiled_equals_reference(seed, n, d, most):
     _, cube, label = table(seed, n, d)
+    label = np.round(2.0**18 * label) / 2.0**18  # sums are exact in any order, and ties are ties
     fast = compiled.grow_soft_tree(cube, label, most, 3, 8)
     slow = definition.grow_soft_tree(cube, label, most, 3, 8)
     for a, b in zip(fast, slow, strict=True):

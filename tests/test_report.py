@@ -33,7 +33,7 @@ def simulate(theta, rng):
     return [theta[0] + rng.normal(), np.log10(theta[1]) + rng.normal()]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def result():
     """A run with failures, a log prior, a long name and a fixed parameter."""
     prior = {
@@ -46,7 +46,7 @@ def result():
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def page(result, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
     result.report(path)
