@@ -13,14 +13,14 @@ from abctree.problem.ridge import Ridge
 from abctree.types import FloatArray
 
 
-class Learned(NamedTuple):
+class LearnedTable(NamedTuple):
     """A table with one summary for each coordinate of the parameters."""
 
     summary: FloatArray  #: (T, k) predictions less those at the observation; nan for a failure
     distance: FloatArray  #: (T,) their Euclidean norms in units of their spread; inf for a failure
 
 
-def learned(run: Run) -> Learned:
+def learned(run: Run) -> LearnedTable:
     """Regress the scores of the parameters on the summaries, over all rows of a run.
 
     This is semi-automatic ABC (Fearnhead and Prangle 2012) with ridge regression.  Rows count
@@ -35,7 +35,7 @@ def learned(run: Run) -> Learned:
     summary[rows.number] = near
     distance = np.full(len(run.table), np.inf)
     distance[rows.number] = np.sqrt(np.square(near).sum(axis=1))
-    return Learned(summary, distance)
+    return LearnedTable(summary, distance)
 
 
 @checks_keywords
