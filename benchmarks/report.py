@@ -27,6 +27,7 @@ from experiments.command import ROOT
 DOCUMENTS = (
     ROOT / "README.md",
     ROOT / "docs" / "yardsticks.md",
+    ROOT / "docs" / "speed.md",
     ROOT / "docs" / "how-to" / "on-a-cluster.md",
     ROOT / "docs" / "reproduction.md",
     ROOT / "docs" / "explanation" / "defaults.md",
@@ -39,6 +40,7 @@ DOCUMENTS = (
 OTHERS = {
     "yardsticks": ("benchmarks.yardsticks", ROOT / "benchmarks" / "results" / "yardsticks.json"),
     "peers": ("benchmarks.peers", ROOT / "benchmarks" / "results" / "peers.json"),
+    "speed": ("benchmarks.speed", ROOT / "benchmarks" / "results" / "speed.json"),
     "cluster": ("benchmarks.cluster", ROOT / "benchmarks" / "results" / "cluster.json"),
     "defaults": ("benchmarks.defaults", command.RESULTS / "defaults.json"),
     "errors": ("benchmarks.errors", command.RESULTS / "errors.json"),
