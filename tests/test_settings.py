@@ -29,7 +29,7 @@ def good_and_bad(method, name):
         return {"seconds": 50}, {"oaks": 3}
     if isinstance(kind, settings.Whole):
         return 31, kind.least - 1
-    if isinstance(kind, settings.Number):
+    if isinstance(kind, settings.Real):
         return 0.125, kind.least - 1
     if isinstance(kind, settings.Names):
         return [kind.names[0], kind.names[-1]], "oak"
@@ -146,8 +146,8 @@ def test_names_of_parts_are_those_that_the_library_reads(name):
     ("kind", "good", "bad"),
     [
         (settings.Whole(2), [2, 3.0, np.int64(4)], [1, 2.5, True, "3", None]),
-        (settings.Number(0.0, 1.0), [0, 0.5, np.float64(0.9)], [1.0, -0.1, np.nan, True, "0.5"]),
-        (settings.Number(1.0), [1.0, 1e300], [0.9, np.inf, [1.0]]),
+        (settings.Real(0.0, 1.0), [0, 0.5, np.float64(0.9)], [1.0, -0.1, np.nan, True, "0.5"]),
+        (settings.Real(1.0), [1.0, 1e300], [0.9, np.inf, [1.0]]),
         (settings.Choice(("a", "b")), ["a", "b"], ["c", "", None, 1, ["a"]]),
         (settings.Flag(), [True, False, np.True_], [0, 1, "yes", None]),
     ],

@@ -154,24 +154,17 @@ class External:
         """The standard output of the program."""
         words = [word.format_map(values) for word in self.command]
         extra = {name: template.format_map(values) for name, template in self.env.items()}
-        text = "" if self.stdin is None else self.stdin.format_map(values)
         # Files, not pipes: a process that outlives the program cannot keep us waiting.
         with (
             tempfile.TemporaryFile(dir=folder) as source,
             tempfile.TemporaryFile(dir=folder) as stdout,
             tempfile.TemporaryFile(dir=folder) as stderr,
         ):
-            source.write(text.encode())
+            source.write((self.stdin or "").format_map(values).encode())
             source.seek(0)
-            code = _run_to_the_end(
-                words,
-                self.timeout,
-                stdin=source,
-                stdout=stdout,
-                stderr=stderr,
-                cwd=self.cwd or folder,
-                env={**os.environ, **extra},
-            )
+            streams = {"stdin": source, "stdout": stdout, "stderr": stderr}
+            where = {"cwd": self.cwd or folder, "env": {**os.environ, **extra}}
+            code = _run_to_the_end(words, self.timeout, **streams, **where)
             if code is None:
                 raise ProgramError(f"no end after {self.timeout:g} s; killed{_last_words(stderr)}")
             if code != 0:
@@ -397,11 +390,10 @@ def _words(line: str) -> list[str]:
 
 
 def _is_number(word: str) -> bool:
-    try:
+    with contextlib.suppress(ValueError):
         _number(word)
-    except ValueError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _number(word: str) -> float:

@@ -91,17 +91,9 @@ class Runner:
         self._streak = Streak(spec.on_failure)
         self._listener = Listener(progress)
         limits = [rule.limit for rule in spec.stop if isinstance(rule, Seconds)]
-        self._played = Progress(
-            0,
-            self.plan.n_simulations,
-            0,
-            np.inf,
-            0.0,
-            0.0,
-            0,
-            0.0,
-            limit=min(limits, default=np.inf),
-        )
+        limit = min(limits, default=np.inf)
+        n = self.plan.n_simulations
+        self._played = Progress(0, n, 0, np.inf, 0.0, 0.0, 0, 0.0, limit=limit)
         self._why: str | None = None
         self._told = 0.0
         self._began = time.monotonic()
@@ -145,7 +137,7 @@ class Runner:
                 self._gather(lambda chunk: chunk)
                 n_back += len(chunk[1])
                 if self._listener.is_told_all:
-                    self._tell(n_back)
+                    self._listener.tell(self._now(n_back))
         except KeyboardInterrupt:
             self._gather(_sound)
             raise
@@ -305,7 +297,7 @@ class Runner:
         """Tell of round s; why to stop after it, or None."""
         old = self._played
         self._played = replace(old, round=s, epsilon=epsilon, acceptance_rate=rate, ess=ess)
-        self._tell()
+        self._listener.tell(self._now())
         return self._reason(hurried=False)
 
     def after_round(self, played: Round, rate: float | None = None) -> str | None:
@@ -361,13 +353,9 @@ class Runner:
         """As `stop`; that nearly all of it fails is no reason to end the pilot."""
         if self._seconds - self._told >= _PATIENCE:
             self._told = self._seconds
-            self._tell()
+            self._listener.tell(self._now())
         self._why = self._reason(hurried=True)
         return self._why is not None
-
-    def _tell(self, n_more: int = 0) -> None:
-        """Tell of the progress; so many simulations more are back of the block waited for."""
-        self._listener.tell(self._now(n_more))
 
     def _hopeless(self) -> str | None:
         if not self._streak.is_hopeless:
@@ -395,14 +383,11 @@ class Runner:
         return 0.0 if self._first is None else time.monotonic() - self._first
 
     def _now(self, n_more: int = 0) -> Progress:
-        n, failed = self.n_simulations + n_more, self.failures.count
-        return replace(
-            self._played,
-            n_simulations=n,
-            n_failures=failed,
-            seconds=self._seconds,
-            n_read=min(n, self._n_recorded),
-        )
+        """The progress; so many simulations more are back of the block waited for."""
+        n, failed, seconds = self.n_simulations + n_more, self.failures.count, self._seconds
+        read = min(n, self._n_recorded)
+        known = self._played
+        return replace(known, n_simulations=n, n_failures=failed, seconds=seconds, n_read=read)
 
 
 def _sound(chunk: Chunk) -> Chunk:

@@ -52,7 +52,7 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class Number:
+class Real:
     """A number of [least, below)."""
 
     least: float = 0.0
@@ -298,7 +298,7 @@ _OF_METHODS = (
          map_tree="median", smc="median"),
     _row("weights", Choice(("population", "mixture")), "Who answers: the last population, or all.",
          smc="population"),
-    _row("min_ess", Number(), "Least effective sample size of a population.", smc=0.0),
+    _row("min_ess", Real(), "Least effective sample size of a population.", smc=0.0),
     _row("space", Choice(("theta", "cube")), "Where steps are made.",
          smc=_unsaid('"theta"; "cube" where the prior has no density')),
     _row("quota", Whole(), "Acceptances that end a round.",
@@ -319,7 +319,7 @@ _OF_METHODS = (
     _row("lookahead", Whole(0), "Blocks begun before the oldest is back.",
          abc_tree=Derived(f"0; 1 for more than {MANY_WORKERS} workers", lambda _, __: 0),
          map_tree=0, rejection=1),
-    _row("defensive", Number(0.0, 1.0), "Share of the prior in every proposal.",
+    _row("defensive", Real(0.0, 1.0), "Share of the prior in every proposal.",
          abc_tree=0.05, map_tree=0.05),
     _row("max_rounds", Whole(), "Most rounds.", abc_tree=None, map_tree=None, smc=None),
 )  # fmt: skip

@@ -6,7 +6,8 @@ with the rule that it breaks.
 """
 
 from abctree.testing.partitioner import check_partitioner
-from abctree.testing.problem import check_constraint, check_distance, check_prior, check_simulator
+from abctree.testing.prior import check_prior
+from abctree.testing.problem import check_constraint, check_distance, check_simulator
 from abctree.testing.running import check_executor, check_stopping_rule, check_store
 from abctree.testing.schedule import check_schedule
 from abctree.testing.tree import (

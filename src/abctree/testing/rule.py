@@ -51,6 +51,18 @@ def check_numbers(value: FloatArray, n: int, name: str) -> None:
     )
 
 
+def check_rows(
+    name: str, function: Callable[[FloatArray], FloatArray], rows: FloatArray, answer: FloatArray
+) -> None:
+    """Check that a row alone has the same answer as among others."""
+    alone = np.concatenate([function(rows[i : i + 1]) for i in range(min(50, len(rows)))])
+    require(
+        np.allclose(alone, answer[: len(alone)], rtol=1e-9, atol=0.0),
+        f"{name} must treat each row on its own, but a row alone has another answer than the same "
+        "row among others.",
+    )
+
+
 def check_probabilities(q: FloatArray, n: int, name: str, where: str) -> None:
     """Raise `AssertionError` unless q are probabilities of n boxes."""
     check_numbers(q, n, f"{name}, one entry for each box, {where}")

@@ -1,6 +1,6 @@
 """The posterior as a step function on boxes: what it is, its draws, its marginals, its regions."""
 
-from abctree.answers.histogram.folds import DenseRegion, StepFold
+from abctree.answers.histogram.folds import DenseBoxes, StepFold
 from abctree.answers.histogram.posterior import StepPosterior
 from abctree.answers.histogram.ranges import (
     cube_range,
@@ -11,7 +11,7 @@ from abctree.answers.histogram.ranges import (
 )
 
 __all__ = [
-    "DenseRegion",
+    "DenseBoxes",
     "StepFold",
     "StepPosterior",
     "cube_range",

@@ -1,4 +1,4 @@
-"""`StepFold`, what one partition says of the posterior, and `DenseRegion`, some of its boxes."""
+"""`StepFold`, what one partition says of the posterior, and `DenseBoxes`, some of its boxes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check_masses(fold: StepFold) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class DenseRegion:
+class DenseBoxes:
     """A union of boxes in θ space."""
 
     lower: FloatArray  #: (m, p)
@@ -63,7 +63,7 @@ def densest(
     density: FloatArray,
     brings: FloatArray,
     mass: float,
-) -> DenseRegion:
+) -> DenseBoxes:
     """Pick the densest of boxes (K, d), until their masses (K,) reach `mass`."""
     ranked = np.argsort(-density, kind="stable")
     ranked = ranked[brings[ranked] > 0.0]
@@ -71,4 +71,4 @@ def densest(
     n = int(np.searchsorted(reached, mass - 1e-12, side="left")) + 1
     chosen = ranked[:n]
     corners = [prior.from_cube(np.clip(c[chosen], LOWEST, HIGHEST)) for c in (lower, upper)]
-    return DenseRegion(np.minimum(*corners), np.maximum(*corners), brings[chosen])
+    return DenseBoxes(np.minimum(*corners), np.maximum(*corners), brings[chosen])

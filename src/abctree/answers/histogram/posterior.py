@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from abctree.answers.histogram.draws import Density, draw_within, nodes
-from abctree.answers.histogram.folds import DenseRegion, StepFold, check_masses, densest
+from abctree.answers.histogram.folds import DenseBoxes, StepFold, check_masses, densest
 from abctree.answers.histogram.marginal import (
     DrawnMarginal,
     DrivenMarginal,
@@ -299,7 +299,7 @@ class StepPosterior(ByParameter):
 
     # Regions --------------------------------------------------------------------------------
 
-    def hdr(self, mass: float = 0.9) -> DenseRegion:
+    def hdr(self, mass: float = 0.9) -> DenseBoxes:
         """The boxes of highest density in θ whose masses reach `mass`.
 
         Boxes are ranked by `pdf` at their centres (`cube_pdf` where volumes are unknown).  With

@@ -20,8 +20,8 @@ from abctree.running.settings import (
     Flag,
     Kind,
     Names,
-    Number,
     Part,
+    Real,
     Whole,
     names_of,
 )
@@ -37,7 +37,7 @@ Types = tuple[type, ...]
 #: What may stand in a file by the kind, else a string; see `in_files`.
 _OF_KINDS: dict[type[Kind], tuple[Types, Types, str]] = {
     Whole: ((int,), (), "a whole number"),
-    Number: (NUMBER, (), "a number"),
+    Real: (NUMBER, (), "a number"),
     Flag: ((bool,), (), "true or false"),
     Names: ((str, list), (str,), "a string or a list of strings"),
 }
@@ -91,7 +91,7 @@ def _as_option(kind: Kind) -> tuple[Any, str | None]:
     match kind:
         case Whole(least):
             return click.IntRange(min=least), "N"
-        case Number(least, below):
+        case Real(least, below):
             return click.FloatRange(least, below, max_open=True), "X"
         case Part(numbers=True):
             return as_numbers, "RULE"
