@@ -440,6 +440,20 @@ def test_check_partitioner_rejects_one_that_is_broken_when_it_is_told_the_volume
         check_partitioner(Measured())
 
 
+class Misplaced(SoftTree):
+    """Says another box of the first row than it is in."""
+
+    def partition_and_locate(self, *given):
+        boxes, box = super().partition_and_locate(*given)
+        return boxes, np.where(np.arange(len(box)) == 0, (box + 1) % max(len(boxes), 2), box)
+
+
+def test_check_partitioner_rejects_one_that_misplaces_a_row():
+    check_partitioner(SoftTree())
+    with pytest.raises(AssertionError, match=r"box that `locate` finds.*\(table: ordinary\)"):
+        check_partitioner(Misplaced())
+
+
 # ------------------------------------------------------------------------------- broken utilities
 
 

@@ -866,7 +866,7 @@ CHECKED = {
         "TaughtDistance",
     },
     check_executor: {"Ahead", "Executor"},
-    check_partitioner: {"Partitioner", "VolumePartitioner"},
+    check_partitioner: {"LocatingPartitioner", "Partitioner", "VolumePartitioner"},
     check_policy: {"Policy"},
     check_prior: {
         "HasBounds",

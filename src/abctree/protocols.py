@@ -243,6 +243,21 @@ class Partitioner(Protocol):
 
 
 @runtime_checkable
+class LocatingPartitioner(Partitioner, Protocol):
+    """A partitioner that knows which box a row is in when the boxes are cut."""
+
+    def partition_and_locate(
+        self,
+        cube: FloatArray,
+        distance: FloatArray,
+        epsilon: float,
+        current: Boxes | None,
+        rng: np.random.Generator,
+    ) -> tuple[Boxes, IntArray]:
+        """What `partition` returns, and the box of each row (n,)."""
+
+
+@runtime_checkable
 class VolumePartitioner(Partitioner, Protocol):
     """A partitioner that works with volumes in θ space."""
 

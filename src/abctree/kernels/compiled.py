@@ -31,34 +31,56 @@ def boxes_of_tree(
     for i in range(m):
         j = feature[i]
         if j < 0:
-            lower[box[i]] = node_lower[i]
-            upper[box[i]] = node_upper[i]
+            for c in range(d):
+                lower[box[i], c] = node_lower[i, c]
+                upper[box[i], c] = node_upper[i, c]
             continue
         for child in (left[i], right[i]):
-            node_lower[child] = node_lower[i]
-            node_upper[child] = node_upper[i]
+            for c in range(d):
+                node_lower[child, c] = node_lower[i, c]
+                node_upper[child, c] = node_upper[i, c]
         node_upper[left[i], j] = threshold[i]
         node_lower[right[i], j] = threshold[i]
     return lower, upper
 
 
+#: Points that `locate` takes down the tree side by side: a step waits for memory, and other points
+#: can go on meanwhile.
+_LANES = 8
+
+
 @jit
 def locate(
-    feature: IntArray,
-    threshold: FloatArray,
-    left: IntArray,
-    right: IntArray,
-    box: IntArray,
-    cube: FloatArray,
+    feature: IntArray, threshold: FloatArray, child: IntArray, box: IntArray, cube: FloatArray
 ) -> IntArray:
-    """The box (n,) of each point (n, d)."""
+    """The box (n,) of each point (n, d), by a tree whose leaves are their own children (m, 2).
+
+    See `abctree.data.SplitTree.lookup`.
+    """
     n = len(cube)
     found = np.empty(n, dtype=np.int64)
-    for i in range(n):
-        node = 0
-        while feature[node] >= 0:
-            goes_left = cube[i, feature[node]] < threshold[node]
-            node = left[node] if goes_left else right[node]
+    at = np.empty(_LANES, dtype=np.int32)
+    whole = n - n % _LANES
+    for i in range(0, whole, _LANES):
+        for lane in range(_LANES):
+            at[lane] = 0
+        moved = np.int32(1)
+        while moved != 0:
+            moved = np.int32(0)
+            for lane in range(_LANES):
+                node = at[lane]
+                is_right = np.int64(cube[i + lane, feature[node]] >= threshold[node])
+                below = child[node, is_right]
+                moved |= below ^ node
+                at[lane] = below
+        for lane in range(_LANES):
+            found[i + lane] = box[at[lane]]
+    for i in range(whole, n):
+        node = np.int32(-1)
+        below = np.int32(0)
+        while below != node:
+            node = below
+            below = child[node, np.int64(cube[i, feature[node]] >= threshold[node])]
         found[i] = box[node]
     return found
 
@@ -71,12 +93,32 @@ def count_by_level(
 
     `epsilons` (S,) must decrease.
     """
+    n_boxes, width = counts.shape
+    if len(arm) < n_boxes:
+        for i in range(len(arm)):
+            counts[arm[i], 0] += 1.0
+            for s in range(len(epsilons)):
+                if not distance[i] < epsilons[s]:
+                    break
+                counts[arm[i], s + 1] += 1.0
+        return
+    # Each row once, where it is lowest, and sums from there: whole numbers, the same in any order.
+    lowest = np.zeros((n_boxes, width))
     for i in range(len(arm)):
-        counts[arm[i], 0] += 1.0
-        for s in range(len(epsilons)):
-            if not distance[i] < epsilons[s]:
-                break
-            counts[arm[i], s + 1] += 1.0
+        a = 0
+        b = width - 1
+        while a < b:  # the tolerances 0..a-1 are above the distance
+            middle = (a + b) // 2
+            if distance[i] < epsilons[middle]:
+                a = middle + 1
+            else:
+                b = middle
+        lowest[arm[i], a] += 1.0
+    for k in range(n_boxes):
+        total = 0.0
+        for s in range(width - 1, -1, -1):
+            total += lowest[k, s]
+            counts[k, s] += total
 
 
 @jit
@@ -100,9 +142,11 @@ def shrink(
     levels = counts.shape[1] - 1
     total = np.zeros((m, levels + 1))
     for k in range(n_boxes):
-        total[node_of_box[k]] = counts[k]
+        for s in range(levels + 1):
+            total[node_of_box[k], s] = counts[k, s]
     for i in range(m - 1, 0, -1):
-        total[parent[i]] += total[i]
+        for s in range(levels + 1):
+            total[parent[i], s] += total[i, s]
     above = np.empty(m)  # rates one level up
     rate = np.empty(m)
     prior = np.empty(m)
@@ -115,7 +159,8 @@ def shrink(
             else:
                 prior[i] = min(1.0, above[i] * rate[parent[i]] / above[parent[i]])
             rate[i] = (total[i, s + 1] + strength) / (total[i, 0] + strength / prior[i])
-        above[:] = rate
+        for i in range(m):
+            above[i] = rate[i]
     alpha = np.empty(n_boxes)
     beta = np.empty(n_boxes)
     for k in range(n_boxes):
@@ -137,17 +182,28 @@ def _best_cut(
     min_rows: int,
 ) -> tuple[float, int, float]:
     """The cut at a bin edge that most reduces the squared error: gain, feature, threshold."""
+    if stop - start < 2 * min_rows:
+        return 0.0, -1, 0.0
+    is_zero = True
+    for i in range(start, stop):
+        if label[i] != 0.0:
+            is_zero = False
+            break
+    if is_zero:  # as most of the cube is
+        return 0.0, -1, 0.0
     d = cube.shape[1]
-    number = np.zeros((d, n_bins))
-    total = np.zeros((d, n_bins))
-    scale = n_bins / (upper - lower)
+    sums = np.zeros((d, n_bins, 2))  # rows, and their labels
+    scale = np.empty(d)
+    for j in range(d):
+        scale[j] = n_bins / (upper[j] - lower[j])
     everything = 0.0
     for i in range(start, stop):
-        everything += label[i]
+        y = label[i]
+        everything += y
         for j in range(d):
             b = min(n_bins - 1, max(0, int((cube[i, j] - lower[j]) * scale[j])))
-            number[j, b] += 1.0
-            total[j, b] += label[i]
+            sums[j, b, 0] += 1.0
+            sums[j, b, 1] += y
     n = float(stop - start)
     base = everything * everything / max(n, 1.0)
     best = 0.0
@@ -157,8 +213,8 @@ def _best_cut(
         n_left = 0.0
         sum_left = 0.0
         for b in range(n_bins - 1):
-            n_left += number[j, b]
-            sum_left += total[j, b]
+            n_left += sums[j, b, 0]
+            sum_left += sums[j, b, 1]
             n_right = n - n_left
             if n_left < min_rows or n_right < min_rows:
                 continue
@@ -206,8 +262,12 @@ def grow_soft_tree(
     cut_feature = np.zeros(room, dtype=np.int64)
     cut_threshold = np.zeros(room)
     # Rows are kept grouped by node: a node is the slice start:stop of these copies.
-    x = cube.copy()
-    y = label.copy()
+    x = np.empty((n, d))
+    y = np.empty(n)
+    for i in range(n):
+        y[i] = label[i]
+        for c in range(d):
+            x[i, c] = cube[i, c]
     order = np.arange(n)
     # Heap of nodes by gain, largest first.
     heap = np.empty(room, dtype=np.int64)
@@ -264,9 +324,10 @@ def grow_soft_tree(
         threshold[node] = t
         left[node] = m
         right[node] = m + 1
-        for c in (m, m + 1):
-            lower[c] = lower[node]
-            upper[c] = upper[node]
+        for child in (m, m + 1):
+            for c in range(d):
+                lower[child, c] = lower[node, c]
+                upper[child, c] = upper[node, c]
         upper[m, j] = t
         lower[m + 1, j] = t
         start[m] = start[node]

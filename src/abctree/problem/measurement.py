@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ class Measurement:
         """Whether the simulator takes many points at once."""
         return bool(self.model.vectorized)
 
-    @property
+    @cached_property  # to ask a protocol takes as long as ten simulations
     def needs_pilot(self) -> bool:
         """Whether the distance takes its scale from pilot simulations."""
         return isinstance(self.distance, LearnedDistance) and not self.distance.is_fitted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -37,12 +37,12 @@ class Region:
     @property
     def is_plain(self) -> bool:
         """Whether π(Ω_k) is the volume of the box, exactly."""
-        return self.constraint is None and not isinstance(self.prior, HasCubeDensity)
+        return self.constraint is None and not self._has_density
 
     def feasible(self, theta: FloatArray, cube: FloatArray | None = None) -> BoolArray:
         """Where the constraint holds and, if `cube` (n, d) is given, the prior has density."""
         allowed = self._constrained(theta)
-        if cube is not None and isinstance(self.prior, HasCubeDensity):
+        if cube is not None and self._has_density:
             allowed = allowed & (self.weight(cube) > 0.0)
         return allowed
 
@@ -77,9 +77,13 @@ class Region:
 
         One, unless the prior is known as a density only (the paper's Remark 1).
         """
-        if not isinstance(self.prior, HasCubeDensity):
+        if not self._has_density:
             return np.ones(len(cube))
-        return np.asarray(self.prior.cube_density(cube))
+        return np.asarray(cast("HasCubeDensity", self.prior).cube_density(cube))
+
+    @cached_property
+    def _has_density(self) -> bool:  # to ask a protocol takes as long as to draw some points
+        return isinstance(self.prior, HasCubeDensity)
 
     def weight_of_feasible(self, cube: FloatArray) -> FloatArray:
         """`weight`, and zero where the constraint refuses: (n, d) -> (n,)."""

@@ -10,7 +10,7 @@ from abctree.data import Boxes, SplitTree
 from abctree.keywords import checks_keywords
 from abctree.numbers import checked_rng
 from abctree.problem.priors import Product
-from abctree.protocols import Partitioner, VolumePartitioner
+from abctree.protocols import LocatingPartitioner, Partitioner, VolumePartitioner
 from abctree.testing.rule import call, require, same
 from abctree.tree.partitioners.growth import Growth
 from abctree.types import FloatArray, RNGLike
@@ -43,7 +43,9 @@ def check_partitioner(partitioner: Partitioner, d: int = 2, rng: RNGLike = 0, n:
     - the same arguments and seed must give the same boxes, whatever was asked in between;
     - the arguments must be left as they were.
 
-    What `measured` makes of a partitioner (`abctree.protocols.VolumePartitioner`) must do as much.
+    What `measured` makes of a partitioner (`abctree.protocols.VolumePartitioner`) must do as much,
+    and `partition_and_locate` (`abctree.protocols.LocatingPartitioner`) give the same boxes, and
+    what `locate` finds for each row.
 
     Parameters
     ----------
@@ -81,10 +83,28 @@ def check_partitioner(partitioner: Partitioner, d: int = 2, rng: RNGLike = 0, n:
             f"gave others (table: {table.name}). A partitioner must keep no memory of earlier "
             "calls and draw only from the `rng` it is given.",
         )
+    if isinstance(partitioner, LocatingPartitioner):
+        for table, boxes in zip(tables, made, strict=True):
+            _check_located(partitioner, table, boxes, seed)
     if isinstance(partitioner, VolumePartitioner):
         prior = Product({f"a{j}": (0.0, 10.0**j) for j in range(d)})
         measured = call("measured", "a prior", "", partitioner.measured, prior)
         check_boxes(_cut(measured, tables[0], seed), tables[0].cube, "measured", generator)
+
+
+def _check_located(
+    partitioner: LocatingPartitioner, table: _Table, boxes: Boxes, seed: int
+) -> None:
+    rng, where = np.random.default_rng(seed), f"(table: {table.name})"
+    given = table.cube.copy(), table.distance.copy(), table.epsilon, table.current, rng
+    made, box = call(
+        "partition_and_locate", "every table", where, partitioner.partition_and_locate, *given
+    )
+    require(
+        same(made, boxes) and np.array_equal(box, boxes.locate(table.cube)),
+        "`partition_and_locate` must give the boxes of `partition`, and for each row the box that "
+        f"`locate` finds, but gives others {where}.",
+    )
 
 
 def _tables(d: int, n: int, rng: np.random.Generator) -> list[_Table]:

@@ -25,11 +25,19 @@ from abctree.data import (
     update_denominators,
 )
 from abctree.problem import Problem
-from abctree.protocols import BeliefRule, Partitioner, Policy, PooledSchedule, Schedule, Utility
+from abctree.protocols import (
+    BeliefRule,
+    LocatingPartitioner,
+    Partitioner,
+    Policy,
+    PooledSchedule,
+    Schedule,
+    Utility,
+)
 from abctree.tree.adaptive import Tolerances, with_sources
 from abctree.tree.fold import Fold
 from abctree.tree.inner_loop import Simulate, inner_loop
-from abctree.types import IntArray
+from abctree.types import FloatArray, IntArray
 
 #: Acceptances that end a round which grows, in quotas: of a simulator without noise most draws
 #: are accepted, and ε can fall further.
@@ -143,8 +151,13 @@ def _play_round(game: Game, folds: Sequence[Fold], s: int, epsilon: float) -> Ro
 def _whole_folds(game: Game, mixtures: Sequence[Mixture], epsilon: Tolerances) -> tuple[Fold, ...]:
     """Line 1: Ω^1 = {Θ} in every fold."""
     whole = Boxes.whole(game.problem.d)
-    everyone = enumerate(mixtures)
-    return tuple(_new_fold(game, whole, m, epsilon, _teachers(game, f)) for f, m in everyone)
+    weight = mixture_weights(game.table)
+    folds = []
+    for f, mixture in enumerate(mixtures):
+        rows = _teachers(game, f)
+        arm = np.zeros(len(rows), dtype=np.int64)
+        folds.append(_new_fold(game, whole, mixture, epsilon, rows, arm, weight))
+    return tuple(folds)
 
 
 def _cut_folds(
@@ -155,16 +168,11 @@ def _cut_folds(
 ) -> tuple[Fold, ...]:
     """Lines 5 to 9 for each fold, from the rows that teach it."""
     folds = []
+    weight = mixture_weights(game.table)
     for f, mixture in enumerate(mixtures):
         rows = _teachers(game, f)  # line 5
-        boxes = game.rules.partitioner.partition(  # line 6
-            game.table.cube[rows],
-            game.table.distance[rows],
-            _label_epsilon(game, epsilon),
-            current[f],
-            game.rng,
-        )
-        folds.append(_new_fold(game, boxes, mixture, epsilon, rows))
+        boxes, arm = _cut(game, rows, _label_epsilon(game, epsilon), current[f])  # line 6
+        folds.append(_new_fold(game, boxes, mixture, epsilon, rows, arm, weight))
     if game.plan.proposal == ("boxes",):
         return tuple(folds)
     teachers = [_teachers(game, f) for f in range(len(folds))]
@@ -172,16 +180,34 @@ def _cut_folds(
     return with_sources(game.problem, game.table, folds, teachers, epsilon, utility, plan, game.rng)
 
 
+def _cut(
+    game: Game, rows: IntArray, epsilon: float, current: Boxes | None
+) -> tuple[Boxes, IntArray]:
+    """Boxes from some rows, and the box of each."""
+    partitioner, cube, distance = game.rules.partitioner, game.table.cube[rows], game.table.distance
+    given = cube, distance[rows], epsilon, current, game.rng
+    if isinstance(partitioner, LocatingPartitioner):
+        return partitioner.partition_and_locate(*given)
+    boxes = partitioner.partition(*given)
+    return boxes, boxes.locate(cube)
+
+
 def _new_fold(
-    game: Game, boxes: Boxes, mixture: Mixture, epsilon: Tolerances, rows: IntArray
+    game: Game,
+    boxes: Boxes,
+    mixture: Mixture,
+    epsilon: Tolerances,
+    rows: IntArray,
+    arm: IntArray,
+    weight: FloatArray,
 ) -> Fold:
-    """Lines 7 to 9: beliefs on a new partition from past rows."""
+    """Lines 7 to 9: beliefs on a new partition from past rows, which are in the boxes `arm`."""
     partition = game.problem.region.measure(boxes)
     beliefs = game.rules.beliefs.start(
         partition,
-        boxes.locate(game.table.cube[rows]),
+        arm,
         game.table.distance[rows],
-        mixture_weights(game.table)[rows],
+        weight[rows],
         epsilon=epsilon.now,
         first_epsilon=epsilon.first,
         count_epsilon=_label_epsilon(game, epsilon),

@@ -11,7 +11,7 @@ from abctree.kernels import compiled
 from abctree.keywords import checks_keywords
 from abctree.numbers import ruled
 from abctree.tree.partitioners.growth import labels
-from abctree.types import FloatArray
+from abctree.types import FloatArray, IntArray
 
 
 @checks_keywords
@@ -50,15 +50,26 @@ class SoftTree:
         cube: FloatArray,
         distance: FloatArray,
         epsilon: float,
-        current: Boxes | None,  # noqa: ARG002 - grown from the root
-        rng: np.random.Generator,  # noqa: ARG002 - deterministic
+        current: Boxes | None,
+        rng: np.random.Generator,
     ) -> Boxes:
         """Boxes from rows (n, d) and their distances (n,); O(n d) a level of the tree."""
+        return self.partition_and_locate(cube, distance, epsilon, current, rng)[0]
+
+    def partition_and_locate(
+        self,
+        cube: FloatArray,
+        distance: FloatArray,
+        epsilon: float,
+        current: Boxes | None,  # noqa: ARG002 - grown from the root
+        rng: np.random.Generator,  # noqa: ARG002 - deterministic
+    ) -> tuple[Boxes, IntArray]:
+        """The same, and the box of each row (n,)."""
         n, d = cube.shape
         label = labels(distance, epsilon, self.reach)
         most = max(1, int(self.boxes_per_root * np.sqrt(n)))
         least = self.min_rows or max(10, min(n // 80, 100 if d <= 2 else 20))
-        feature, threshold, left, right, box, _ = compiled.grow_soft_tree(
+        feature, threshold, left, right, box, row_box = compiled.grow_soft_tree(
             np.ascontiguousarray(cube), label, most, least, self.n_bins
         )
-        return Boxes.from_tree(SplitTree(feature, threshold, left, right, box), d)
+        return Boxes.from_tree(SplitTree(feature, threshold, left, right, box), d), row_box
