@@ -162,6 +162,22 @@ def test_columns_of_a_structured_array_are_found_by_name():
     assert abs(slope(made) - 1.0) < 0.1
 
 
+@pytest.mark.parametrize("kind", ["Series", "DataArray"])
+def test_labels_count_inside_of_lists(kind):
+    make = FLAT[kind]
+    observed = [make(OBSERVED), make(OBSERVED)]
+    made = abctree.Problem(PRIOR, lambda t, r: (make(by_year(t, r)), make(by_year(t, r))), observed)
+    assert made.shape == (2, 4)
+    assert abs(slope(made) - 1.0) < 0.1
+    nested = abctree.Problem(
+        PRIOR, lambda t, r: {"towns": [make(by_year(t, r))]}, {"towns": observed[:1]}
+    )
+    assert abs(slope(nested) - 1.0) < 0.1
+    one = abctree.Problem(PRIOR, lambda t, r: make(by_year(t, r)), observed)
+    with pytest.raises(abctree.SimulatorError, match="the observation is a list of 2 that have"):
+        one.check()
+
+
 # What cannot be put into order ------------------------------------------------------------------
 
 

@@ -100,6 +100,22 @@ def test_what_one_summary_explains_is_what_is_lost_without_it():
         assert drops[j] == pytest.approx(((left[1] - left[0]) / total).max(), rel=1e-5)
 
 
+def test_a_penalty_leaves_residuals_where_summaries_outnumber_rows():
+    """A regression that goes through all points would leave no spread to the answer."""
+    spread = {"chosen": [], "none": []}
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        y = rng.standard_normal((40, 1))
+        x = np.repeat(y, 80, axis=1) + 4.0 * rng.standard_normal((40, 80))
+        weight = 1.0 - rng.random(40) ** 2
+        for name, penalty in (("chosen", None), ("none", 1e-6)):
+            fitted, _ = regression.Ridge(x, weight, penalty)(y)
+            spread[name].append(np.sqrt(weight @ (y - fitted) ** 2 / weight.sum())[0])
+    assert 0.15 < np.median(spread["chosen"]) < 0.6  # exact: 1/sqrt(6)
+    assert min(spread["chosen"]) > 0.05
+    assert max(spread["none"]) < 0.001  # twin
+
+
 class Nearest:
     """A regressor of a user's: that of least squares."""
 
@@ -166,6 +182,22 @@ def test_the_answer_has_the_spread_of_the_exact_posterior():
             errors.append(np.log(getattr(result, name)().std() * np.sqrt(10.0)).mean())
     assert abs(np.mean(error["answer"])) < 0.08
     assert np.mean(error["posterior"]) > 0.5  # twin: not adjusted
+
+
+@pytest.mark.parametrize("observed", [3.0, 3.5], ids=["a count", "between two counts"])
+def test_the_answer_takes_simulations_that_are_equally_near_together(observed):
+    """Counts are 0, 1, 2, ... away, and no tolerance is between them."""
+
+    def count(theta, rng):
+        return rng.binomial(10, theta[:, 0])
+
+    problem = abctree.Problem({"p": (0.0, 1.0)}, count, observed, vectorized=True)
+    result = abctree.abc_tree(problem, n_simulations=600, rng=1)
+    answer = result.answer()
+    assert answer.ess > 50
+    exact = np.mean([stats.beta(1 + n, 11 - n).mean() for n in {int(observed), round(observed)}])
+    assert answer.mean()[0] == pytest.approx(exact, abs=4.0 * answer.mcse()[0])
+    assert "nan" not in str(result.summary())
 
 
 def test_rows_that_stand_in_for_the_observation_veto_a_bad_regression():

@@ -144,7 +144,7 @@ def _epsilon_for(
             f"{reached[best]:.4g}, at epsilon {d[last_of_tie[best]]:.4g}; that is what you get. "
             "Use more simulations, or a smaller ess; epsilon= reads the run at any tolerance."
         )
-    return _just_above(distance, float(d[last_of_tie[best]]), limit)
+    return just_above(distance, float(d[last_of_tie[best]]), limit)
 
 
 def _start_of_last_run(index: IntArray) -> int:
@@ -152,7 +152,7 @@ def _start_of_last_run(index: IntArray) -> int:
     return int(index[np.flatnonzero(np.diff(index, prepend=-2) > 1)[-1]])
 
 
-def _just_above(distance: FloatArray, last: float, limit: float) -> float:
+def just_above(distance: FloatArray, last: float, limit: float) -> float:
     """Midway from the last accepted distance to the next larger one, at most `limit`."""
     beyond = float(np.nextafter(last, np.inf))
     larger = float(np.min(distance, where=distance > last, initial=np.inf))

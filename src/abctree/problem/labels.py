@@ -32,10 +32,14 @@ class Layout:
     axes: tuple[Any, ...]  #: labels of each axis; None for one without
     dims: tuple[Any, ...] | None = None  #: names of the axes, if they have some
     inside: Mapping[Hashable, Layout | None] | None = None  #: of a record
+    items: tuple[Layout | None, ...] | None = None  #: of a list
 
     @classmethod
     def of(cls, value: Data, lead: int = 0) -> Layout | None:
         """That of an observation, or of a batch of one; None if nothing in it has a name."""
+        if not lead and type(value) in (list, tuple):
+            items = tuple(cls.of(item) for item in value)
+            return cls((), items=items) if any(items) else None
         axes = _axes(value, lead)
         if axes is None:
             return None
@@ -53,6 +57,8 @@ class Layout:
         """
         if lead and type(value) in (list, tuple):
             return [self.arranged(row, source, strict=strict) for row in value]
+        if self.items is not None:
+            return self._with_items(value, source, strict=strict)
         if _axes(value, lead) is None:
             return value
         value = self._transposed(value, source, lead=lead, strict=strict)
@@ -81,6 +87,20 @@ class Layout:
             f"{source} returned the dimensions {', '.join(map(str, dims))}, but the observation "
             f"has {', '.join(map(str, self.dims))}. {_ADVICE}"
         )
+
+    def _with_items(self, value: Data, source: str, *, strict: bool) -> Data:
+        items = self.items or ()
+        if type(value) in (list, tuple) and len(value) == len(items):
+            return [
+                item if layout is None else layout.arranged(item, source, strict=strict)
+                for layout, item in zip(items, value, strict=True)
+            ]
+        if strict and is_labelled(value):
+            raise WrongLabelsError(
+                f"{source} returned a {type(value).__name__} with labels, but the observation is a "
+                f"list of {len(items)} that have labels. {_ADVICE}"
+            )
+        return value
 
     def _with_inside(self, value: Data, source: str, *, lead: int, strict: bool) -> Data:
         record = None if is_structured(value) else record_of(value)

@@ -49,7 +49,8 @@ class Ridge:
 
     The penalty of each response is the one of `_PENALTIES` with the least generalised
     cross-validation score (Golub, Heath and Wahba 1979), with the effective sample size of the
-    weights as the number of rows; or it is given.
+    weights as the number of rows, among those that fit fewer parameters than there are rows; or it
+    is given.
     """
 
     def __init__(self, x: FloatArray, weight: FloatArray, penalty: float | None = None) -> None:
@@ -113,9 +114,11 @@ class Ridge:
         kept = self.value / (self.value + _PENALTIES[:, None])  # (penalties, q)
         gain = kept * (2.0 - kept) / np.maximum(self.value, np.finfo(float).tiny)
         left = total - gain @ moment**2
-        free = np.maximum(1.0 - (kept.sum(axis=1) + 1.0) / self.n, 1e-3)
-        score: FloatArray = left / free[:, None] ** 2
-        return np.asarray(_PENALTIES[np.argmin(score, axis=0)])
+        free = 1.0 - (kept.sum(axis=1) + 1.0) / self.n
+        possible = free > 0.0
+        possible[-1] = True  # the largest, where there is none
+        score = left[possible] / np.square(free[possible, None])
+        return np.asarray(_PENALTIES[possible][np.argmin(score, axis=0)])
 
 
 def varies(columns: FloatArray) -> BoolArray:

@@ -14,6 +14,7 @@ from abctree.answers.reading.choice import Cell
 from abctree.answers.reading.regression import Regression, moved, regression
 from abctree.answers.run import Run
 from abctree.answers.scores import Scores
+from abctree.answers.selection import just_above
 from abctree.data import effective_sample_size, running_ess
 from abctree.errors import ParameterError
 from abctree.problem.models import Models
@@ -123,8 +124,9 @@ class Rows:
         return self.run.problem.measurement.standardised(self.summary[:1]) is not None
 
     def epsilon(self, ess: float) -> float:
-        """The tolerance of a reading."""
-        return float(self.distance[self._count(self.weight, ess)])
+        """The tolerance of a reading; the nearest are read together if they are ties."""
+        last = float(self.distance[self._count(self.weight, ess)])
+        return last if last > self.distance[0] else just_above(self.distance, last, np.inf)
 
     def _count(self, weight: FloatArray, ess: float) -> int:
         """How many of the nearest rows a reading takes: at least one is left outside."""
