@@ -248,7 +248,7 @@ def test_the_dry_run_looks_again_only_where_draws_are_cheap(monkeypatch):
     made = OUT_OF_REACH["far"]()
     monkeypatch.setattr(abctree.problem.check, "_PATIENCE", 0.0)
     report = made.check(rng=0)
-    assert report.n_calls == 14
+    assert report.n_calls == 12
     assert not any("anywhere near" in w for w in report.warnings)
 
 
@@ -258,6 +258,18 @@ def test_few_draws_of_a_prior_that_mostly_makes_the_same_data_look_out_of_reach(
     made = problems.lotka_volterra()
     said = [any("anywhere near" in w for w in made.check(rng=seed).warnings) for seed in range(10)]
     assert any(said)
+
+
+def test_the_dry_run_sees_rows_that_share_their_randomness():
+    def check(simulator):
+        return abctree.Problem(PRIOR, simulator, 1.0, vectorized=True).check(rng=0)
+
+    shared = check(lambda theta, rng: theta[:, 0] + rng.normal())
+    assert any("they share their randomness" in w for w in shared.warnings)
+    # The twins: noise of each row, and counts, of which many are alike.
+    assert check(lambda theta, rng: theta[:, 0] + rng.normal(size=len(theta))).ok
+    coins = abctree.Problem(PRIOR, lambda t, rng: rng.random(len(t)) < 0.5, 1.0, vectorized=True)
+    assert sum("share" in str(coins.check(rng=seed)) for seed in range(50)) <= 3
 
 
 # Other arguments --------------------------------------------------------------------------------

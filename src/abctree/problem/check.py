@@ -25,7 +25,10 @@ _LEAST = 10
 _FAR = 50.0
 #: Prior draws that a dry run simulates.
 _DRAWS = 10
-#: And so many more to be sure that the observation is out of reach, if these take so many seconds.
+#: Rows of one parameter that a vectorised simulator is given twice: coins are all alike in a
+#: hundredth of such pairs of calls.
+_ROWS = 4
+#: More draws, to be sure that the observation is out of reach, if they take so many seconds.
 _MORE_DRAWS, _PATIENCE = 500, 5.0
 #: Seconds of a first call that are told, if they are ten times those of the others.
 _SLOW = 0.1
@@ -111,7 +114,8 @@ def dry_run(region: Region, measurement: Measurement, rng: RNGLike) -> CheckRepo
         *_on_randomness(measurement, theta, index, root, result),
         *_on_spread(measured, measurement),
     ]
-    n_calls, distance = len(theta) + 4, measured.distance
+    distance = measured.distance
+    n_calls = len(theta) + 2 + 2 * _ROWS * measurement.vectorized
     size = measurement.observed_summary.size
     is_far = out_of_reach(distance, size) and (distance != distance[0]).any()  # else said already
     if is_far and _MORE_DRAWS * seconds <= _PATIENCE:
@@ -247,14 +251,20 @@ def _on_randomness(
             "the simulator gave the same answer for two seeds: it is deterministic, or it reseeds "
             "itself and ignores the generator it is given."
         )
-    if not measurement.vectorized:
+    if not measurement.vectorized or not len(i):
         return said
-    pair = measurement.simulate(theta[:2], index[:2], root)
-    if pair.failures:
-        return [*said, f"a call with two rows failed: {pair.failures[0].reason}"]
-    if np.array_equal(pair.summary[0], pair.summary[1]):
-        same = "the vectorised simulator gave two rows the same answer: do they share randomness?"
-        said.append(same)
+    rows, numbers = np.repeat(theta[i], _ROWS, axis=0), index[:_ROWS]
+    calls = [measurement.simulate(rows, numbers, root + call) for call in range(2)]
+    for call in calls:
+        if call.failures:
+            return [*said, f"a call with {_ROWS} rows failed: {call.failures[0].reason}"]
+    a, b = (call.summary for call in calls)
+    if (a == a[0]).all() and (b == b[0]).all() and not np.array_equal(a, b):
+        said.append(
+            f"the vectorised simulator gave {_ROWS} rows of one parameter the same answer, and "
+            "another in another call: they share their randomness. Draw numbers of its own for "
+            "each row, as in rng.normal(size=theta.shape)."
+        )
     return said
 
 
