@@ -807,6 +807,28 @@ def test_a_problem_takes_a_prior_transform_of_one_point():
     assert np.ptp(result.table.theta[:, 1]) > 8.0
 
 
+@pytest.mark.parametrize("one_point", [True, False])
+def test_a_prior_transform_that_draws_random_numbers_is_refused(one_point):
+    rng = np.random.default_rng(1)
+
+    def draw(cube):
+        return [rng.normal(), rng.normal()] if one_point else rng.normal(size=cube.shape)
+
+    with pytest.raises(abctree.ParameterError, match="must make the same parameters of one point"):
+        abctree.PriorTransform(draw, ("a", "b"))
+
+
+def test_an_array_is_no_interval():
+    with pytest.raises(abctree.ParameterError, match=r"Use a number \(fixed\), a tuple"):
+        abctree.Problem({"a": np.array([0.0, 1.0])}, lambda theta, rng: theta, [1.0])
+
+
+def test_a_prior_transform_is_real():
+    made = abctree.PriorTransform(lambda cube: cube + 1j, ("a", "b"))
+    with pytest.raises(abctree.ParameterError, match="must return numbers of shape"):
+        made.from_cube([[0.5, 0.5]])
+
+
 def test_a_prior_transform_that_fits_neither_form_is_told_both():
     prior = PriorTransform(lambda u: np.zeros(7), ("a", "b"))
     with pytest.raises(ParameterError, match=r"or take one point, of shape \(2,\), and return"):

@@ -302,6 +302,17 @@ def square(constraint=None, prior=None):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["random", "of other rows"])
+def test_a_constraint_that_says_two_things_of_a_row_is_refused(kind):
+    def constraint(t):
+        if kind == "random":
+            return np.random.default_rng().random(len(t["a"])) < 0.5
+        return t["a"] < np.median(t["a"]) + 0.1 * np.sign(len(t["a"]) - 100)
+
+    with pytest.raises(abctree.ParameterError, match="`constraint` must say the same of a row"):
+        abctree.abc_tree(square(constraint), n_simulations=200, rng=1)
+
+
 @pytest.mark.slow
 def test_a_constraint_that_leaves_next_to_nothing_is_named():
     corner = square(lambda t: (t["a"] < 1e-3) & (t["b"] < 2e-3))

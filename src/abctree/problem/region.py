@@ -23,6 +23,8 @@ _MEASURE_POINTS = 32
 _SECOND_LOOK, _SECOND_LOOKS = 2**10, 2**18
 #: Points in one step, most points, and effective points wanted for the normaliser.
 _STEP, _MOST, _WANTED = 2**16, 2**22, 50_000
+#: Rows of which the constraint is asked again.
+_AGAIN = 64
 #: A normaliser less sure than this is an error: every evidence would be off by as much.
 _WORST_ERROR = 0.05
 
@@ -116,7 +118,13 @@ class Region:
         n, n_left, n_allowed, total, square = 0, 0, 0, 0.0, 0.0
         while n < _MOST:
             cube = inside(points.random(_STEP))
-            left = self._constrained(self.prior.from_cube(cube))
+            theta = self.prior.from_cube(cube)
+            left = self._constrained(theta)
+            if n == 0 and (self._constrained(theta[:_AGAIN]) != left[:_AGAIN]).any():
+                raise ParameterError(
+                    "`constraint` must say the same of a row each time, whatever the other rows, "
+                    "but said both. It must neither draw random numbers nor compare rows."
+                )
             value = self.weight(cube) * left
             n, n_left = n + len(value), n_left + int(np.count_nonzero(left))
             n_allowed += int(np.count_nonzero(value))

@@ -80,6 +80,7 @@ class PriorTransform:
             raise wrong("d", "be a positive integer", repr(d), "Give the dimensions of the cube.")
         if vectorized is None:
             vectorized = _takes_many(function, len(given), int(d))
+        _check_repeats(function, len(given), int(d), vectorized=vectorized)
         self.__dict__.update(function=function, names=given, d=int(d), vectorized=bool(vectorized))
 
     def from_cube(self, cube: FloatArray) -> FloatArray:
@@ -105,7 +106,7 @@ class PriorTransform:
     def _checked(self, theta: object, n: int) -> FloatArray:
         wanted = (n, len(self.names))
         try:
-            rows = np.array(theta, dtype=np.float64)
+            rows = _real(theta)
         except (TypeError, ValueError) as error:
             raise ParameterError(
                 f"`function` must return numbers of shape {wanted}, but got something else. "
@@ -128,6 +129,12 @@ class PriorTransform:
         return rows
 
 
+def _real(theta: object) -> FloatArray:
+    if np.asarray(theta).dtype.kind == "c":
+        raise TypeError("complex")  # NumPy would drop the imaginary part
+    return np.array(theta, dtype=np.float64)
+
+
 def _takes_many(function: Callable[[FloatArray], object], p: int, d: int) -> bool:
     """Whether a map takes many points (n, d) at once, or one point (d,).
 
@@ -143,6 +150,21 @@ def _takes_many(function: Callable[[FloatArray], object], p: int, d: int) -> boo
     return bool((off <= 1e-6 * np.ptp(rows, axis=0)).all())
 
 
+def _check_repeats(
+    function: Callable[[FloatArray], object], p: int, d: int, *, vectorized: bool
+) -> None:
+    """Refuse a map that makes two things of one point."""
+    cube = spread(3, d)
+    point, shape = (cube, (3, p)) if vectorized else (cube[0], (p,))
+    first, second = (_tried(function, point, shape) for _ in range(2))
+    if first is not None and second is not None and not np.allclose(first, second, 1e-6, 0.0):
+        raise ParameterError(
+            "`function` must make the same parameters of one point of the cube each time, but gave "
+            f"{first.ravel()[0]:.6g} and {second.ravel()[0]:.6g}. It must not draw random numbers: "
+            "map the cube by quantile functions, as in scipy.stats.norm.ppf(cube)."
+        )
+
+
 def _tried(
     function: Callable[[FloatArray], object], cube: FloatArray, shape: tuple[int, ...]
 ) -> FloatArray | None:
@@ -150,7 +172,7 @@ def _tried(
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            theta = np.array(function(cube.copy()), dtype=np.float64)
+            theta = _real(function(cube.copy()))
     except Exception:  # noqa: BLE001 - a function of the user's, called in a way it may not be for
         return None
     theta = theta.reshape(shape) if theta.shape == () and shape == (1,) else theta

@@ -105,7 +105,7 @@ def _frozen(label: str, value: Any) -> Any:
     if isinstance(value, scipy.stats.rv_histogram) or hasattr(value, "xk"):
         return value()
     is_open = isinstance(value, (type, scipy.stats.rv_continuous, scipy.stats.rv_discrete))
-    if is_open or value in (scipy.stats.multivariate_normal, scipy.stats.dirichlet):
+    if is_open or value is scipy.stats.multivariate_normal or value is scipy.stats.dirichlet:
         name = value.__name__ if isinstance(value, type) else getattr(value, "name", "it")
         raise ParameterError(
             f"`{label}` must be a distribution with its parameters, but got {name} alone. "
