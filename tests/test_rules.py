@@ -82,7 +82,7 @@ def test_schedule_is_given_the_accepted_rows_of_the_round_with_their_weights():
 
 @pytest.mark.parametrize("relabel", ["next", "last"])
 def test_the_past_is_relabelled_at_the_tolerance_that_was_asked_for(relabel):
-    cut, beliefs = Spy(abctree.SoftTree(), "partition"), Spy(MultiLevel(), "start")
+    cut, beliefs = Spy(abctree.SoftTree(), "partition_and_locate"), Spy(MultiLevel(), "start")
     result = abctree.abc_tree(
         problem(), n_simulations=3000, rng=1, partitioner=cut, beliefs=beliefs, relabel=relabel,
         n_folds=2,
@@ -99,7 +99,7 @@ def test_the_past_is_relabelled_at_the_tolerance_that_was_asked_for(relabel):
 
 @pytest.mark.parametrize("window", ["extended", "rolling"])
 def test_the_window_says_which_rows_a_partition_learns_from(window):
-    cut = Spy(abctree.SoftTree(), "partition")
+    cut = Spy(abctree.SoftTree(), "partition_and_locate")
     result = abctree.abc_tree(
         problem(), n_simulations=3000, rng=1, partitioner=cut, window=window, n_folds=2
     )
@@ -190,3 +190,12 @@ def test_points_of_a_box_that_is_a_few_floats_wide_stay_below_its_upper_border()
     points = boxes.sample(box, np.random.default_rng(0))
     assert (points < boxes.upper[box]).all()
     assert (boxes.locate(points) == 1).all()
+
+
+def test_a_soft_tree_with_a_partition_of_its_own_is_asked_for_it():
+    class Halves(abctree.SoftTree):
+        def partition(self, cube, distance, epsilon, current, rng):
+            return abctree.Grid((2, 1)).partition(cube, distance, epsilon, current, rng)
+
+    result = abctree.abc_tree(problem(), n_simulations=400, rng=1, partitioner=Halves())
+    assert {len(p.boxes) for r in result.rounds[1:] for p in r.partitions} == {2}

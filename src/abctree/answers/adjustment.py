@@ -80,7 +80,8 @@ def adjust(
     check_method(method)
     s = _design(z, summary, observed, distance, weight)
     kernel_weight = weight * np.maximum(0.0, 1.0 - (distance / epsilon) ** 2)
-    if not s[kernel_weight > 0.0].any():
+    inside = s[kernel_weight > 0.0]
+    if len(inside) > 0 and not inside.any():
         return z, weight  # all are at the observation
     used = _usable(s, kernel_weight)
     n, q = ess(kernel_weight), int(used.sum())

@@ -61,10 +61,13 @@ class SoftTree:
         cube: FloatArray,
         distance: FloatArray,
         epsilon: float,
-        current: Boxes | None,  # noqa: ARG002 - grown from the root
-        rng: np.random.Generator,  # noqa: ARG002 - deterministic
+        current: Boxes | None,
+        rng: np.random.Generator,
     ) -> tuple[Boxes, IntArray]:
         """The same, and the box of each row (n,)."""
+        if type(self).partition is not SoftTree.partition:  # a class that cuts in a way of its own
+            boxes = self.partition(cube, distance, epsilon, current, rng)
+            return boxes, boxes.locate(cube)
         n, d = cube.shape
         label = labels(distance, epsilon, self.reach)
         most = max(1, int(self.boxes_per_root * np.sqrt(n)))
