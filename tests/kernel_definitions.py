@@ -167,6 +167,6 @@ def _best_cut(
             if min(side.sum(), (~side).sum()) < min_rows or not lower[j] < edge < upper[j]:
                 continue
             gain = y[side].sum() ** 2 / side.sum() + y[~side].sum() ** 2 / (~side).sum() - base
-            if gain > best[0]:
+            if gain > best[0] + 1e-12 * max(base, 1.0):
                 best = (float(gain), j, float(edge))
-    return best if best[0] > 1e-12 * max(base, 1.0) else (0.0, -1, 0.0)
+    return best

@@ -206,6 +206,8 @@ def _best_cut(
             sums[j, b, 1] += y
     n = float(stop - start)
     base = everything * everything / max(n, 1.0)
+    # Of two cuts that part the rows alike the first is taken, whatever the rounding.
+    least = 1e-12 * max(base, 1.0)
     best = 0.0
     feature = -1
     threshold = 0.0
@@ -222,12 +224,10 @@ def _best_cut(
             gain = sum_left * sum_left / n_left + rest * rest / n_right - base
             edge = lower[j] + (upper[j] - lower[j]) * (b + 1) / n_bins
             # A box may be too thin for float64 to cut.
-            if gain > best and lower[j] < edge and edge < upper[j]:
+            if gain > best + least and lower[j] < edge and edge < upper[j]:
                 best = gain
                 feature = j
                 threshold = edge
-    if best <= 1e-12 * max(base, 1.0):
-        return 0.0, -1, 0.0
     return best, feature, threshold
 
 
