@@ -16,7 +16,7 @@ import pytest
 
 import abctree
 from abctree.methods.run_abc_tree import play, play_rounds
-from abctree.running import journal, spec
+from abctree.running import executors, journal, spec
 from tests.conftest import Clock, in_memory
 from tests.runs import (
     FILE,
@@ -150,6 +150,7 @@ def dies_at(n, *, share):
         write(file, data)
 
     journal._write = deadly
+    executors.serial._SECONDS = np.inf  # a block is one chunk, also where its process has to wait
 
 
 @posix
