@@ -25,41 +25,55 @@ def write_log_odds(u: Any, y: Any) -> float:
 
 
 @jit
+def root_power(base: float, n: int) -> float:
+    """``base^(n/2)`` for a whole number n, without a logarithm."""
+    value = math.sqrt(base) if n % 2 else 1.0
+    for _ in range(n // 2):
+        value *= base
+    return value
+
+
+@jit(fastmath={"reassoc", "contract", "nsz"})
 def student_sums(
     cube: Any, whiten: Any, centre: Any, weight: Any, freedom: float, power: int, out: Any
 ) -> None:
     """``out_i = Σ_j w_j (1 + |W y_i − c_j|² / ν)^(−power) / Π u_i (1 − u_i)``, y the log-odds of u.
 
-    Of points u (n, d).  Centres c (d, N) have one row a coordinate: the loop over them is the inner
-    one, and is vectorised.  The power is a whole number, so that no logarithm is taken.
+    Of points u (n, d).  Centres c (d, N) have one row a coordinate: loops over them are the inner
+    ones, and are vectorised.  The power is a whole number of at least 3, so that no logarithm is
+    taken.
     """
     d, n_centres = centre.shape
-    square, y = weight.copy(), np.empty(d)
+    square, y = np.empty(n_centres), np.empty(d)
+    base, value = np.empty(n_centres), np.empty(n_centres)
     for i in range(len(cube)):
         slope = write_log_odds(cube[i], y)
-        square[:] = 0.0
+        square[:] = freedom
         for c in range(d):
             at = 0.0
             for a in range(d):
                 at += whiten[c, a] * y[a]
+            row = centre[c]
             for j in range(n_centres):
-                away = at - centre[c, j]
+                away = at - row[j]
                 square[j] += away * away
+        for j in range(n_centres):
+            base[j] = freedom / square[j]
+            value[j] = weight[j] * base[j] * base[j] * base[j]
+        for _ in range(power - 3):
+            for j in range(n_centres):
+                value[j] *= base[j]
         total = 0.0
         for j in range(n_centres):
-            base = 1.0 / (1.0 + square[j] / freedom)
-            value = weight[j]
-            for _ in range(power):
-                value *= base
-            total += value
+            total += value[j]
         out[i] = total / slope
 
 
 @jit
 def student_mixture(
-    cube: Any, log_amplitude: Any, mean: Any, whiten: Any, freedom: float, power: float, out: Any
+    cube: Any, amplitude: Any, mean: Any, whiten: Any, freedom: int, out: Any
 ) -> None:
-    """``out_i = Σ_k exp(a_k) (1 + |W_k (y_i − m_k)|² / ν)^(−power) / Π u_i (1 − u_i)``.
+    """``out_i = Σ_k (a_k / (ν + |W_k (y_i − m_k)|²))^((ν + d)/2) / Π u_i (1 − u_i)``.
 
     With a (K,), m (K, d), and W (K, d, d), which are lower triangular; else as `student_sums`.
     """
@@ -69,19 +83,19 @@ def student_mixture(
         slope = write_log_odds(cube[i], y)
         total = 0.0
         for k in range(len(mean)):
-            square = 0.0
+            square = float(freedom)
             for a in range(d):
                 step = 0.0
                 for b in range(a + 1):
                     step += whiten[k, a, b] * (y[b] - mean[k, b])
                 square += step * step
-            total += math.exp(log_amplitude[k] - power * math.log1p(square / freedom))
+            total += root_power(amplitude[k] / square, freedom + d)
         out[i] = total / slope
 
 
 @jit
 def student_em(
-    y: Any, weight: Any, fixed: Any, mean: Any, whole: Any, mass: Any, freedom: float,
+    y: Any, weight: Any, fixed: Any, mean: Any, whole: Any, mass: Any, freedom: int,
     prior: float, ridge: float, least: float, n_steps: int,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """Fit a mixture of Student laws, beside one whose density is `fixed`, by the EM algorithm.
@@ -114,6 +128,7 @@ def student_em(
                         total -= root[k, a, c] * whiten[k, c, b]
                     whiten[k, a, b] = total * whiten[k, a, a]
             amplitude[k] = math.log(mass[k]) + norm - np.sum(np.log(np.diag(root[k])))
+            amplitude[k] = freedom * math.exp(amplitude[k] / power)
         if step == n_steps:
             break
         rest = 1.0 - np.sum(mass)
@@ -128,7 +143,7 @@ def student_em(
                     for b in range(a + 1):
                         away += whiten[k, a, b] * (y[i, b] - mean[k, b])
                     square[k] += away * away
-                density[k] = math.exp(amplitude[k] - power * math.log1p(square[k] / freedom))
+                density[k] = root_power(amplitude[k] / (freedom + square[k]), freedom + d)
                 total += density[k]
             for k in range(n_laws):
                 share = weight[i] * density[k] / total

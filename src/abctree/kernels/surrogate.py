@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from abctree.kernels.jit import jit
+from abctree.kernels.student import root_power
 
 #: Degrees of freedom of the laws of residuals, and what is added to a variance, a share of it.
-FREEDOM, RIDGE = 5.0, 1e-9
+FREEDOM, RIDGE = 5, 1e-9
 
 
 @jit
@@ -168,12 +169,12 @@ def residual_laws(residual: Any, number: Any) -> tuple[Any, Any, Any]:
 
     The ball has radius 1, and so the covariance I / (s + 2), which is added to that of the
     residuals.  The answer is the means (L, s), the inverse roots (L, s, s), lower triangular, and
-    the logarithm of the density at the mean times the volume of the ball (L,), and times the share
-    of residuals that are finite.
+    amplitudes (L,): ``(a / (5 + |W (e − m)|²))^((5 + s)/2)`` is the density times the volume of the
+    ball, and times the share of residuals that are finite.
     """
     n_lists, s, _ = residual.shape
     mean, whiten = np.zeros((n_lists, s)), np.zeros((n_lists, s, s))
-    log_rate = np.full(n_lists, -np.inf)
+    amplitude = np.zeros(n_lists)
     half = 0.5 * (FREEDOM + s)
     norm = math.lgamma(half) - math.lgamma(0.5 * FREEDOM) - 0.5 * s * math.log(FREEDOM)
     norm -= math.lgamma(0.5 * s + 1.0)
@@ -193,15 +194,16 @@ def residual_laws(residual: Any, number: Any) -> tuple[Any, Any, Any]:
             covariance[c, c] += RIDGE * covariance[c, c] + 1.0 / (s + 2.0)
         root = np.linalg.cholesky(covariance)
         whiten[j] = np.linalg.inv(root)
-        log_rate[j] = norm - np.sum(np.log(np.diag(root))) + math.log(n / number[j])
-    return mean, whiten, log_rate
+        log_rate = norm - np.sum(np.log(np.diag(root))) + math.log(n / number[j])
+        amplitude[j] = FREEDOM * math.exp(log_rate / half)
+    return mean, whiten, amplitude
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def acceptance_rates(
     cube: Any, box: Any, model_of_box: Any, beta: Any, list_of_box: Any, residual: Any,
-    number: Any, law_mean: Any, law_whiten: Any, law_rate: Any, box_rate: Any, softness: float,
-    law_worth: float, box_worth: float, out: Any,
+    number: Any, law_mean: Any, law_whiten: Any, law_amplitude: Any, box_rate: Any,
+    softness: float, law_worth: float, box_worth: float, out: Any,
 ) -> None:  # fmt: skip
     """``out_i = (Σ_j k(|β x_i + e_j|) + a_S η_S + a_0 η_box) / (R + a_S + a_0)``.
 
@@ -214,7 +216,6 @@ def acceptance_rates(
     square = np.empty(residual.shape[2], dtype=np.float32)
     one, zero, steep = np.float32(1.0), np.float32(0.0), np.float32(1.0 / softness)
     far = np.float32((1.0 + softness) ** 2)
-    power = 0.5 * (FREEDOM + s)
     for i in range(len(cube)):
         k = box[i]
         j = list_of_box[k]
@@ -231,12 +232,12 @@ def acceptance_rates(
             t = max(np.float32(math.sqrt(square[r])) - one, zero) * steep
             t = one - t * t
             total += t * t if square[r] < far else zero  # of inf − inf, too
-        away = 0.0
+        away = float(FREEDOM)
         for a in range(s):
             step = 0.0
             for b in range(a + 1):
                 step += law_whiten[j, a, b] * (mean[b] + law_mean[j, b])
             away += step * step
-        law = min(1.0, math.exp(law_rate[j] - power * math.log1p(away / FREEDOM)))
+        law = min(1.0, root_power(law_amplitude[j] / away, FREEDOM + s))
         hits = total + law_worth * law + box_worth * box_rate[k]
         out[i] = hits / (number[j] + law_worth + box_worth)

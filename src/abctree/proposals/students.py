@@ -17,7 +17,7 @@ from abctree.proposals.proposal import pick
 from abctree.types import BoolArray, FloatArray
 
 #: Laws that are fitted, their degrees of freedom, and steps of the fit.
-_LAWS, _FREEDOM, _STEPS = 4, 5.0, 6
+_LAWS, _FREEDOM, _STEPS = 4, 5, 6
 #: Pseudo-points of each law's covariance, beyond d.
 _MORE_POINTS = 2.0
 #: What is added to a variance: a share of it, and in log-odds.
@@ -112,14 +112,15 @@ class Students:
 
     def density(self, cube: FloatArray) -> FloatArray:
         """See `Proposal`; O(K d²) a point."""
-        density, power = np.empty(len(cube)), 0.5 * (_FREEDOM + self.mean.shape[1])
-        student_mixture(cube, *self._arrays, _FREEDOM, power, density)
+        density = np.empty(len(cube))
+        student_mixture(cube, *self._arrays, _FREEDOM, density)
         return density
 
     @cached_property
     def _arrays(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Log-amplitudes (K,), means, and inverse roots, for the kernels."""
-        amplitude = np.log(self.weight) + _log_norm(_FREEDOM, self.root)
+        """Amplitudes (K,), means, and inverse roots, for `student_mixture`."""
+        log_peak = np.log(self.weight) + _log_norm(_FREEDOM, self.root)
+        amplitude = _FREEDOM * np.exp(log_peak / (0.5 * (_FREEDOM + self.mean.shape[1])))
         whiten = np.asarray(np.linalg.inv(self.root), dtype=np.float64)
         return amplitude, self.mean, whiten
 
