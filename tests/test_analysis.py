@@ -238,7 +238,7 @@ def test_evidence_and_select_refuse_bad_rows(distance, weight, epsilon, rule):
     with pytest.raises(ParameterError, match=rule):
         evidence(distance, weight, epsilon)
     with pytest.raises(ParameterError, match=rule):
-        selection.select(np.zeros((2, 1)), distance, weight, ("a",), epsilon=epsilon)
+        selection.select(np.zeros((2, 1)).__getitem__, distance, weight, ("a",), epsilon=epsilon)
 
 
 def test_evidence_interval_refuses_a_level_that_is_none():
@@ -450,7 +450,7 @@ def chosen(distance, weight=None, **kwargs):
     distance = np.asarray(distance, dtype=float)
     weight = np.ones(len(distance)) if weight is None else np.asarray(weight, dtype=float)
     theta = np.arange(len(distance), dtype=float)[:, None]
-    return selection.select(theta, distance, weight, ("a",), **kwargs)
+    return selection.select(theta.__getitem__, distance, weight, ("a",), **kwargs)
 
 
 def test_select_by_epsilon_is_strict_and_never_takes_failures():
@@ -491,7 +491,8 @@ def test_select_by_ess_is_the_smallest_that_keeps_it_by_brute_force():
 def test_default_target_does_not_jump_over_a_tie_that_is_nearer():
     # Distances of counts: 500 at 0, 2 500 at 1, and the rest at 2.  The default aims at 600.
     distance = np.repeat([0.0, 1.0, 2.0], [500, 2_500, 17_000])
-    rows = {"theta": np.zeros((20_000, 1)), "distance": distance, "weight": np.ones(20_000)}
+    theta = np.zeros((20_000, 1))
+    rows = {"theta_of": theta.__getitem__, "distance": distance, "weight": np.ones(20_000)}
     assert selection.default_ess(20_000) == 600.0
     assert len(selection.select(**rows, names=["a"]).theta) == 500
     assert (
@@ -574,12 +575,12 @@ def conjugate(n=40_000, epsilon=3.0, seed=0):
     y = rng.normal(theta, 1.0)
     weight = stats.norm.pdf(theta, 0, 2) / stats.norm.pdf(theta, 2, 3)
     return selection.select(
-        theta[:, None],
+        theta[:, None].__getitem__,
         np.abs(y - 1.0),
         weight,
         ("theta",),
         epsilon=epsilon,
-        summary=y[:, None],
+        summary_of=y[:, None].__getitem__,
         observed=np.array([1.0]),
     )
 
@@ -1480,11 +1481,12 @@ def test_what_is_heavy_far_away_does_not_raise_the_tolerance_of_the_answer(rng):
     points = rng.random((1001, 1))
 
     def read(near):
-        return selection.select(points, distance, weight, ["a"], ess=100.0, near=near).epsilon
+        found = selection.select(points.__getitem__, distance, weight, ["a"], ess=100.0, near=near)
+        return found.epsilon
 
     assert read(2.0) == pytest.approx(distance[99], abs=2e-3)
     assert read(np.inf) == read(4.0)
     far = np.append(distance, np.linspace(3.1, 6.0, 5000))
     more, theta = np.append(weight, np.ones(5000)), rng.random((6001, 1))
-    assert selection.select(theta, far, more, ["a"], ess=100.0).epsilon > 3.0
-    assert selection.select(theta, far, more, ["a"], ess=100.0, near=2.0).epsilon < 0.2
+    assert selection.select(theta.__getitem__, far, more, ["a"], ess=100.0).epsilon > 3.0
+    assert selection.select(theta.__getitem__, far, more, ["a"], ess=100.0, near=2.0).epsilon < 0.2

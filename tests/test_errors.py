@@ -577,6 +577,6 @@ def test_default_epsilon_is_where_the_target_is_kept():
     distance = np.arange(1.0, 401.0)
     weight = np.ones(400)
     weight[60] = 12.0  # the first 60 draws reach the target of 60, and lose it
-    p = selection.select(np.zeros((400, 1)), distance, weight, ["a"], ess=60)
+    p = selection.select(np.zeros((400, 1)).__getitem__, distance, weight, ["a"], ess=60)
     assert len(p) > 61
     assert p.ess >= 60.0

@@ -354,6 +354,20 @@ class Store(Protocol):
         """The run is over, or has failed."""
 
 
+@runtime_checkable
+class HasRecords(Store, Protocol):
+    """Of a store that can read one of its records again, so that memory need not hold them.
+
+    ``keep_summaries="store"`` needs one; a run folder is one.
+    """
+
+    def record(self, number: int, begin: int = 0, end: int | None = None) -> bytes:
+        """Bytes begin:end of record `number`, of those before and those appended; from 0.
+
+        It is called when the store is closed, too.
+        """
+
+
 class StoppingRule(Protocol):
     """Why a run ends before its budget."""
 

@@ -70,8 +70,8 @@ def of_model(run: R, name: str) -> R:
     whole, table = models.problems[name], run.table
     problem = whole.measured_as(run.problem)
     p, n = len(problem.names), len(rows)
-    theta, cube = table.theta[rows, 1 : 1 + p], table.cube[rows, 1 : 1 + problem.d]
-    kept = table.summary[rows] if table.summary.shape[1] else None
+    theta, cube = table.theta_of(rows)[:, 1 : 1 + p], table.cube[rows, 1 : 1 + problem.d]
+    kept = table.summary_of(rows) if table.summary_size else None
     # Of n rows, where the weights were those of a mean over T.
     own, rounds = table_of(
         problem, cube, theta, table.distance[rows], kept, weight[rows] * n / run.n_simulations

@@ -96,7 +96,7 @@ class Result(Run):
             draws = super().posterior(epsilon, ess, weights)
         else:
             found = learned(self)
-            ones = found.summary, np.zeros(found.summary.shape[1])
+            ones = found.summary.__getitem__, np.zeros(found.summary.shape[1])
             draws = self._draws(found.distance, ones, weights, epsilon=epsilon, ess=ess)
         if kernel == "indicator" or not len(draws):
             return draws

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -31,7 +32,7 @@ from abctree.numbers import checked_number
 from abctree.problem import Problem
 from abctree.proposals.proposal import UniformCube
 from abctree.protocols import HasBounds
-from abctree.types import FloatArray
+from abctree.types import FloatArray, IntArray
 
 Weights = Literal["mixture", "round", "draw", "population"]
 #: Where rounds aim at the tolerance of the answer, draws are looked at up to so many of the last.
@@ -202,14 +203,13 @@ class Run:
     ) -> Posterior:
         """Weighted draws pooled over all rounds; see `Result.posterior`."""
         table = self.table
-        kept = table.summary.shape[1] > 0
         if epsilon is None and ess is None and weights in (None, self.default_weights):
             epsilon = self.default_epsilon
         self._check_kept(epsilon)
         observed = self.problem.observed_summary.ravel()
         return self._draws(
             table.distance,
-            (table.summary, observed) if kept else None,
+            (table.summary_of, observed) if table.summary_size else None,
             weights,
             epsilon=epsilon,
             ess=ess,
@@ -220,7 +220,7 @@ class Run:
     def _draws(
         self,
         distance: FloatArray,
-        summaries: tuple[FloatArray, FloatArray] | None,
+        summaries: tuple[Callable[[IntArray], FloatArray], FloatArray] | None,
         weights: Weights | None,
         *,
         epsilon: float | None,
@@ -228,10 +228,10 @@ class Run:
         limit: float = np.inf,
         near: float = np.inf,
     ) -> Posterior:
-        """Weighted draws by distances (T,), with summaries (T, q) and observed ones (q,)."""
+        """Weighted draws by distances (T,), with summaries (k, q) of rows (k,), and observed."""
         table, bounds = self.table, self._bounds
         draws = select(
-            table.theta,
+            table.theta_of,
             distance,
             self.weights(weights),
             self.problem.names,
@@ -240,7 +240,7 @@ class Run:
             limit=limit,
             near=near,
             cube=table.cube,
-            summary=None if summaries is None else summaries[0],
+            summary_of=None if summaries is None else summaries[0],
             observed=None if summaries is None else summaries[1],
             bounds=bounds,
             continuous=None if bounds is None else ~np.isnan(bounds[:, 0]),

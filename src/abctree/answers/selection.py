@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def default_ess(n_simulations: int) -> float:
 
 
 def select(
-    theta: FloatArray,
+    theta_of: Callable[[IntArray], FloatArray],
     distance: FloatArray,
     weight: FloatArray,
     names: Sequence[str],
@@ -42,7 +42,7 @@ def select(
     limit: float = np.inf,
     near: float = np.inf,
     cube: FloatArray | None = None,
-    summary: FloatArray | None = None,
+    summary_of: Callable[[IntArray], FloatArray] | None = None,
     observed: FloatArray | None = None,
     bounds: FloatArray | None = None,
     continuous: BoolArray | None = None,
@@ -53,9 +53,11 @@ def select(
 
     Parameters
     ----------
-    theta, distance, weight : (T, p), (T,), (T,) array
-        All simulations: parameters, distances (inf or nan for a failure: never accepted), and raw
-        importance weights.  Rows without weight are no draws.
+    theta_of, summary_of : callable
+        Parameters (k, p) and summaries (k, m) of some rows (k,).
+    distance, weight : (T,) array
+        All simulations: distances (inf or nan for a failure: never accepted), and raw importance
+        weights.  Rows without weight are no draws.
     epsilon : float, optional
         Accept distances strictly below it.
     ess : float, optional
@@ -70,7 +72,7 @@ def select(
         it need not be kept beyond.
     n_simulations : int, optional
         T, where only the closest simulations are given.
-    names, cube, summary, observed, bounds, continuous, region
+    names, cube, observed, bounds, continuous, region
         As in `Posterior`, of all simulations.
 
     Warns
@@ -96,14 +98,14 @@ def select(
             "the observed summaries."
         )
     return Posterior(
-        theta=np.asarray(theta, np.float64)[rows],
+        theta=np.asarray(theta_of(rows), np.float64),
         log_weights=log_of(weight[rows]),
         distance=distance[rows],
         epsilon=float(epsilon),
         names=tuple(names),
         n_simulations=n_simulations,
         cube=None if cube is None else cube[rows],
-        summary=None if summary is None else summary[rows],
+        summary=None if summary_of is None else summary_of(rows),
         observed=observed,
         bounds=bounds,
         continuous=continuous,

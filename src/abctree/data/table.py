@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from abctree.markup import page, table, title
-from abctree.types import FloatArray, IntArray, NamedDict
+from abctree.types import BoolArray, FloatArray, IntArray, NamedDict
+
+#: Some rows of a table.
+Which: TypeAlias = IntArray | BoolArray | slice
 
 #: Rows that a notebook shows.
 _NEAREST = 5
@@ -27,6 +31,9 @@ class Table:
         Columns of `summary`; 0 to keep none.
     capacity : int
         Rows to make room for at first.
+    from_cube, stored : callable, optional
+        Where memory must not hold them: theta (n, p) of points of the cube (n, d), and summaries
+        (n, m) of rows (n,) from where these are kept.
     """
 
     _COLUMNS: tuple[tuple[str, Any], ...] = (
@@ -34,20 +41,29 @@ class Table:
         ("proposal", np.float64),
         ("prior_weight", np.float64),
         ("denominator", np.float64),
-        ("arm", np.int64),
-        ("round", np.int64),
-        ("fold", np.int64),
+        ("arm", np.int32),
+        ("round", np.int32),
+        ("fold", np.int32),
     )
 
     def __init__(
-        self, d: int, n_parameters: int, summary_size: int = 0, capacity: int = 1024
+        self,
+        d: int,
+        n_parameters: int,
+        summary_size: int = 0,
+        capacity: int = 1024,
+        *,
+        from_cube: Callable[[FloatArray], FloatArray] | None = None,
+        stored: Callable[[IntArray], FloatArray] | None = None,
     ) -> None:
         capacity = max(1, capacity)
         self._n = 0
+        self._from_cube, self._stored = from_cube, stored
+        self._summary_size, self._n_parameters = summary_size, n_parameters
         self._buffers: NamedDict = {
             "cube": np.empty((capacity, d)),
-            "theta": np.empty((capacity, n_parameters)),
-            "summary": np.empty((capacity, summary_size)),
+            "theta": np.empty((capacity, 0 if from_cube else n_parameters)),
+            "summary": np.empty((capacity, 0 if stored else summary_size)),
         }
         for name, dtype in self._COLUMNS:
             self._buffers[name] = np.empty(capacity, dtype=dtype)
@@ -56,16 +72,16 @@ class Table:
         return self._n
 
     def __repr__(self) -> str:
-        p, m = self.theta.shape[1], self.summary.shape[1]
+        p, m = self._n_parameters, self._summary_size
         near = np.min(self.distance, initial=np.inf)
         return f"Table({self._n} rows, {p} parameters, {m} summaries; least distance {near:.4g})"
 
     def _repr_html_(self) -> str:
         near = np.argsort(self.distance, kind="stable")[:_NEAREST]
-        heads = ("row", "distance", "round", *(f"theta[{j}]" for j in range(self.theta.shape[1])))
+        heads = ("row", "distance", "round", *(f"theta[{j}]" for j in range(self._n_parameters)))
         rows = (
             (f"{i}", f"{self.distance[i]:.4g}", f"{self.round[i]}", *(f"{v:.4g}" for v in theta))
-            for i, theta in zip(near.tolist(), self.theta[near], strict=True)
+            for i, theta in zip(near.tolist(), self.theta_of(near), strict=True)
         )
         return page(title(f"{self!r}; the nearest"), table(heads, rows))
 
@@ -76,10 +92,10 @@ class Table:
         if end > len(self._buffers["cube"]):
             self._grow(max(end, 2 * self._n))
         for name, buffer in self._buffers.items():
-            if name != "summary":
-                buffer[self._n : end] = columns[name]
-            elif buffer.shape[1]:
+            if name == "summary" and buffer.shape[1]:
                 buffer[self._n : end] = np.reshape(columns[name], (n, -1))
+            elif buffer.shape[1:] != (0,):
+                buffer[self._n : end] = columns[name]
         self._n = end
 
     def _grow(self, capacity: int) -> None:
@@ -90,7 +106,7 @@ class Table:
 
     def without_summaries(self) -> Table:
         """The same rows, with summaries (n, 0)."""
-        other = Table(self.cube.shape[1], self.theta.shape[1], capacity=1)
+        other = Table(self.cube.shape[1], self._n_parameters, capacity=1, from_cube=self._from_cube)
         other._n = self._n
         other._buffers = {**self._buffers, "summary": np.empty((len(self.distance), 0))}
         return other
@@ -112,12 +128,37 @@ class Table:
     @property
     def theta(self) -> FloatArray:
         """(n, n_parameters) The same points in user units, fixed parameters included."""
-        return self._column("theta")  # type: ignore[no-any-return]
+        return self._column("theta") if self._from_cube is None else self.theta_of(slice(None))
+
+    def theta_of(self, rows: Which) -> FloatArray:
+        """Return theta (k, n_parameters) of some rows."""
+        if self._from_cube is None:
+            return np.asarray(self.theta[rows])
+        return np.asarray(self._from_cube(self.cube[rows]))
 
     @property
     def summary(self) -> FloatArray:
-        """(n, m) Flattened summaries, or (n, 0) if they are not kept; nan for a failure."""
-        return self._column("summary")  # type: ignore[no-any-return]
+        """(n, m) Flattened summaries, or (n, 0) if they are not kept; nan for a failure.
+
+        Of a run with ``keep_summaries="store"`` they are read from its folder: all at once.
+        """
+        return self._column("summary") if self._stored is None else self.summary_of(slice(None))
+
+    def summary_of(self, rows: Which) -> FloatArray:
+        """Return the flattened summaries (k, m) of some rows."""
+        if self._stored is None:
+            return np.asarray(self.summary[rows])
+        return self._stored(np.arange(self._n)[rows])
+
+    @property
+    def summary_size(self) -> int:
+        """Numbers of a summary that are kept, m."""
+        return self._summary_size
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether summaries are at hand, and need not be read from a run folder."""
+        return self._stored is None
 
     @property
     def distance(self) -> FloatArray:

@@ -201,7 +201,7 @@ def to_npz(result: Result | Mode, path: str | os.PathLike[str]) -> None:
         "round_ess": np.array([played.ess for played in rounds], dtype=np.float64),
         "about": np.array(json.dumps(about)),
     }
-    if table.summary.shape[1] > 0:
+    if table.summary_size > 0:
         arrays["summary"] = table.summary
     with Path(path).open("wb") as file:
         np.savez_compressed(file, **arrays, **({} if mode is None else _mode_arrays(mode)))

@@ -383,6 +383,8 @@ class Session:
 
 
 def _check(spec: RunSpec) -> None:
+    if spec.summaries_in_store:
+        raise wrong("keep_summaries", "be True or False in a session", '"store"')
     hurried = [rule for rule in spec.stop if is_hurried(rule)]
     if spec.on_failure.on_failure == "raise":
         raise ParameterError(

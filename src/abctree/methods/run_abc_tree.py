@@ -55,7 +55,7 @@ def abc_tree(
     stop: StopLike = None,
     executor: ExecutorLike | None = None,
     on_failure: Literal["reject", "raise"] | FailurePolicy = "reject",
-    keep_summaries: bool | None = None,
+    keep_summaries: bool | Literal["store"] | None = None,
     store: StoreLike | None = None,
     progress: ProgressLike = None,
 ) -> Result:
@@ -131,8 +131,10 @@ def abc_tree(
         Whether a simulation that raises or returns something unusable counts as a rejection, or
         ends the run with the parameters, the seed and the traceback.  When more than 99 % of the
         last blocks fail, the run ends early with a valid result; see `abctree.FailurePolicy`.
-    keep_summaries : bool
+    keep_summaries : bool or "store"
         Whether the table keeps summaries, for regression adjustment.  Default: up to 64 numbers.
+        "store" leaves them in the run folder, from which they are read when they are asked for, and
+        computes `table.theta` from the cube: for runs longer than memory.
     store : str, Path or Store
         A new folder in which every block is kept before it counts, for `abctree.resume` and
         `abctree.load`; a few milliseconds a block, for a flush of the disk.  Default: nothing is

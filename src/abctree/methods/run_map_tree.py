@@ -48,7 +48,7 @@ def map_tree(
     stop: StopLike = None,
     executor: ExecutorLike | None = None,
     on_failure: Literal["reject", "raise"] | FailurePolicy = "reject",
-    keep_summaries: bool | None = None,
+    keep_summaries: bool | Literal["store"] | None = None,
     store: StoreLike | None = None,
     progress: ProgressLike = None,
 ) -> Result:

@@ -45,7 +45,7 @@ def smc(
     stop: StopLike = None,
     executor: ExecutorLike | None = None,
     on_failure: Literal["reject", "raise"] | FailurePolicy = "reject",
-    keep_summaries: bool | None = None,
+    keep_summaries: bool | Literal["store"] | None = None,
     store: StoreLike | None = None,
     progress: ProgressLike = None,
 ) -> Result:
@@ -100,8 +100,9 @@ def smc(
         Who runs the simulator, as for `abctree.abc_tree`.  It never changes the result.
     on_failure : {"reject", "raise"} or FailurePolicy
         As for `abctree.abc_tree`.
-    keep_summaries : bool
+    keep_summaries : bool or "store"
         Whether the table keeps summaries, for regression adjustment.  Default: up to 64 numbers.
+        "store" leaves them in the run folder, from which they are read when they are asked for.
     store : str, Path or Store
         A new folder in which every block is kept before it counts, as for `abctree.abc_tree`.
     progress : bool or callable, optional

@@ -9,6 +9,7 @@ to a folder.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import socket
 import struct
@@ -17,7 +18,7 @@ import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal, Self
+from typing import BinaryIO, Literal, NamedTuple, Self
 
 from abctree.errors import StoreError, warn, wrong
 
@@ -32,6 +33,8 @@ _BEGIN = len(_MAGIC) + _VERSION.size
 #: Of each record: a mark, its kind, whether the disk was flushed after it, length and CRC32.
 _HEAD = struct.Struct("<4s8s?QI")
 _MARK = b"\xabrec"
+#: Bytes of a record that are read at once.
+_PIECE = 1 << 20
 _LOCK = "run.lock"
 #: The byte that Windows locks: far behind the text, which others must be able to read.
 _BYTE = 1 << 20
@@ -57,7 +60,7 @@ class Journal:
         if folder.exists() and not folder.is_dir():
             raise wrong("store", "be a folder", f"the file {folder}")
         self._file: int | None = None
-        self._records: list[Record] = []
+        self._places: list[_Place] = []
         self._end = 0
         with explained(folder):
             if mode == "new":
@@ -65,7 +68,8 @@ class Journal:
             self._lock = None if mode == "read" else FolderLock(folder)
             if mode != "new":
                 try:
-                    self._records, self._end = _parsed(folder, (folder / FILE).read_bytes())
+                    with (folder / FILE).open("rb") as held:
+                        self._places, self._end = _parsed(folder, held)
                 except BaseException:
                     self.close()
                     raise
@@ -76,9 +80,28 @@ class Journal:
     def __str__(self) -> str:
         return str(self._folder / FILE)
 
-    def records(self) -> Iterable[Record]:
-        """What the file held when it was opened, in order."""
-        return self._records
+    def records(self) -> Iterator[Record]:
+        """What the file holds, in order; each record is read when it is asked for."""
+        if self._places:
+            with explained(self._folder), (self._folder / FILE).open("rb") as held:
+                for place in self._places:
+                    yield place.kind, self._read(held, place, 0, place.length)
+
+    def record(self, number: int, begin: int = 0, end: int | None = None) -> bytes:
+        """Bytes begin:end of record `number`, from 0; also when the journal is closed."""
+        place = self._places[number]
+        with explained(self._folder), (self._folder / FILE).open("rb") as held:
+            return self._read(held, place, begin, place.length if end is None else end)
+
+    def _read(self, held: BinaryIO, place: _Place, begin: int, end: int) -> bytes:
+        held.seek(place.at)
+        if held.read(_HEAD.size) != place.head:  # another run has taken its place
+            raise damaged(self, f"the record at byte {place.at} is another one than before")
+        held.seek(begin, os.SEEK_CUR)
+        found = held.read(end - begin)
+        if len(found) != end - begin:
+            raise damaged(self, f"the record at byte {place.at} ends before its end")
+        return found
 
     def append(self, kind: str, data: bytes, *, flush: bool) -> None:
         """Put a record at the end: past the end of this process at once, `flush`: on the disk."""
@@ -92,6 +115,7 @@ class Journal:
                 self._end = _BEGIN
             else:
                 self._write(packed, flush=flush)
+        self._places.append(_Place(kind, self._end, packed[: _HEAD.size], len(data)))
         self._end += len(packed)
 
     def _write(self, packed: bytes, *, flush: bool) -> None:
@@ -151,7 +175,11 @@ class Memory:
     @classmethod
     def of(cls, held: bytes, name: str = "state") -> Self:
         """The journal whose bytes these are."""
-        return cls(_parsed(Path(name), held)[0])
+        file = io.BytesIO(held)
+        places, _ = _parsed(Path(name), file)
+        begin = _HEAD.size
+        data = (held[p.at + begin : p.at + begin + p.length] for p in places)
+        return cls(zip((place.kind for place in places), data, strict=True))
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
@@ -170,47 +198,66 @@ def _packed(kind: str, data: bytes, *, flush: bool) -> bytes:
     return _HEAD.pack(_MARK, name, flush, len(data), zlib.crc32(data, zlib.crc32(name))) + data
 
 
-def _parsed(folder: Path, held: bytes) -> tuple[list[Record], int]:
+class _Place(NamedTuple):
+    """A record of a file."""
+
+    kind: str
+    at: int
+    head: bytes
+    length: int
+
+
+def _parsed(folder: Path, held: BinaryIO) -> tuple[list[_Place], int]:
     """The records of a file, and where they end."""
     file = folder / FILE
-    if not held.startswith(_MAGIC) or len(held) < _BEGIN:
+    begin = held.read(_BEGIN)
+    if not begin.startswith(_MAGIC) or len(begin) < _BEGIN:
         raise StoreError(f"{file} is not a run of abctree. Nothing was changed.")
-    (version,) = _VERSION.unpack(held[len(_MAGIC) : _BEGIN])
+    (version,) = _VERSION.unpack(begin[len(_MAGIC) :])
     if version > SCHEMA:
         raise StoreError(
             f"{file} was written by a newer abctree (schema {version}; this one reads up to "
             f"{SCHEMA}). Update abctree. Nothing was changed."
         )
-    records: list[Record] = []
+    size = held.seek(0, os.SEEK_END)  # another process may be writing more
+    places: list[_Place] = []
     end = _BEGIN
-    while (found := _record(held, end)) is not None:
-        record, _, end = found
-        records.append(record)
-    if _has_flushed(held, end + 1):
+    while (found := _record(held, end, size)) is not None:
+        place, _ = found
+        places.append(place)
+        end += _HEAD.size + place.length
+    if _has_flushed(held, end + 1, size):
         raise damaged(file, f"the record at byte {end} is not what was written")
-    return records, end
+    return places, end
 
 
-def _record(held: bytes, begin: int) -> tuple[Record, bool, int] | None:
-    """The record at a byte, whether it was flushed, and where it ends; None if it is not whole."""
-    data = begin + _HEAD.size
-    if data > len(held):
+def _record(held: BinaryIO, at: int, size: int) -> tuple[_Place, bool] | None:
+    """The record at a byte, and whether it was flushed; None if it is not whole."""
+    held.seek(at)
+    head = held.read(_HEAD.size)
+    if at + _HEAD.size > size:
         return None
-    mark, name, flush, length, crc = _HEAD.unpack(held[begin:data])
+    mark, name, flush, length, crc = _HEAD.unpack(head)
     name = name.rstrip(b"\0")
-    end = data + length
-    if mark != _MARK or end > len(held) or zlib.crc32(held[data:end], zlib.crc32(name)) != crc:
+    if mark != _MARK or at + _HEAD.size + length > size:
         return None
-    return (name.decode(errors="replace"), held[data:end]), flush, end
+    found, left = zlib.crc32(name), length
+    while left and (part := held.read(min(left, _PIECE))):
+        found, left = zlib.crc32(part, found), left - len(part)
+    if left or found != crc:
+        return None
+    return _Place(name.decode(errors="replace"), at, head, length), flush
 
 
-def _has_flushed(held: bytes, place: int) -> bool:
+def _has_flushed(held: BinaryIO, at: int, size: int) -> bool:
     """Whether a record that was flushed lies somewhere after a byte."""
-    while (place := held.find(_MARK, place)) >= 0:
-        found = _record(held, place)
+    held.seek(at)
+    rest = held.read(max(0, size - at))
+    place = -1
+    while (place := rest.find(_MARK, place + 1)) >= 0:
+        found = _record(held, at + place, size)
         if found is not None and found[1]:
             return True
-        place += 1
     return False
 
 

@@ -13,16 +13,25 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from abctree.data import Failure, Rows, Simulations
-from abctree.errors import AbctreeError, ParameterError, StoreError
-from abctree.protocols import Store
+from abctree.errors import AbctreeError, ParameterError, StoreError, wrong
+from abctree.protocols import HasRecords, Store
 from abctree.running.journal import FILE, START_ANEW, Journal, Mode, damaged
-from abctree.running.packing import Kept, UnreadableError, checksum, pack, unpack
+from abctree.running.packing import (
+    Kept,
+    Layout,
+    StoredSummaries,
+    UnreadableError,
+    checksum,
+    pack,
+    unpack,
+)
 from abctree.types import IntArray
 
 #: Kinds of records.
@@ -43,11 +52,7 @@ class _Entry:
     size: int
     index: IntArray
     check: int
-    held: Simulations | bytes
-
-    def done(self) -> Simulations:
-        """The answers."""
-        return unpack(self.held).done if isinstance(self.held, bytes) else self.held
+    done: Callable[[], Simulations]  #: the answers
 
 
 class Ledger:
@@ -60,6 +65,9 @@ class Ledger:
         self.store = store
         #: Of simulations before this one summaries are kept.
         self.n_summaries = np.inf
+        #: Of simulations from this one on `take` gives none: they stay in the store.
+        self.n_read = np.inf
+        self.stored: StoredSummaries | None = None  #: those that stay there
         #: What of the answers to a block is needed: a run must be the same if it is given this.
         self.needed: Callable[[Simulations], Simulations] = lambda answer: answer
         self.manifest: Mapping[str, Any] | None = None  #: what the run is; None if there is none
@@ -69,6 +77,7 @@ class Ledger:
         self._blocks: dict[int, list[_Entry]] = {}  # by their first simulation
         self._open: dict[int, Rows] = {}  # blocks that the run has begun, and not taken
         self._unwritten: list[tuple[str, bytes]] = []  # goes with the next chunk
+        self._n_records = 0  # in the store
         self._n_begun = 0
         self._is_empty = True  # when it was opened
         self._seconds = 0.0
@@ -117,11 +126,12 @@ class Ledger:
 
     def _read(self, store: Store) -> None:
         try:
-            for kind, data in store.records():
+            for number, (kind, data) in enumerate(store.records()):
+                self._n_records = number + 1
                 if kind == CHUNK:
-                    self._take_in(data)
+                    self._take_in(data, number)
                 elif kind == MANIFEST:
-                    self.manifest = _object(data)
+                    self._take_manifest(_object(data))
                 elif kind == ENDING:
                     self.ending = _object(data)
                     self._seconds = float(self.ending["seconds"])
@@ -129,20 +139,45 @@ class Ledger:
                     self._blocks.clear()
                     self._times.clear()
                     self.n_failed = 0
+                    if self.stored is not None:
+                        self.stored.clear()
         except (UnreadableError, ValueError, KeyError, RecursionError) as error:
             raise damaged(store, str(error)) from error
         n = self._whole()
         self.n_simulations = n if self.ending is None else min(n, int(self.ending["n_simulations"]))
         self._is_empty = not self._blocks
 
-    def _take_in(self, data: bytes) -> None:
-        kept = unpack(data)
-        entry = _Entry(kept.first, kept.size, kept.index, kept.check, data)
+    def _take_manifest(self, manifest: Mapping[str, Any]) -> None:
+        self.manifest = dict(manifest)
+        if not manifest.get("summaries_in_store"):
+            return
+        if not isinstance(self.store, HasRecords):
+            raise wrong("store", 'be a run folder with keep_summaries="store"', repr(self.store))
+        self.stored = self.stored or StoredSummaries(self.store)
+
+    def _take_in(self, data: bytes, number: int) -> None:
+        kept, layout = unpack(data), self._noted(number, data)
+        done = partial(_unpacked, data)
+        if isinstance(self.store, HasRecords):
+            done = partial(self._again, self.store, number, kept.first, layout)
+        entry = _Entry(kept.first, kept.size, kept.index, kept.check, done)
         self._blocks.setdefault(kept.first, []).append(entry)
         self._seconds = max(self._seconds, kept.seconds)
         self._times[kept.first] = kept.seconds
         self.n_failed += len(kept.done.failures)
         self.ending = None
+
+    def _noted(self, number: int, data: bytes) -> Layout | None:
+        """Where the summaries of a record are, if they stay there."""
+        return None if self.stored is None else self.stored.add(number, data)
+
+    def _again(
+        self, store: HasRecords, number: int, first: int, layout: Layout | None
+    ) -> Simulations:
+        """The answers of a record, and its summaries if anybody asks for them."""
+        if layout is None or first < self.n_read:
+            return unpack(store.record(number)).done
+        return unpack(store.record(number, 0, layout.end_of_distances), summaries=False).done
 
     def _whole(self) -> int:
         """Simulations of whole blocks from the beginning on."""
@@ -183,13 +218,15 @@ class Ledger:
 
     def describe(self, manifest: Mapping[str, Any]) -> None:
         """Take the manifest: of a new run, or with changes, which are kept with the next chunk."""
-        if self.store is not None and manifest != self.manifest:
+        is_new = self.manifest is None
+        changes = manifest != self.manifest
+        self._take_manifest(manifest)
+        if self.store is not None and changes:
             record = MANIFEST, json.dumps(manifest).encode()
-            if self.manifest is None:
-                self.store.append(*record, flush=True)
+            if is_new:
+                self._append(*record, flush=True)
             else:
                 self._unwritten.append(record)
-        self.manifest = dict(manifest)
 
     def conclude(self, why: str, seconds: float) -> None:
         """Keep how the run ended, unless that is known."""
@@ -201,7 +238,7 @@ class Ledger:
     def drop_first(self) -> None:
         """Forget the first block, if there is no other: the run is not worth keeping."""
         if self._n_begun == 1 and self._is_empty and self.store is not None:
-            self.store.append(VOID, b"", flush=True)
+            self._append(VOID, b"", flush=True)
             self._blocks.clear()
             self.n_simulations = 0
 
@@ -246,20 +283,23 @@ class Ledger:
             if first >= self.n_summaries:
                 done = without_summaries(done)
         entries = self._blocks[first]
-        entries.append(_Entry(first, size, part.index, check, done))
+        held = without_summaries(done) if first >= self.n_read else done
+        entries.append(_Entry(first, size, part.index, check, lambda: held))
         self._times[first] = self.seconds
         if self.store is not None:
             now = time.monotonic()
             flush = _has_all(entries) or now - self._flushed >= _SECONDS
             self._flushed = now if flush else self._flushed
-            kept = Kept(first, size, part.index, check, self.seconds, done)
-            self._append(CHUNK, pack(kept), flush=flush)
+            data = pack(Kept(first, size, part.index, check, self.seconds, done))
+            self._append(CHUNK, data, flush=flush)
+            self._noted(self._n_records - 1, data)
             self.ending = None
 
     def _append(self, kind: str, data: bytes, *, flush: bool) -> None:
         if self.store is not None:
             for record in self._unwritten:
                 self.store.append(*record, flush=False)
+            self._n_records += len(self._unwritten) + 1
             self._unwritten.clear()
             self.store.append(kind, data, flush=flush)
 
@@ -320,6 +360,10 @@ def _with_few_tracebacks(failures: list[Failure]) -> tuple[Failure, ...]:
     traced = [f.index for f in failures if f.traceback][_TRACEBACKS:]
     dropped = set(traced)
     return tuple(replace(f, traceback="") if f.index in dropped else f for f in failures)
+
+
+def _unpacked(data: bytes) -> Simulations:
+    return unpack(data).done
 
 
 def without_summaries(done: Simulations) -> Simulations:

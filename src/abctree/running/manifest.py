@@ -56,6 +56,7 @@ def manifest_of(spec: RunSpec, problem: Problem) -> NamedDict:
         "seeds": {"root": spec.seeds.root, "algorithm": list(spec.seeds.algorithm)},
         "settings": {k: _written_setting(v, k, own) for k, v in spec.settings.items()},
         "summary_size": spec.summary_size,
+        "summaries_in_store": spec.summaries_in_store,
         "stop": [_written(rule, "stop", {}) for rule in spec.stop],
         "on_failure": asdict(spec.on_failure),
         "problem": _written_problem(problem),
@@ -238,6 +239,7 @@ def _spec_of(manifest: Named, problem: Problem, given: Named, at: int | None) ->
         settings=_settings_of(manifest["method"], problem.d, held),
         seeds=seeds,
         summary_size=int(manifest["summary_size"]),
+        summaries_in_store=bool(manifest.get("summaries_in_store")),
         stop=_stop_of(manifest["stop"], given.get("stop")),
         on_failure=as_failure_policy(
             given.get("on_failure") or FailurePolicy(**manifest["on_failure"])

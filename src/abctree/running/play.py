@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TypeAlias
 
 from abctree.answers.result import Result
+from abctree.errors import wrong
 from abctree.problem import Problem
 from abctree.running.executors import ExecutorLike, as_executor, running
 from abctree.running.ledger import Ledger, StoreLike
@@ -29,6 +30,8 @@ def play(
 ) -> Result:
     """A new run, kept in a store if one is given."""
     check_progress(progress)
+    if path is None and spec.summaries_in_store:
+        raise wrong("store", 'be a run folder with keep_summaries="store"', None)
     with (
         running(as_executor(executor)) as ready,  # refused before there is a folder
         closing(Ledger() if path is None else Ledger.new(path)) as ledger,

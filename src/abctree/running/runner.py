@@ -73,7 +73,14 @@ class Runner:
         self.spec = spec
         self.plan = spec.plan
         capacity = self.plan.n_simulations if METHODS[spec.method].keeps_all else 1
-        self.table = Table(problem.d, len(problem.names), spec.summary_size, capacity=capacity)
+        self.table = Table(
+            problem.d,
+            len(problem.names),
+            spec.summary_size,
+            capacity=capacity,
+            from_cube=problem.prior.from_cube if spec.theta_follows else None,
+            stored=ledger.stored if spec.summaries_in_store else None,
+        )
         self.root = spec.seeds.root
         self.rng = np.random.default_rng(spec.seeds.algorithm)
         self.rounds: list[Round] = []
@@ -86,6 +93,8 @@ class Runner:
         self._n_recorded = ledger.n_simulations
         if ledger.store is not None and spec.summary_size == 0:  # keep those that are read again
             ledger.n_summaries = self.plan.n_pilot if problem.needs_pilot else 0
+        if spec.summaries_in_store:
+            ledger.n_read = self.plan.n_pilot if problem.needs_pilot else 0
         self._ahead: list[Ahead] = []  # blocks that come back while another is waited for
         self._interrupts = Interrupts()
         self._streak = Streak(spec.on_failure)
@@ -188,7 +197,7 @@ class Runner:
         late = pilot.simulations.failures[self.failures.count :]
         for index in (index for index in calls if index[-1] < len(table)):
             rows = [f for f in late if index[0] <= f.index <= index[-1]]
-            self._count(rows, table.theta[index], index)
+            self._count(rows, table.theta_of(index), index)
         self.problem = pilot.problem
         self._streak = Streak(self.spec.on_failure)
         if pilot.interrupted:
@@ -345,6 +354,8 @@ class Runner:
 
     def _with_all_summaries(self) -> Table:
         """The table; without summaries if there is none of some distances, which were told."""
+        if not self.table.is_in_memory:
+            return self.table
         summary, distance = self.table.summary, self.table.distance
         has_none = np.isnan(summary[:, :1]).any(axis=1) & np.isfinite(distance)
         return self.table.without_summaries() if has_none.any() else self.table

@@ -118,14 +118,21 @@ class Names:
 
 @dataclass(frozen=True)
 class Flag:
-    """Yes or no."""
+    """Yes or no, or one of some names."""
 
-    words = "True or False"
+    names: tuple[str, ...] = ()
 
-    def read(self, name: str, value: object) -> bool:
-        """Return it as a bool."""
+    @property
+    def words(self) -> str:
+        """The rule."""
+        return _one_of(["True", "False", *(f'"{name}"' for name in self.names)])
+
+    def read(self, name: str, value: object) -> bool | str:
+        """Return it as a bool, or the name as it is."""
         import numpy as np
 
+        if isinstance(value, str) and value in self.names:
+            return value
         if not isinstance(value, bool | np.bool_):
             raise wrong(name, f"be {self.words}", repr(value))
         return bool(value)
@@ -337,7 +344,8 @@ _OF_RUNS = (
             "Reasons to end before the budget is spent."),
     _in_all("on_failure", Part("answers.failures:as_failure_policy", ("reject", "raise")),
             "Whether a failed simulation counts as rejected, or ends the run.", "reject"),
-    _in_all("keep_summaries", Flag(), "Whether summaries are kept, for regression adjustment.",
+    _in_all("keep_summaries", Flag(("store",)), "Whether summaries are kept, for regression "
+            "adjustment; in the run folder only, for runs longer than memory.",
             _unsaid("up to 64 numbers")),
 )  # fmt: skip
 

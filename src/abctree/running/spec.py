@@ -102,6 +102,7 @@ class RunSpec:
     settings: Named  #: by name, resolved; all that its loop and its plan need
     seeds: Seeds
     summary_size: int  #: columns of the table's summaries
+    summaries_in_store: bool = False  #: whether they are read from there when they are asked for
     stop: tuple[StoppingRule, ...] = ()
     on_failure: FailurePolicy = field(default_factory=FailurePolicy)
     code: Versions = field(default_factory=dict, compare=False)  #: of a run that goes on
@@ -115,6 +116,11 @@ class RunSpec:
         keep, size = given.get("keep_summaries"), int(np.prod(problem.shape))
         if keep is not None:
             keep = SETTINGS["keep_summaries"].kind.read("keep_summaries", keep)
+        if keep == "store" and not METHODS[method].keeps_all:
+            raise ParameterError(
+                f'`keep_summaries` must be True or False for {method}, but got "store": memory '
+                "holds the closest simulations only."
+            )
         stop = as_stopping_rules(given.get("stop"))
         if method == "smc":
             coordinates(problem.prior, settings["space"])  # raises if it has no density there
@@ -127,9 +133,15 @@ class RunSpec:
             settings,
             Seeds.of(given.get("rng")),
             size if keep or (keep is None and size <= _KEEP_UP_TO) else 0,
+            keep == "store",
             stop,
             as_failure_policy(given.get("on_failure", "reject")),
         )
+
+    @property
+    def theta_follows(self) -> bool:
+        """Whether theta is computed from the cube when it is asked for: memory is to be saved."""
+        return self.summaries_in_store and METHODS[self.method].cuts_boxes
 
     @property
     def plan(self) -> Plan:

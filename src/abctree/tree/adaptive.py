@@ -145,10 +145,9 @@ def standardised(problem: Problem, table: Table, epsilon: Tolerances) -> FloatAr
 
     Zero for a failure; None where the distance is no such norm, or summaries are not kept.
     """
-    summary = table.summary
-    if not 0 < summary.shape[1] <= _SUMMARIES:
+    if not 0 < table.summary_size <= _SUMMARIES:
         return None
-    z = problem.measurement.standardised(summary)
+    z = problem.measurement.standardised(table.summary)
     if z is None:
         return None
     far = min(_FAR * max(epsilon.first, epsilon.now) / epsilon.now, _FARTHEST)

@@ -54,10 +54,11 @@ def _mode_of(run: Run, epsilon: float | None) -> Mode:
 def rows_of(run: Run) -> tuple[dict[str, FloatArray], list[str]]:
     """What `find_mode` reads of a run, by the names of its arguments; and what is not known."""
     problem, table = run.problem, run.table
-    log_prior, unknown = log_prior_of(problem, table.theta, table.cube)
+    theta = table.theta
+    log_prior, unknown = log_prior_of(problem, theta, table.cube)
     draws = np.random.default_rng(0).random((_PRIOR_DRAWS, problem.d))
     return {
-        "theta": table.theta,
+        "theta": theta,
         "distance": table.distance,
         "log_prior": log_prior,
         "prior_spread": np.atleast_2d(np.cov(problem.prior.from_cube(draws), rowvar=False)),

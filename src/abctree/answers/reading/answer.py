@@ -31,7 +31,7 @@ def adjusted(run: Run, method: Method | Regressor, ess: float | None) -> Posteri
 
 def answer(run: Run) -> Posterior:
     """The reading of a run that nothing speaks against; see `Result.answer`."""
-    if run.table.summary.shape[1] == 0 or isinstance(run.problem, Models):
+    if run.table.summary_size == 0 or isinstance(run.problem, Models):
         return run.posterior()
     rows = Rows.of(run)
     if len(rows) < FEWEST or rows.distance[0] == rows.distance[-1]:
@@ -51,7 +51,7 @@ def calibrated(run: Run, choice: Choice | None, n: int) -> Calibration:
 
 def fitting(run: Run) -> Fit:
     """Whether the model can make data like the observation."""
-    rows = Rows.of(run, most=len(run.table)).checked()
+    rows = Rows.of(run, most=None).checked()
     ess = min(default_ess(run.n_simulations), rows.largest_ess)
     return fit(rows, ess, np.random.default_rng(run.root))
 

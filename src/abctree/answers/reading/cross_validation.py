@@ -72,7 +72,7 @@ def cross_validate(
         If no summaries were kept.
     """
     check_rule("n", n, "at least 2", "Try 100.")
-    rows = Rows.of(result, most=len(result.table)).checked()
+    rows = Rows.of(result, most=None).checked()
     cell = default_cell(rows) if ess is None else Cell("ridge", min(ess, rows.largest_ess))
     picked, count = np.unique(systematic(rows.weight, n, checked_rng(rng)), return_counts=True)
     means = []

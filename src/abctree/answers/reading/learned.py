@@ -8,6 +8,7 @@ import numpy as np
 
 from abctree.answers.reading.rows import Rows
 from abctree.answers.run import Run
+from abctree.errors import wrong
 from abctree.keywords import checks_keywords
 from abctree.problem.ridge import Ridge
 from abctree.types import FloatArray
@@ -27,7 +28,14 @@ def learned(run: Run) -> LearnedTable:
     alike, however they were proposed: those near the observation, of which there are most, matter
     most.
     """
-    rows = Rows.of(run, most=len(run.table))
+    if not run.table.is_in_memory:
+        raise wrong(
+            "summaries",
+            'be "own" for a run with keep_summaries="store"',
+            '"learned"',
+            "They are a regression on all rows. Give the problem summary=abctree.Learned().",
+        )
+    rows = Rows.of(run, most=None)
     fitted, at_observation = Ridge(rows.x, np.ones(len(rows)))(rows.places[0])
     spread = fitted.std(axis=0)
     near = (fitted - at_observation) / np.where(spread > 0.0, spread, 1.0)

@@ -15,7 +15,7 @@ from abctree.answers.reading.regression import Regression, moved, regression
 from abctree.answers.run import Run
 from abctree.answers.scores import Scores
 from abctree.answers.selection import just_above
-from abctree.data import effective_sample_size, running_ess
+from abctree.data import Table, effective_sample_size, running_ess
 from abctree.errors import ParameterError
 from abctree.problem.models import Models
 from abctree.problem.priors.cube import inside
@@ -24,6 +24,8 @@ from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Rows nearest to the observation that are looked at: several times those of the largest reading.
 _MOST = 20_000
+#: Of rows that are read from a run folder so many are looked at where all would be.
+_THINNED = 200_000
 #: The share of these that says where to cut circles open is one in so many.
 _NEAREST = 20
 #: Rows without which a table is read as it is, and cannot be checked.
@@ -53,8 +55,8 @@ class Rows:
     run: Run
 
     @classmethod
-    def of(cls, run: Run, most: int = _MOST) -> Rows:
-        """Of a run.
+    def of(cls, run: Run, most: int | None = _MOST) -> Rows:
+        """Of a run: the nearest, or all, which are every k-th where they stay in the store.
 
         Raises
         ------
@@ -67,21 +69,22 @@ class Rows:
                 "several are not the same ones. Read result.of_model(name)."
             )
         table, measurement = run.table, run.problem.measurement
-        if table.summary.shape[1] == 0:
+        if table.summary_size == 0:
             raise ParameterError(
                 "`keep_summaries` must be True for what reads summaries, but none were kept: by "
                 "default they are up to 64 numbers. Run with keep_summaries=True."
             )
         weight = run.weights()
-        usable = np.isfinite(table.distance) & np.isfinite(table.summary).all(axis=1)
-        row = np.flatnonzero(usable & (weight > 0.0))
-        row = row[np.argsort(table.distance[row], kind="stable")[:most]]
-        summary = table.summary[row]
+        row = np.flatnonzero(np.isfinite(table.distance) & (weight > 0.0))
+        if most is None and not table.is_in_memory:
+            row = row[:: max(1, len(row) // _THINNED)]
+        row = row[np.argsort(table.distance[row], kind="stable")]
+        row, summary = _usable(table, row, len(row) if most is None else most)
         x = measurement.standardised(summary)
         if x is None:
             x = summary - measurement.observed_summary.ravel()
         scores = Scores.of(
-            table.theta[row], table.cube[row], run.problem.region, None, None, weight[row],
+            table.theta_of(row), table.cube[row], run.problem.region, None, None, weight[row],
             near=max(len(row) // _NEAREST, 1),
         )  # fmt: skip
         shaped = summary.reshape(len(row), *measurement.shape)
@@ -193,6 +196,22 @@ class Rows:
             systematic(self.weight[self.accepted(ess)], n, rng), return_counts=True
         )
         return row, count / n
+
+
+def _usable(table: Table, row: IntArray, most: int) -> tuple[IntArray, FloatArray]:
+    """The first of some rows whose summaries (k, m) are finite, and these."""
+    found: list[tuple[IntArray, FloatArray]] = []
+    begin = n = 0
+    while begin < len(row) and n < most:
+        part = row[begin : begin + most]
+        summary = table.summary_of(part)
+        good = np.isfinite(summary).all(axis=1)
+        found.append((part[good][: most - n], summary[good][: most - n]))
+        begin, n = begin + len(part), n + len(found[-1][0])
+    if not found:
+        return row, table.summary_of(row)
+    rows, summaries = zip(*found, strict=True)
+    return np.concatenate(rows), np.concatenate(summaries)
 
 
 def epanechnikov(distance: FloatArray, epsilon: float) -> FloatArray:

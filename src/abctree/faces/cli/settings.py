@@ -38,7 +38,7 @@ Types = tuple[type, ...]
 _OF_KINDS: dict[type[Kind], tuple[Types, Types, str]] = {
     Whole: ((int,), (), "a whole number"),
     Real: (NUMBER, (), "a number"),
-    Flag: ((bool,), (), "true or false"),
+    Flag: ((bool, str), (), "true, false or a string"),
     Names: ((str, list), (str,), "a string or a list of strings"),
 }
 #: The same where it is not what the kind says.
@@ -78,7 +78,7 @@ def _option(name: str) -> Decorator:
     owners = ", ".join(method_of(method) for method in row.defaults)
     type_, metavar = _as_option(row.kind)
     return click.option(
-        f"{flag}/--no-{flag[2:]}" if isinstance(row.kind, Flag) else flag,
+        flag,
         type=type_,
         default=None,
         metavar=metavar,
@@ -97,9 +97,20 @@ def _as_option(kind: Kind) -> tuple[Any, str | None]:
             return as_numbers, "RULE"
         case Names():
             return as_names, "NAMES"
+        case Flag(names):
+            return _as_flag(names), "|".join(("true", "false", *names))
         case Choice(names) | Part(names=names):
             return click.Choice(names), None
     return None, None
+
+
+def _as_flag(names: tuple[str, ...]) -> Callable[[str], bool | str]:
+    """Return what reads yes, no, or one of some names."""
+
+    def read(text: str) -> bool | str:
+        return text if text in names else bool(click.BOOL.convert(text, None, None))
+
+    return read
 
 
 def as_names(text: str) -> str | list[str]:
@@ -214,4 +225,4 @@ def _check_names(given: NamedDict, known: tuple[str, ...], what: str) -> None:
 
 def _fits(value: object, kinds: tuple[type, ...]) -> bool:
     """Whether it is one of these; True is an int in Python, but not in a file of settings."""
-    return isinstance(value, kinds) and (not isinstance(value, bool) or kinds == (bool,))
+    return isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)

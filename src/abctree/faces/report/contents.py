@@ -157,9 +157,10 @@ def _series(observed: FloatArray, made: FloatArray) -> Picture:
 def _prior_summaries(result: Result) -> FloatArray | None:
     """Summaries (n, q) of the pilot, which are of prior draws; None if they were not kept."""
     table = result.table
-    row = (table.round == 0) & np.isfinite(table.summary).all(axis=1)
-    is_pilot = METHODS[result.method].keeps_all and np.count_nonzero(row) > 1
-    return table.summary[row] if is_pilot else None
+    summary = table.summary_of(table.round == 0)
+    usable = np.isfinite(summary).all(axis=1)
+    is_pilot = METHODS[result.method].keeps_all and np.count_nonzero(usable) > 1
+    return summary[usable] if is_pilot else None
 
 
 def _histograms(

@@ -1,0 +1,121 @@
+"""Runs longer than memory: summaries stay in the run folder, theta is computed from the cube."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import abctree
+from abctree.problems import gauss
+from abctree.running.journal import FILE, Journal, Memory
+from tests.runs import differences, everything
+
+N = 2500
+IN_STORE = {"n_simulations": N, "rng": 1, "keep_summaries": "store"}
+
+
+def simulate(theta, rng):
+    """Forty numbers, of some parameters none."""
+    if rng.random() < 0.02:
+        raise ValueError("no data")
+    return theta[0] + np.arange(40) / 40 + rng.normal(size=40)
+
+
+def problem():
+    prior = {"a": (-5.0, 5.0), "b": abctree.Integers(0, 3), "c": 2.0}
+    return abctree.Problem(prior, simulate, np.zeros(40), distance="mad")
+
+
+def test_a_run_whose_summaries_stay_in_its_folder_has_the_numbers_of_one_in_memory(tmp_path):
+    in_memory = abctree.abc_tree(problem(), n_simulations=N, rng=1)
+    made = abctree.abc_tree(problem(), store=tmp_path / "run", **IN_STORE)
+    assert differences(made, in_memory) == []
+    read = abctree.load(tmp_path / "run", problem())
+    assert differences(read, in_memory) == []
+    assert made.table._buffers["summary"].size == made.table._buffers["theta"].size == 0
+    for result in (made, read):
+        assert (result.answer().theta == in_memory.answer().theta).all()
+        assert result.fit().p_value == in_memory.fit().p_value
+        assert (result.calibration(20).ranks == in_memory.calibration(20).ranks).all()
+
+
+@pytest.mark.parametrize("settings", [{"proposal": "adaptive"}, {"executor": "threads"}])
+def test_what_learns_from_summaries_reads_them_while_the_run_goes_on(tmp_path, settings):
+    in_memory = abctree.abc_tree(gauss(2), n_simulations=N, rng=1, **settings)
+    made = abctree.abc_tree(gauss(2), store=tmp_path / "run", **IN_STORE, **settings)
+    assert set(differences(made, in_memory)) <= {"tracebacks"}
+
+
+@pytest.mark.parametrize("method", [abctree.map_tree, abctree.smc])
+def test_other_methods_leave_summaries_in_their_folder_too(tmp_path, method):
+    in_memory = method(gauss(2), n_simulations=N, rng=1)
+    assert differences(method(gauss(2), store=tmp_path / "run", **IN_STORE), in_memory) == []
+
+
+def test_rows_are_read_in_any_order_and_from_an_extended_run(tmp_path):
+    folder = tmp_path / "run"
+    abctree.abc_tree(problem(), store=folder, **IN_STORE)
+    first = abctree.load(folder, problem()).table.summary
+    table = abctree.resume(folder, problem(), n_simulations=2 * N).table
+    rows = np.array([4999, 3, 2500, 2499, 3, 0])
+    for which in (rows, rows[:0], slice(7, 90, 3), table.distance < 3.0):
+        assert np.array_equal(table.summary_of(which), table.summary[which], equal_nan=True)
+        assert (table.theta_of(which) == table.theta[which]).all()
+    assert np.array_equal(table.summary[:N], first, equal_nan=True)
+
+
+def test_loading_reads_distances_and_not_summaries(tmp_path, monkeypatch):
+    p = gauss(60)
+    abctree.abc_tree(p, store=tmp_path / "run", **IN_STORE)
+    n_read, record = [], Journal.record
+    monkeypatch.setattr(
+        Journal, "record", lambda *a: n_read.append(len(found := record(*a))) or found
+    )
+    read = abctree.load(tmp_path / "run", p)
+    assert 8 * N < sum(n_read) < 0.1 * (tmp_path / "run" / FILE).stat().st_size
+    # The twin: what reads them is seen.
+    assert read.table.summary.nbytes == 8 * N * 60 < sum(n_read)
+
+
+def test_summaries_of_another_run_in_the_folder_are_refused(tmp_path):
+    made = abctree.abc_tree(gauss(2), store=tmp_path / "one", **IN_STORE)
+    abctree.abc_tree(gauss(2), store=tmp_path / "two", **{**IN_STORE, "rng": 2})
+    shutil.copy(tmp_path / "two" / FILE, tmp_path / "one" / FILE)
+    with pytest.raises(abctree.StoreError, match="another one than before"):
+        made.answer()
+    shutil.rmtree(tmp_path / "one")
+    with pytest.raises(abctree.StoreError, match="cannot be read"):
+        made.answer()
+
+
+def test_what_cannot_leave_summaries_in_a_folder_says_why(tmp_path):
+    refused = [
+        (lambda: abctree.abc_tree(gauss(2), **IN_STORE), "`store` must be a run folder"),
+        (lambda: abctree.abc_tree(gauss(2), store=Memory(), **IN_STORE), "must be a run folder"),
+        (lambda: abctree.rejection(gauss(2), store=tmp_path, **IN_STORE), "for rejection"),
+        (lambda: abctree.Session(gauss(2), **IN_STORE), "in a session"),
+    ]
+    for call, says in refused:
+        with pytest.raises(abctree.ParameterError, match=says):
+            call()
+    made = abctree.abc_tree(gauss(2), store=tmp_path / "run", **IN_STORE)
+    with pytest.raises(abctree.ParameterError, match='`summaries` must be "own"'):
+        made.posterior(summaries="learned")
+
+
+MEASURE = """
+import resource, sys
+import abctree
+from abctree.problems import gauss
+
+abctree.abc_tree(gauss(5), n_simulations=2000, rng=0, keep_summaries=False)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+run = abctree.abc_tree(gauss(5), n_simulations=int(sys.argv[1]), rng=1, progress=False,
+                       store=sys.argv[2], keep_summaries=sys.argv[3] == "store" or True and
+                       (sys.argv[3] == "store" and "store" or True))
+print(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
