@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ import pytest
 import abctree
 from abctree.problems import gauss
 from abctree.running.journal import FILE, Journal, Memory
-from tests.runs import differences, everything
+from tests.runs import differences
 
 N = 2500
 IN_STORE = {"n_simulations": N, "rng": 1, "keep_summaries": "store"}
@@ -105,17 +103,3 @@ def test_what_cannot_leave_summaries_in_a_folder_says_why(tmp_path):
     made = abctree.abc_tree(gauss(2), store=tmp_path / "run", **IN_STORE)
     with pytest.raises(abctree.ParameterError, match='`summaries` must be "own"'):
         made.posterior(summaries="learned")
-
-
-MEASURE = """
-import resource, sys
-import abctree
-from abctree.problems import gauss
-
-abctree.abc_tree(gauss(5), n_simulations=2000, rng=0, keep_summaries=False)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-run = abctree.abc_tree(gauss(5), n_simulations=int(sys.argv[1]), rng=1, progress=False,
-                       store=sys.argv[2], keep_summaries=sys.argv[3] == "store" or True and
-                       (sys.argv[3] == "store" and "store" or True))
-print(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-"""

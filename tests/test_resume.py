@@ -218,8 +218,9 @@ class Cut:
 @pytest.mark.parametrize(
     "kwargs",
     [DEFAULT, PUBLISHED, {"lookahead": 2}, {"keep_summaries": False, "distance": "mad"},
-     {"partitioner": "dyadic", "vectorized": True}],
-    ids=["default", "published", "lookahead", "unkept", "vectorized"],
+     {"partitioner": "dyadic", "vectorized": True},
+     {"keep_summaries": "store", "distance": "mad"}],
+    ids=["default", "published", "lookahead", "unkept", "vectorized", "in_store"],
 )  # fmt: skip
 def test_run_interrupted_at_every_block_is_resumed_to_the_same_numbers(tmp_path, kwargs, at_submit):
     settings = dict(kwargs)
@@ -231,7 +232,7 @@ def test_run_interrupted_at_every_block_is_resumed_to_the_same_numbers(tmp_path,
         batch_size=7,
     )
     settings = {"n_pilot": 40, **settings}
-    whole = abctree.abc_tree(p, n_simulations=240, rng=1, **settings)
+    whole = abctree.abc_tree(p, n_simulations=240, rng=1, store=tmp_path / "whole", **settings)
     n_blocks = 0
     while True:
         n_blocks += 1
