@@ -95,22 +95,20 @@ def _as_option(kind: Kind) -> tuple[Any, str | None]:
             return click.FloatRange(least, below, max_open=True), "X"
         case Part(numbers=True):
             return as_numbers, "RULE"
-        case Names():
-            return as_names, "NAMES"
-        case Flag(names):
-            return _as_flag(names), "|".join(("true", "false", *names))
+        case Names() | Flag():
+            return (as_names, "NAMES") if isinstance(kind, Names) else _as_flag(kind.names)
         case Choice(names) | Part(names=names):
             return click.Choice(names), None
     return None, None
 
 
-def _as_flag(names: tuple[str, ...]) -> Callable[[str], bool | str]:
-    """Return what reads yes, no, or one of some names."""
+def _as_flag(names: tuple[str, ...]) -> tuple[Callable[[str], bool | str], str]:
+    """Return what reads yes, no, or one of some names, and what stands for it in the help."""
 
     def read(text: str) -> bool | str:
         return text if text in names else bool(click.BOOL.convert(text, None, None))
 
-    return read
+    return read, "|".join(("true", "false", *names))
 
 
 def as_names(text: str) -> str | list[str]:
