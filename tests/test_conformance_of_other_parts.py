@@ -616,9 +616,34 @@ class TextOnly(Shelf):
         data.decode()
 
 
-def test_check_store_accepts_the_sound_twin():
+class Numbered(Shelf):
+    def record(self, number, begin=0, end=None):
+        return self.held[number][1][begin:end]
+
+
+class CountsThoseItAppended(Numbered):
+    def __init__(self, held):
+        super().__init__(held)
+        self.n = len(held)
+
+    def record(self, number, begin=0, end=None):
+        return super().record(self.n + number, begin, end)
+
+
+class GivesWhole(Numbered):
+    def record(self, number, begin=0, end=None):
+        return super().record(number)
+
+
+class IsShut(Numbered):
+    def close(self):
+        self.held = []
+
+
+@pytest.mark.parametrize("part", [Shelf, Numbered])
+def test_check_store_accepts_the_sound_twin(part):
     held = []
-    check_store(lambda: Shelf(held))
+    check_store(lambda: part(held))
 
 
 @broken([
@@ -628,6 +653,9 @@ def test_check_store_accepts_the_sound_twin():
     (SortsRecords, "in order"),
     (KeepsOneOfAKind, "must be there again"),
     (TextOnly, "`append` must accept every record"),
+    (CountsThoseItAppended, "`record` must give bytes 0:None of record 0"),
+    (GivesWhole, "`record` must give bytes 1:3"),
+    (IsShut, "`record` must accept numbers of records, but raised IndexError"),
 ])  # fmt: skip
 def test_check_store_rejects_a_broken_part_and_names_the_rule(part, says):
     held = []
@@ -880,7 +908,7 @@ CHECKED = {
     check_schedule: {"PooledSchedule", "Schedule"},
     check_simulator: {"NamedSimulator"},
     check_stopping_rule: {"HasEveryBlock", "StoppingRule"},
-    check_store: {"Store"},
+    check_store: {"HasRecords", "Store"},
     check_utility: {"HasValue", "Utility"},
 }
 

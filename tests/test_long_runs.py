@@ -9,11 +9,24 @@ import pytest
 
 import abctree
 from abctree.problems import gauss
-from abctree.running.journal import FILE, Journal, Memory
 from tests.runs import differences
 
 N = 2500
+FILE = "run.journal"
 IN_STORE = {"n_simulations": N, "rng": 1, "keep_summaries": "store"}
+
+
+class InMemory:
+    """A store that reads no single record."""
+
+    def records(self):
+        return []
+
+    def append(self, kind, data, *, flush):
+        pass
+
+    def close(self):
+        pass
 
 
 def simulate(theta, rng):
@@ -69,10 +82,16 @@ def test_rows_are_read_in_any_order_and_from_an_extended_run(tmp_path):
 def test_loading_reads_distances_and_not_summaries(tmp_path, monkeypatch):
     p = gauss(60)
     abctree.abc_tree(p, store=tmp_path / "run", **IN_STORE)
-    n_read, record = [], Journal.record
-    monkeypatch.setattr(
-        Journal, "record", lambda *a: n_read.append(len(found := record(*a))) or found
-    )
+    n_read = []
+    journal = abctree.running.journal.Journal
+    record = journal.record
+
+    def counted(*which):
+        found = record(*which)
+        n_read.append(len(found))
+        return found
+
+    monkeypatch.setattr(journal, "record", counted)
     read = abctree.load(tmp_path / "run", p)
     assert 8 * N < sum(n_read) < 0.1 * (tmp_path / "run" / FILE).stat().st_size
     # The twin: what reads them is seen.
@@ -93,7 +112,7 @@ def test_summaries_of_another_run_in_the_folder_are_refused(tmp_path):
 def test_what_cannot_leave_summaries_in_a_folder_says_why(tmp_path):
     refused = [
         (lambda: abctree.abc_tree(gauss(2), **IN_STORE), "`store` must be a run folder"),
-        (lambda: abctree.abc_tree(gauss(2), store=Memory(), **IN_STORE), "must be a run folder"),
+        (lambda: abctree.abc_tree(gauss(2), store=InMemory(), **IN_STORE), "must be a run folder"),
         (lambda: abctree.rejection(gauss(2), store=tmp_path, **IN_STORE), "for rejection"),
         (lambda: abctree.Session(gauss(2), **IN_STORE), "in a session"),
     ]
@@ -103,3 +122,28 @@ def test_what_cannot_leave_summaries_in_a_folder_says_why(tmp_path):
     made = abctree.abc_tree(gauss(2), store=tmp_path / "run", **IN_STORE)
     with pytest.raises(abctree.ParameterError, match='`summaries` must be "own"'):
         made.posterior(summaries="learned")
+
+
+def test_of_a_long_run_the_surrogate_learns_from_rows_of_the_other_folds_alone(
+    tmp_path, monkeypatch
+):
+    learned = []
+
+    def fit(boxes, cube, z, *rest):
+        learned.append((cube, z))
+        return fitted(boxes, cube, z, *rest)
+
+    adaptive = abctree.tree.adaptive
+    fitted = adaptive.fit_surrogate
+    monkeypatch.setattr(adaptive, "fit_surrogate", fit)
+    monkeypatch.setattr(adaptive, "_READ", 1000)
+    settings = {"proposal": "adaptive", "n_folds": 5, "store": tmp_path / "run", **IN_STORE}
+    table = abctree.abc_tree(gauss(2), **settings).table
+    fold_of = dict(zip(map(bytes, table.cube), table.fold, strict=True))
+    summary_of = dict(zip(map(bytes, table.cube), table.summary, strict=True))
+    assert 700 < len(learned[-1][0]) < 900
+    for f, (cube, z) in enumerate(learned[-5:]):
+        assert {fold_of[bytes(point)] for point in cube} == {*range(5)} - {f}
+        made = np.array([summary_of[bytes(point)] for point in cube])
+        ratio = z / (made - gauss(2).observed_summary)
+        assert np.allclose(ratio, ratio[0, 0])  # 1 / ε

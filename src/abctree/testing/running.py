@@ -10,7 +10,15 @@ import numpy as np
 
 from abctree.data import Failure, Progress, Rows, Simulations
 from abctree.keywords import checks_keywords
-from abctree.protocols import Ahead, Chunk, Executor, HasEveryBlock, StoppingRule, Store
+from abctree.protocols import (
+    Ahead,
+    Chunk,
+    Executor,
+    HasEveryBlock,
+    HasRecords,
+    StoppingRule,
+    Store,
+)
 from abctree.testing.rule import call, require
 from abctree.types import IntArray
 
@@ -117,7 +125,8 @@ def check_store(opened: Callable[[], Store]) -> None:
 
     What is appended, flushed or not, must be there when the store is opened again: every record
     once, in order, to the byte, whatever the bytes are and however many; also when more is
-    appended later.
+    appended later.  `record`, if there is one (`abctree.protocols.HasRecords`), must give each of
+    them and its parts, also when the store is closed.
 
     Parameters
     ----------
@@ -137,8 +146,23 @@ def check_store(opened: Callable[[], Store]) -> None:
         )
         for i, (kind, data) in enumerate(more):
             call("append", "every record", "", store.append, kind, data, flush=i % 2 == 0)
-        call("close", "no arguments", "", store.close)
         kept += more
+        if isinstance(store, HasRecords):
+            _check_record(store, kept)
+        call("close", "no arguments", "", store.close)
+    if isinstance(store, HasRecords):
+        _check_record(store, kept)
+
+
+def _check_record(store: HasRecords, kept: list[tuple[str, bytes]]) -> None:
+    for number, (_, data) in enumerate(kept):
+        for begin, end in ((0, None), (1, 3), (len(data) // 2, None)):
+            found = call("record", "numbers of records", "", store.record, number, begin, end)
+            require(
+                found == data[begin:end],
+                f"`record` must give bytes {begin}:{end} of record {number}, but of "
+                f"{len(data[begin:end])} bytes gave other {len(found)}.",
+            )
 
 
 @checks_keywords

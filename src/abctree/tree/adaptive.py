@@ -33,6 +33,8 @@ _REACH = 1.5
 #: Shares of boxes, thinned candidates, kernels, Student laws and kernels that reach further, with
 #: and without a surrogate.
 _STANDARD, _WITHOUT = np.array([0.3, 0.7, 0.0, 0.0, 0.0]), np.array([1.0, 0.0, 0.0, 0.0, 0.0])
+#: Rows whose summaries are read where they stay in a run folder.
+_READ = 50_000
 #: Most summaries that are modelled; their largest size, in first tolerances and in tolerances:
 #: beyond, all are far, and squares have room.
 _SUMMARIES, _FAR, _FARTHEST = 64, 1e6, 1e100
@@ -110,7 +112,10 @@ def with_sources(
     and the utility says what the boxes propose.
     """
     weight = mixture_weights(table)
-    z = standardised(problem, table, epsilon) if "thinned" in plan.proposal else None
+    read: IntArray | None = None  # all
+    if not table.is_in_memory and len(table) > _READ:
+        read = np.sort(rng.choice(len(table), _READ, replace=False, shuffle=False))
+    z = standardised(problem, table, read, epsilon) if "thinned" in plan.proposal else None
     wide = _REACH * epsilon.now
     if plan.growth is None or wide < epsilon.last:
         wide = 0.0
@@ -123,7 +128,9 @@ def with_sources(
         thinned = (
             None
             if z is None
-            else _thinned(problem, table, fold, on_boxes, rows, z, plan.goal(len(table)), rng)
+            else _thinned(
+                problem, table, fold, on_boxes, *_both(rows, read, z), plan.goal(len(table)), rng
+            )
         )
         kernels: list[Proposal | None] = []
         for reach in (epsilon.now, wide):
@@ -140,20 +147,31 @@ def with_sources(
     )
 
 
-def standardised(problem: Problem, table: Table, epsilon: Tolerances) -> FloatArray | None:
+def _both(rows: IntArray, read: IntArray | None, z: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Those of some rows that are read, and their z."""
+    if read is None:
+        return rows, z[rows]
+    common, _, place = np.intersect1d(rows, read, assume_unique=True, return_indices=True)
+    return common, z[place]
+
+
+def standardised(
+    problem: Problem, table: Table, read: IntArray | None, epsilon: Tolerances
+) -> FloatArray | None:
     """z (n, s): summaries as differences to the observation whose norm is the distance over ε.
 
     Zero for a failure; None where the distance is no such norm, or summaries are not kept.
     """
     if not 0 < table.summary_size <= _SUMMARIES:
         return None
-    z = problem.measurement.standardised(table.summary)
+    rows = slice(None) if read is None else read
+    z = problem.measurement.standardised(table.summary_of(rows))
     if z is None:
         return None
     far = min(_FAR * max(epsilon.first, epsilon.now) / epsilon.now, _FARTHEST)
     with np.errstate(over="ignore"):
         z = np.clip(z / epsilon.now, -far, far)
-    return np.where(np.isfinite(table.distance)[:, None], z, 0.0)
+    return np.where(np.isfinite(table.distance[rows])[:, None], z, 0.0)
 
 
 def _thinned(
@@ -169,7 +187,7 @@ def _thinned(
     surrogate = fit_surrogate(
         fold.partition.boxes,
         table.cube[rows],
-        z[rows],
+        z,
         np.isfinite(table.distance[rows]),
         fold.beliefs.arms().mean,
         budget,

@@ -36,7 +36,7 @@ def _command(note: Note, said: dict[str, Any]) -> str:
 def _option(name: str, value: object) -> list[str]:
     flag = spelled(name)
     if isinstance(value, bool):
-        return [flag if value else f"--no-{flag[2:]}"]
+        return [flag, str(value).lower()]
     items = value if isinstance(value, list | tuple) else [value]
     return [flag, ",".join(str(item) for item in items)]
 

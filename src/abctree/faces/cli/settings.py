@@ -38,7 +38,6 @@ Types = tuple[type, ...]
 _OF_KINDS: dict[type[Kind], tuple[Types, Types, str]] = {
     Whole: ((int,), (), "a whole number"),
     Real: (NUMBER, (), "a number"),
-    Flag: ((bool, str), (), "true, false or a string"),
     Names: ((str, list), (str,), "a string or a list of strings"),
 }
 #: The same where it is not what the kind says.
@@ -76,7 +75,8 @@ def _option(name: str) -> Decorator:
     """The option of a setting, which says who has it."""
     row, flag = SETTINGS[name], spelled(name)
     owners = ", ".join(method_of(method) for method in row.defaults)
-    type_, metavar = _as_option(row.kind)
+    kind = row.kind
+    type_, metavar = _as_flag(kind) if isinstance(kind, Flag) else _as_option(kind)
     return click.option(
         flag,
         type=type_,
@@ -95,20 +95,20 @@ def _as_option(kind: Kind) -> tuple[Any, str | None]:
             return click.FloatRange(least, below, max_open=True), "X"
         case Part(numbers=True):
             return as_numbers, "RULE"
-        case Names() | Flag():
-            return (as_names, "NAMES") if isinstance(kind, Names) else _as_flag(kind.names)
+        case Names():
+            return as_names, "NAMES"
         case Choice(names) | Part(names=names):
             return click.Choice(names), None
     return None, None
 
 
-def _as_flag(names: tuple[str, ...]) -> tuple[Callable[[str], bool | str], str]:
-    """Return what reads yes, no, or one of some names, and what stands for it in the help."""
+def _as_flag(kind: Flag) -> tuple[Any, str | None]:
+    """What reads yes, no, or one of some names, and what stands for it in the help."""
 
     def read(text: str) -> bool | str:
-        return text if text in names else bool(click.BOOL.convert(text, None, None))
+        return text if text in kind.names else bool(click.BOOL.convert(text, None, None))
 
-    return read, "|".join(("true", "false", *names))
+    return read, "|".join(("true", "false", *kind.names))
 
 
 def as_names(text: str) -> str | list[str]:
@@ -136,6 +136,8 @@ of_methods = together(*(_option(name) for name in SETTINGS if name not in _APART
 def in_files(name: str) -> tuple[Types, Types, str]:
     """Return the types of a setting and of its items in a file, and what an error calls them."""
     kind = SETTINGS[name].kind
+    if isinstance(kind, Flag):
+        return (bool,), (), kind.words.lower()
     if isinstance(kind, Part) and kind.numbers:
         return (str, *NUMBER, list), NUMBER, "a string, a number or a list of numbers"
     return _IN_FILES.get(name) or _OF_KINDS.get(type(kind), ((str,), (), "a string"))
@@ -208,7 +210,11 @@ def _read(found: NamedDict, method: str | None) -> Config:
         kinds, of_items, words = in_files(key)
         items = list(value.values()) if isinstance(value, dict) else value
         several = items if isinstance(items, list) else []
-        if not _fits(value, kinds) or not all(_fits(item, of_items) for item in several):
+        kind = SETTINGS[key].kind
+        is_name = isinstance(kind, Flag) and value in kind.names
+        if not (is_name or _fits(value, kinds)) or not all(
+            _fits(item, of_items) for item in several
+        ):
             raise click.UsageError(f"{key} must be {words}, but got {value!r}.")
     return Config(name, method, settings)
 
@@ -223,4 +229,4 @@ def _check_names(given: NamedDict, known: tuple[str, ...], what: str) -> None:
 
 def _fits(value: object, kinds: tuple[type, ...]) -> bool:
     """Whether it is one of these; True is an int in Python, but not in a file of settings."""
-    return isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
+    return isinstance(value, kinds) and (not isinstance(value, bool) or kinds == (bool,))
