@@ -90,8 +90,9 @@ class Journal:
     def record(self, number: int, begin: int = 0, end: int | None = None) -> bytes:
         """Bytes begin:end of record `number`, from 0; also when the journal is closed."""
         place = self._places[number]
+        begin, end, _ = slice(begin, end).indices(place.length)
         with explained(self._folder), (self._folder / FILE).open("rb") as held:
-            return self._read(held, place, begin, place.length if end is None else end)
+            return self._read(held, place, begin, max(begin, end))
 
     def _read(self, held: BinaryIO, place: _Place, begin: int, end: int) -> bytes:
         held.seek(place.at)
