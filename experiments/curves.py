@@ -35,7 +35,7 @@ class Known:
         table = self.result.table
         with command.quiet():
             return select(
-                table.theta[: self.n],
+                table.theta_of,
                 table.distance[: self.n],
                 self.weight,
                 self.result.problem.names,

@@ -553,7 +553,9 @@ def test_select_aims_at_a_thousand_or_three_per_cent_or_a_few_root_t():
 def test_select_carries_the_rows_along():
     rng = np.random.default_rng(8)
     distance, cube, summary = rng.random(20), rng.random((20, 1)), rng.random((20, 2))
-    p = chosen(distance, epsilon=0.4, cube=cube, summary=summary, observed=np.zeros(2))
+    p = chosen(
+        distance, epsilon=0.4, cube=cube, summary_of=summary.__getitem__, observed=np.zeros(2)
+    )
     assert np.array_equal(p.cube, cube[distance < 0.4])
     assert np.array_equal(p.summary, summary[distance < 0.4])
 
