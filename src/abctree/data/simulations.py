@@ -28,6 +28,9 @@ class Rows:
 
     def parts(self, size: int) -> Iterator[Rows]:
         """Consecutive parts of about `size` rows, none of which cuts a unit."""
+        if len(self) <= size:
+            yield self
+            return
         allowed = np.flatnonzero(np.diff(self.index // self.unit, prepend=-1))
         starts = [0]
         while (i := int(np.searchsorted(allowed, starts[-1] + size))) < len(allowed):

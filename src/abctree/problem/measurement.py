@@ -103,7 +103,8 @@ class Measurement:
             if bad.any():
                 failures += _unnamed(bad, failures, theta, index, "distance returned nan or inf")
                 distance[bad] = np.inf
-        return replace(simulations, distance=distance, failures=tuple(failures))
+        more = simulations.began, simulations.other_streams
+        return Simulations(distance, simulations.summary, tuple(failures), *more)
 
     def _distances(
         self, summary: FloatArray, theta: FloatArray, index: IntArray, failures: list[Failure]
@@ -233,7 +234,8 @@ class Discrepancy:
             if n < len(rows):
                 done = done.take(np.arange(n), rows.index[:n])
             done = self.measurement.measured(done, rows.theta[:n], rows.index[:n])
-            return replace(done, other_streams=watch.moved())
+            moved = watch.moved()
+            return replace(done, other_streams=moved) if moved else done
 
         try:
             for n in fill:  # noqa: B007 - read in `measured`

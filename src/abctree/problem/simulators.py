@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -159,9 +159,7 @@ class Model:
         root: int,
     ) -> Iterator[int]:
         """Put summaries into rows (n, ...) of nan, call by call; yields how many are finished."""
-        call = index // self.batch_size if self.vectorized else np.arange(len(index))
-        starts = np.flatnonzero(np.diff(call, prepend=-1))
-        for a, b in pairwise([*starts.tolist(), len(index)]):
+        for a, b in pairwise(self._ends_of_calls(index)):
             try:
                 data = self.simulator(*self.arguments(theta[a:b], index[a:b], root))
                 rows[a:b] = self.read(data, rows.shape[1:], b - a)
@@ -173,6 +171,16 @@ class Model:
                         for _ in self.fill(rows[one], failures, theta[one], index[one], root):
                             pass
             yield b
+
+    def _ends_of_calls(self, index: IntArray) -> Sequence[int]:
+        """0, and the rows at which each call of the simulator ends."""
+        n = len(index)
+        if not self.vectorized:
+            return range(n + 1)
+        call = index // self.batch_size
+        if n and call[0] == call[-1]:
+            return 0, n
+        return [*np.flatnonzero(np.diff(call, prepend=-1)).tolist(), n]
 
     def rerun(
         self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...], row: int

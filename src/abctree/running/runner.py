@@ -379,9 +379,12 @@ class Runner:
 
         The clock of these does not run out while records are read again.
         """
-        n, now = self.n_simulations, self._now()
+        n = self.n_simulations
         if self._executor is None:
-            return "unfinished" if self._n_recorded <= n < now.budget else None
+            return "unfinished" if self._n_recorded <= n < self.plan.n_simulations else None
+        if not self.spec.stop:
+            return None
+        now = self._now()
         for rule in self.spec.stop:
             is_asked = n >= self._n_recorded if is_hurried(rule) else not hurried
             if is_asked and (reason := rule.reason(now)):

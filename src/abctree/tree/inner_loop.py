@@ -122,14 +122,17 @@ def pull_arms(
     rng: np.random.Generator,
 ) -> Pulls:
     """Lines 4 to 7 and 10 for the simulations number first..first+n-1, each in its fold."""
-    fold = (first + np.arange(n)) % len(folds)
+    every = np.arange(n)
+    fold = (first + every) % len(folds)
     arm = np.empty(n, dtype=np.int64)
     cube = np.empty((n, problem.d))
     theta = np.empty((n, len(problem.names)))
     proposal = np.empty(n)
     offered = []
-    for f in np.unique(fold).tolist():
-        game, rows = folds[f], np.flatnonzero(fold == f)
+    for f, game in enumerate(folds):
+        rows = every[(f - first) % len(folds) :: len(folds)]
+        if not len(rows):
+            continue
         arms, prior_mass, fixed = game.beliefs.arms(), game.partition.prior_mass, None
         if policy is None:
             eta = arms.mean  # line 4: binned likelihood
