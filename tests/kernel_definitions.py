@@ -170,3 +170,16 @@ def _best_cut(
             if gain > best[0] + 1e-12 * max(base, 1.0):
                 best = (float(gain), j, float(edge))
     return best
+
+
+def mixed(root, index):
+    """In whole numbers of any size."""
+    seeds = []
+    for i in index.tolist():
+        z = root ^ (0x9E3779B97F4A7C15 * (i + 1) % 2**64)
+        for _ in range(2):
+            z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+            z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+            z = z ^ (z >> 31)
+        seeds.append(z)
+    return np.array(seeds, dtype=np.uint64)

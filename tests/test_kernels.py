@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from abctree.data import Boxes, SplitTree
-from abctree.kernels import compiled
+from abctree.kernels import compiled, generator
 from tests import kernel_definitions as definition
 
 seeds = st.integers(0, 2**32 - 1)
@@ -117,3 +117,10 @@ def test_counts_by_level_are_strict():
         counts = np.zeros((1, 4))
         kernels.count_by_level(arm, distance, epsilons, counts)
         assert counts[0].tolist() == [4.0, 3.0, 2.0, 1.0]
+
+
+@given(root=st.integers(0, 2**64 - 1), first=st.integers(0, 2**40), n=st.integers(0, 5))
+def test_seeds_of_simulations_are_as_defined(root, first, n):
+    index = np.arange(first, first + n)
+    found = generator.mixed(np.uint64(root), index)
+    assert found.tolist() == definition.mixed(root, index).tolist()

@@ -132,7 +132,7 @@ def test_no_noise_is_repeated_by_a_pool_that_forks_and_the_stream_is_named(simul
 
 @pytest.mark.slow
 def test_without_a_seed_for_each_task_forks_repeat_noise(monkeypatch):
-    monkeypatch.setattr(other_streams, "_seed", lambda _: None)  # forks inherit this
+    monkeypatch.setattr(other_streams, "_seed", lambda *_: None)  # forks inherit this
     assert n_noises(forked(legacy)) < 200
     monkeypatch.setattr(other_streams, "_SEEDED", ())  # the twin of those that are not seeded
     assert "repeat each other's noise" in note(forked(legacy))

@@ -13,8 +13,6 @@ from numpy.random.bit_generator import ISeedSequence
 
 from abctree.types import IntArray, SeedArray
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-
 
 class _Key(ISeedSequence):
     """A key as NumPy takes it from a sequence of seeds.
@@ -38,10 +36,7 @@ def generator(root: int, index: int) -> np.random.Generator:
 
 
 def seeds(root: int, index: IntArray) -> SeedArray:
-    """A 64-bit seed (n,) for each simulation (n,): two rounds of SplitMix64's finaliser."""
-    x = np.uint64(root) ^ (_GOLDEN * (index.astype(np.uint64) + np.uint64(1)))
-    for _ in range(2):
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        x = x ^ (x >> np.uint64(31))
-    return x
+    """A 64-bit seed (n,) for each simulation (n,)."""
+    from abctree.kernels.generator import mixed  # numba: what is given seeds has loaded it
+
+    return mixed(np.uint64(root), index)

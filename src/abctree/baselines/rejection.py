@@ -91,7 +91,12 @@ class PriorDraws:
         n = self._size = _SEGMENT
         rng = streams.generator(self._root, self._next)
         self._next += n
-        drawn = draw_points(self._problem, UniformCube(self._problem.d), n, rng)
+        whole = UniformCube(self._problem.d)
+        if self._problem.region.is_plain:  # none is refused
+            self._cube, _ = whole.draw(n, rng)
+            self._theta, self._cost = self._problem.prior.from_cube(self._cube), n
+            return
+        drawn = draw_points(self._problem, whole, n, rng)
         self._cube, self._theta, self._cost = drawn.cube, drawn.theta, drawn.n_drawn
 
 
@@ -123,9 +128,11 @@ class Closest:
     def add(self, rows: KeptRows) -> None:
         """Offer rows that come after all others so far."""
         if self._keep is not None:
-            near = rows.distance < self._worst
-            self._drop(rows.distance[~near])
-            rows = rows.take(near)
+            # What is further than the nearest dropped so far makes no difference.
+            which = np.flatnonzero(rows.distance <= self._nearest_dropped)
+            near = rows.distance[which] < self._worst
+            self._drop(rows.distance[which[~near]])
+            rows = rows.take(which[near])
         if len(rows):
             self._parts.append(rows)
             self._held += len(rows)

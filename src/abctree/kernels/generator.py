@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from abctree.kernels.jit import jit
-from abctree.types import FloatArray, SeedArray
+from abctree.types import FloatArray, IntArray, SeedArray
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -65,6 +65,20 @@ def start_state(state: SeedArray, seed: np.uint64) -> None:
         z = (z ^ (z >> _30)) * _MIX_1
         z = (z ^ (z >> _27)) * _MIX_2
         state[i] = z ^ (z >> _31)
+
+
+@jit
+def mixed(root: np.uint64, index: IntArray) -> SeedArray:
+    """A seed (n,) for each number (n,): two rounds of SplitMix64's finaliser."""
+    seeds = np.empty(len(index), np.uint64)
+    for i in range(len(index)):
+        z = root ^ (_GOLDEN * (np.uint64(index[i]) + np.uint64(1)))
+        for _ in range(2):
+            z = (z ^ (z >> _30)) * _MIX_1
+            z = (z ^ (z >> _27)) * _MIX_2
+            z = z ^ (z >> _31)
+        seeds[i] = z
+    return seeds
 
 
 @jit

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from abctree import streams
 from abctree.data import OtherStream
 from abctree.types import IntArray
 
@@ -53,7 +52,7 @@ class Watch:
         self._is_elsewhere = is_elsewhere
         self._before: dict[str, object] = {}
         if is_elsewhere:
-            _seed(int(streams.seeds(root, index[:1])[0]))
+            _seed(root, int(index[0]))
             search(root)
         if is_elsewhere or index[0] % _EVERY < len(index):
             self._before = _states(is_elsewhere=is_elsewhere)
@@ -72,8 +71,9 @@ class Watch:
         return OtherStream(name.partition("#")[0], state, os.getpid())
 
 
-def _seed(seed: int) -> None:
-    """Begin the global streams anew."""
+def _seed(root: int, number: int) -> None:
+    """Begin the global streams anew, for the call that begins with this simulation."""
+    seed = int(np.random.SeedSequence([root, number]).generate_state(1, np.uint64)[0])
     np.random.seed([seed % 2**32, seed >> 32])  # noqa: NPY002 - the simulator's, not ours
     random.seed(seed)
     if (torch := sys.modules.get("torch")) is not None:
@@ -108,8 +108,8 @@ def _states(*, is_elsewhere: bool) -> dict[str, object]:
     if (torch := sys.modules.get("torch")) is not None:
         states["torch"] = torch.get_rng_state().numpy().tobytes()
     numba: Any = getattr(sys.modules.get("numba"), "_helperlib", None)
-    if hasattr(numba, "rnd_get_state"):  # of no public interface
-        states["np.random in numba"] = numba.rnd_get_state(numba.rnd_get_np_state_ptr())
+    if hasattr(numba, "rnd_get_np_state_ptr"):  # of no public interface
+        states["np.random in numba"] = ctypes.string_at(numba.rnd_get_np_state_ptr(), _MT19937)
     if is_elsewhere:
         for i, generator in enumerate(_generators):
             kind = type(generator).__name__

@@ -177,10 +177,11 @@ class Model:
         n = len(index)
         if not self.vectorized:
             return range(n + 1)
-        call = index // self.batch_size
-        if n and call[0] == call[-1]:
+        first, last = (int(number) // self.batch_size for number in index[[0, -1]])
+        if first == last:
             return 0, n
-        return [*np.flatnonzero(np.diff(call, prepend=-1)).tolist(), n]
+        starts = np.arange(first + 1, last + 1) * self.batch_size
+        return [0, *np.unique(np.searchsorted(index, starts)).tolist(), n]
 
     def rerun(
         self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...], row: int

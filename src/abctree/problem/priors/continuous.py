@@ -46,10 +46,13 @@ class Uniform:
         return np.column_stack([self.low, self.high])
 
     def from_cube(self, cube: FloatArray) -> FloatArray:
-        theta = cube * self.width
-        theta += self.low
+        theta = np.empty_like(cube)
+        # Along the columns, which are long: NumPy would loop over the few numbers of each row.
+        columns = theta.T
+        np.multiply(cube.T, self.width[:, None], out=columns, order="C")
+        np.add(columns, self.low[:, None], out=columns, order="C")
         # low + width may be one rounding above high.
-        np.minimum(theta, self.high, out=theta)
+        np.minimum(columns, self.high[:, None], out=columns, order="C")
         return theta
 
     def to_cube(self, theta: FloatArray) -> FloatArray:
