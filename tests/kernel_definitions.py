@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -183,3 +184,9 @@ def mixed(root, index):
             z = z ^ (z >> 31)
         seeds.append(z)
     return np.array(seeds, dtype=np.uint64)
+
+
+def log_gaussian_sums(y, centre, weight):
+    """Log Σ_j w_j exp(−|y_i − c_j|² / 2)."""
+    square = ((y[:, None, :] - centre.T) ** 2).sum(axis=2)
+    return special.logsumexp(-0.5 * square, b=weight, axis=1)

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from abctree.data import Boxes, SplitTree
-from abctree.kernels import compiled, generator
+from abctree.kernels import compiled, gaussian, generator
 from tests import kernel_definitions as definition
 
 seeds = st.integers(0, 2**32 - 1)
@@ -124,3 +124,13 @@ def test_seeds_of_simulations_are_as_defined(root, first, n):
     index = np.arange(first, first + n)
     found = generator.mixed(np.uint64(root), index)
     assert found.tolist() == definition.mixed(root, index).tolist()
+
+
+@given(seed=seeds, d=st.integers(1, 5), n=st.integers(1, 9), size=st.floats(0.1, 60.0))
+def test_gaussian_sums_are_as_defined(seed, d, n, size):
+    rng = np.random.default_rng(seed)
+    y, centre = size * rng.normal(size=(4, d)), rng.normal(size=(d, n))
+    weight = rng.dirichlet(np.ones(n))
+    total, largest = gaussian.gaussian_sums(y, centre, weight)
+    log_sum = definition.log_gaussian_sums(y, centre, weight)
+    np.testing.assert_allclose(np.log(total) + largest, log_sum, rtol=1e-15, atol=1e-13)

@@ -129,7 +129,9 @@ def test_smc_mixture_weighs_a_particle_far_in_the_tail_of_the_prior():
     # At 40 standard deviations of the prior a kernel is exp(800) times as dense as the prior.
     log_density, log_base = np.array([0.0, -1.0, 0.0]), np.array([-800.0, -799.0, -0.9])
     density = SimpleNamespace(
-        weight=np.full(3, 1 / 3), log_peak=np.full(3, -1.0), log_density=lambda z: log_density
+        weight=np.full(3, 1 / 3),
+        log_peak=np.full(3, -1.0),
+        log_density_compiled=lambda z: log_density,
     )
     base = SimpleNamespace(of=lambda theta, cube: theta, theta=lambda z: (z, log_base))
     table = SimpleNamespace(theta=np.zeros((3, 1)), cube=np.full((3, 1), 0.5))

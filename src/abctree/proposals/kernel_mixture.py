@@ -40,7 +40,8 @@ class Particles:
         At a particle it is that of the other particles: a kernel that is centred at a draw says
         nothing of where such draws come from, and would make its weight too small.
         """
-        log_ratio = self.log_ratio(table.theta, table.cube)
+        z = self.coordinates.of(table.theta, table.cube)
+        log_ratio = self.kernels.log_density_compiled(z) - self.coordinates.theta(z)[1]
         own = table.theta[self.rows], table.cube[self.rows]
         log_base = self.coordinates.theta(self.coordinates.of(*own))[1]
         with np.errstate(divide="ignore"):

@@ -15,6 +15,7 @@ import numpy as np
 from scipy import special
 
 from abctree.data import effective_sample_size
+from abctree.kernels.gaussian import gaussian_sums
 from abctree.keywords import checks_keywords, part_named
 from abctree.numbers import ruled
 from abctree.types import BoolArray, FloatArray
@@ -223,6 +224,15 @@ class KernelDensity:
         for rows in _blocks(len(z), len(self.particle)):
             answer[rows] = self._log_density(z[rows])
         return answer
+
+    def log_density_compiled(self, z: FloatArray) -> FloatArray:
+        """`log_density` but for its last bits, at a third of the time where steps are alike."""
+        if self.is_lattice.any() or len(self._root) > 1:
+            return self.log_density(z)
+        centre = np.ascontiguousarray(self._particle_in_steps.T)
+        total, largest = gaussian_sums(self._in_steps(z), centre, self.weight)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(total) + largest - self._log_norm)
 
     @cached_property
     def log_peak(self) -> FloatArray:
