@@ -239,6 +239,8 @@ def _on_randomness(
     """Whether the simulator draws its random numbers from what it is given, row by row."""
     said = []
     i = np.flatnonzero(finite_rows(result.summary))[:1]
+    if not len(i):
+        return said
     again = measurement.simulate(theta[i], index[i], root).summary
     other = measurement.simulate(theta[i], index[i], root + 1).summary
     if not np.array_equal(again, result.summary[i]):
@@ -246,12 +248,12 @@ def _on_randomness(
             "the simulator gave two answers for one seed: it draws random numbers of its own. Draw "
             "them all from the generator it is given, or no run can be repeated."
         )
-    elif len(i) and np.array_equal(other, again):
+    elif np.array_equal(other, again):
         said.append(
             "the simulator gave the same answer for two seeds: it is deterministic, or it reseeds "
             "itself and ignores the generator it is given."
         )
-    if not measurement.vectorized or not len(i):
+    if not measurement.vectorized:
         return said
     rows, numbers = np.repeat(theta[i], _ROWS, axis=0), index[:_ROWS]
     calls = [measurement.simulate(rows, numbers, root + call) for call in range(2)]

@@ -175,7 +175,7 @@ class Model:
     def _ends_of_calls(self, index: IntArray) -> Sequence[int]:
         """0, and the rows at which each call of the simulator ends."""
         n = len(index)
-        if not self.vectorized:
+        if n == 0 or not self.vectorized:
             return range(n + 1)
         first, last = (int(number) // self.batch_size for number in index[[0, -1]])
         if first == last:
