@@ -237,7 +237,7 @@ def _on_randomness(
     measurement: Measurement, theta: FloatArray, index: IntArray, root: int, result: Simulations
 ) -> list[str]:
     """Whether the simulator draws its random numbers from what it is given, row by row."""
-    said = []
+    said: list[str] = []
     i = np.flatnonzero(finite_rows(result.summary))[:1]
     if not len(i):
         return said
