@@ -11,6 +11,8 @@ from abctree.kernels.jit import jit
 
 #: Distance that points keep from the faces of the cube.
 EDGE = 1e-12
+#: Slope above which it is known to all digits: of many coordinates at faces it is none of a double.
+LEAST_SLOPE = 1e-290
 
 
 @jit
@@ -22,6 +24,17 @@ def write_log_odds(u: Any, y: Any) -> float:
         y[a] = math.log(v / (1.0 - v))
         slope *= v * (1.0 - v)
     return slope
+
+
+@jit
+def per_volume(density: float, u: Any, slope: float) -> float:
+    """A density of log-odds as one of the point u (d,); slope is Π u (1 − u)."""
+    if slope > LEAST_SLOPE:
+        return density / slope
+    for a in range(len(u)):
+        v = min(max(u[a], EDGE), 1.0 - EDGE)
+        density /= v * (1.0 - v)
+    return density
 
 
 @jit
@@ -66,7 +79,7 @@ def student_sums(
         total = 0.0
         for j in range(n_centres):
             total += value[j]
-        out[i] = total / slope
+        out[i] = per_volume(total, cube[i], slope)
 
 
 @jit
@@ -90,7 +103,7 @@ def student_mixture(
                     step += whiten[k, a, b] * (y[b] - mean[k, b])
                 square += step * step
             total += root_power(amplitude[k] / square, freedom + d)
-        out[i] = total / slope
+        out[i] = per_volume(total, cube[i], slope)
 
 
 @jit
