@@ -160,7 +160,8 @@ def standardised(
 ) -> FloatArray | None:
     """z (n, s): summaries as differences to the observation whose norm is the distance over ε.
 
-    Zero for a failure; None where the distance is no such norm, or summaries are not kept.
+    Zero for a failure; None where the distance is no such norm, or summaries are not known: they
+    are not kept, or a session was told distances.
     """
     if not 0 < table.summary_size <= _SUMMARIES:
         return None
@@ -168,10 +169,13 @@ def standardised(
     z = problem.measurement.standardised(table.summary_of(rows))
     if z is None:
         return None
+    usable = np.isfinite(table.distance[rows])
+    if np.isnan(z[usable]).any():
+        return None
     far = min(_FAR * max(epsilon.first, epsilon.now) / epsilon.now, _FARTHEST)
     with np.errstate(over="ignore"):
         z = np.clip(z / epsilon.now, -far, far)
-    return np.where(np.isfinite(table.distance[rows])[:, None], z, 0.0)
+    return np.where(usable[:, None], z, 0.0)
 
 
 def _thinned(
