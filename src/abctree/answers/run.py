@@ -314,7 +314,9 @@ class Run:
         """The step-function posterior at the last round's tolerance (Equation 7).
 
         It knows the density of the prior and the constraint: see
-        `abctree.answers.histogram.StepPosterior`.
+        `abctree.answers.histogram.StepPosterior`.  Where boxes alone propose, the masses of boxes
+        are what is believed of them.  Else their draws have laws of their own inside a box, and its
+        mass is that of its weighted draws, beside which the belief is worth one.
 
         Raises
         ------
@@ -328,12 +330,24 @@ class Run:
             )
         last = self.rounds[-1]
         folds = [
-            StepFold.of(partition, arms.mean)
+            StepFold.of(partition, self._rates(partition, arms.mean, last.epsilon))
             for partition, arms in zip(last.partitions, last.arms, strict=True)
         ]
         problem = self.problem
         density = None if problem.region.is_plain else problem.region.density
         return StepPosterior.from_folds(folds, problem.prior, epsilon=last.epsilon, density=density)
+
+    def _rates(self, partition: Partition, believed: FloatArray, epsilon: float) -> FloatArray:
+        """Acceptance rates (K,) of boxes, for the step function."""
+        if self.plan.proposal == ("boxes",):
+            return believed
+        near = np.flatnonzero(self.table.distance < epsilon)
+        box, weight = partition.boxes.locate(self.table.cube[near]), self.weights()[near]
+        total, squares = (np.bincount(box, weight**k, len(partition)) for k in (1, 2))
+        drawn, worth = np.zeros(len(partition)), np.zeros(len(partition))
+        np.divide(total, len(self.table) * partition.prior_mass, out=drawn, where=total > 0.0)
+        np.divide(total**2, squares, out=worth, where=total > 0.0)
+        return (worth * drawn + believed) / (worth + 1.0)
 
     @property
     def n_prior_draws(self) -> float:
