@@ -28,7 +28,12 @@ def one(folder: Path | None, n: int, name: str, seed: int) -> dict[str, list[lis
     """Level -> (said, exact) of each parameter."""
     problem, reference = cases(folder)[name](seed)
     run = abctree.abc_tree(
-        problem, n_simulations=n, rng=1_000 + seed, keep_summaries=True, progress=False
+        problem,
+        n_simulations=n,
+        rng=1_000 + seed,
+        proposal="boxes",
+        keep_summaries=True,
+        progress=False,
     )
     draws, said = run.answer(), run.calibration()
     found = {}

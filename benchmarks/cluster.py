@@ -89,7 +89,7 @@ def exact() -> yardsticks.Exact:
 def one(budget: int, parts: int, lookahead: int, seed: int) -> dict[str, Any]:
     """A run: its gain at an ESS of 1 % of T, its rounds, and how busy it keeps W workers."""
     block = max(20, budget // parts)
-    settings = {"block": block, "lookahead": lookahead}
+    settings: dict[str, Any] = {"proposal": "boxes", "block": block, "lookahead": lookahead}
     with command.quiet():
         result = abctree.abc_tree(gaussian_mixture(D), n_simulations=budget, rng=seed, **settings)
         _, h = exact().gain_at(result, 0.01 * budget)

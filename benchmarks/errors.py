@@ -193,9 +193,10 @@ def cells() -> list[Cell]:
         for n in (2_000, 5_000, 10_000)
     ]
     hard = ("two normals, d = 2", "two normals, d = 5", "banana, d = 5")
-    adaptive = (("proposal", "adaptive"),)
-    more = [Cell("adaptive", problem, 10_000, adaptive) for problem in hard]
+    boxes = (("proposal", "boxes"),)
+    more = [replace(cell, group="boxes", given=boxes) for cell in default]
     more += [Cell("no noise", problem, 5_000) for problem in WITHOUT_NOISE]
+    more += [Cell("no noise, boxes", problem, 5_000, boxes) for problem in WITHOUT_NOISE]
     more += [Cell("n_folds = 1", problem, 5_000, (("n_folds", 1),)) for problem in hard]
     # Blocks of one simulation take a minute a run here; twenty make the same weights.
     published = (("preset", "published"), ("block", 20), ("quota", 200))
@@ -289,7 +290,8 @@ def measure(args: command.Options) -> dict[str, Any]:
 def join(stored: dict[str, Any], new: dict[str, Any], group: str) -> dict[str, Any]:
     """Cells of one group among the stored ones."""
     others = [c for c in stored["cells"] if c["group"] != group]
-    place = [c["group"] for c in stored["cells"]].index(group)
+    groups = [c["group"] for c in stored["cells"]]
+    place = groups.index(group) if group in groups else 0
     cells = [*others[:place], *new["cells"], *others[place:]]
     return command.joined(stored, new, group) | {"cells": cells}
 

@@ -75,7 +75,7 @@ def rows_of(
 
 def claims_an_error(name: str, n: int, seed: int, tables: Path | None = None) -> bool:
     """Whether a run on a ridge gives any parameter of it an error."""
-    run = partial(abctree.abc_tree, ridge(name), n_simulations=n, rng=seed)
+    run = partial(abctree.abc_tree, ridge(name), n_simulations=n, rng=seed, proposal="boxes")
     mode = find_mode(**rows_of(run, tables, "ridges", name, n, seed))
     return bool(np.isfinite(mode.standard_error[: 3 if " c" in name else 2]).any())
 
@@ -84,7 +84,9 @@ def spreads(
     name: str, n_flat: int, n: int, seed: int, tables: Path | None = None
 ) -> dict[str, Any]:
     """The largest spread beside the prior's, and whether a parameter that is flat has an error."""
-    run = partial(abctree.abc_tree, uninformed(name, n_flat), n_simulations=n, rng=seed)
+    run = partial(
+        abctree.abc_tree, uninformed(name, n_flat), n_simulations=n, rng=seed, proposal="boxes"
+    )
     mode = find_mode(**rows_of(run, tables, "flat", name, n_flat, n, seed))
     prior = np.sqrt([_variance(INFORMED[name][0]), *[1.0 / 12.0] * n_flat])
     spread = np.full(len(prior), np.nan) if mode.spread is None else np.sqrt(np.diag(mode.spread))

@@ -108,7 +108,11 @@ def one(folder: Path | None, name: str, n_simulations: int, seed: int) -> dict[s
     """Errors of one table's readings over that of the best of them."""
     problem, reference = cases(folder)[name](seed)
     run = abctree.abc_tree(
-        problem, n_simulations=n_simulations, rng=1_000 + seed, keep_summaries=True
+        problem,
+        n_simulations=n_simulations,
+        rng=1_000 + seed,
+        proposal="boxes",
+        keep_summaries=True,
     )
     rows, rng = Rows.of(run), np.random.default_rng(seed)
     distance = Distance(ndtri(np.clip(middle(*cube_range(problem.prior, reference)), 1e-9, None)))

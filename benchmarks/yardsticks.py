@@ -31,13 +31,13 @@ from experiments.scores import honest_gain
 
 METHODS: dict[str, dict[str, Any]] = {
     "default": {},
-    "adaptive": {"proposal": "adaptive"},
+    "boxes": {"proposal": "boxes"},
     "kernels": {"proposal": ["boxes", "kernels"], "schedule": "median"},
     "published": {"preset": "published"},
-    "dyadic": {"partitioner": "dyadic"},
-    "CART": {"partitioner": "cart"},
+    "dyadic": {"proposal": "boxes", "partitioner": "dyadic"},
+    "CART": {"proposal": "boxes", "partitioner": "cart"},
     # All budget but one simulation in the pilot: prior draws, the closest of which are kept.
-    "rejection": {"n_pilot": 10**9},
+    "rejection": {"proposal": "boxes", "n_pilot": 10**9},
 }
 FIRST_SEED = 1000
 NAME = "yardsticks"

@@ -40,6 +40,7 @@ COLOURS = {
     "ABC-Tree, published, ω²": "#3e8e5a",
     "ABC-Tree, published, ω³": "#1f5f4a",
     "ABC-Tree, default": "#2458a6",
+    "ABC-Tree, boxes": "#7f9fd1",
     "ABC-Tree, kernels": "#17a2b8",
 }
 

@@ -115,7 +115,7 @@ def whole(label: str, n: int, d: int) -> float:
     if label == "ABC-Tree, published, block 10":
         settings |= {"preset": "published", "block": 10}
         return seconds_of(lambda: run(abctree.abc_tree, problem, **settings), 1)
-    settings["partitioner"] = PARTITIONERS[label]()
+    settings |= {"proposal": "boxes", "partitioner": PARTITIONERS[label]()}
     return seconds_of(lambda: run(abctree.abc_tree, problem, **settings), 1)
 
 

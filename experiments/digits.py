@@ -47,6 +47,7 @@ CHOSEN = (
     "ABC-Tree, published, ω²",
     "ABC-Tree, published, ω³",
     "ABC-Tree, default",
+    "ABC-Tree, boxes",
     "ABC-Tree, kernels",
 )
 QUICK = ("rejection", "SMC-ABC, 2 cov, 0.9 ε, N = 1000", "ABC-Tree, default")
@@ -55,7 +56,7 @@ SHOWN = (
     "rejection",
     "SMC-ABC, 2 cov, 0.9 ε, N = 1000",
     "ABC-Tree, published, ω¹",
-    "ABC-Tree, default",
+    "ABC-Tree, boxes",
 )
 #: What is kept of a run beside its answers.
 RUN_KEYS = ("rounds", "seconds", "simulator seconds", "bandit seconds", "acceptance")

@@ -22,6 +22,7 @@ COLOURS = {
     "ABC-Tree, published, ω²": "#3e8e5a",
     "ABC-Tree, published, ω³": "#1f5f4a",
     "ABC-Tree, default": "#2458a6",
+    "ABC-Tree, boxes": "#7f9fd1",
     "ABC-Tree, kernels": "#17a2b8",
 }
 UTILITIES = ("ABC-Tree, published, ω¹", "ABC-Tree, published, ω²", "ABC-Tree, published, ω³")
@@ -53,7 +54,7 @@ def short(name: str) -> str:
 def tutorial() -> Figure:
     """The run of docs/tutorials/digits.md: what is seen, codes and pictures, boxes and draws."""
     generator = digit_generator(2)
-    result = abctree.abc_tree(digits(7, d=2), n_simulations=20_000, rng=1)
+    result = abctree.abc_tree(digits(7, d=2), n_simulations=20_000, rng=1, proposal="boxes")
     figure = Figure(figsize=(12.5, 4.3), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     observed(left, generator.typical(7))
@@ -97,10 +98,10 @@ def overview(numbers: dict[str, Any], draws: dict[str, np.ndarray], to_plane: Pl
     theta = np.array(numbers["settings"]["theta_true"])
     observed(figure.add_subplot(grid[0, 0]), theta)
     ax = figure.add_subplot(grid[0, 1])
-    tiles(ax, draws["ABC-Tree, default"][:48], 8)
+    tiles(ax, draws["ABC-Tree, boxes"][:48], 8)
     ax.set_title("pictures of 48 draws of ABC-Tree", fontsize="medium")
     ax = figure.add_subplot(grid[0, 2])
-    map_of(ax, draws["ABC-Tree, default"], to_plane)
+    map_of(ax, draws["ABC-Tree, boxes"], to_plane)
     ax.set_title("draws of ABC-Tree over the codes of MNIST", fontsize="medium")
     over_simulations(figure.add_subplot(grid[1, 0]), numbers, "TV", numbers["methods"])
     acceptance(figure.add_subplot(grid[1, 1]), numbers, numbers["runs"])
@@ -223,7 +224,7 @@ def bars(ax: Any, numbers: dict[str, Any]) -> None:
 
 
 def utilities(numbers: dict[str, Any]) -> Figure:
-    chosen = (*UTILITIES, "ABC-Tree, default")
+    chosen = (*UTILITIES, "ABC-Tree, boxes")
     figure = Figure(figsize=(10, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     over_simulations(left, numbers, "TV there", chosen)

@@ -55,6 +55,7 @@ METHODS: dict[str, Method] = {
     "ABC-Tree, published, ω²": published("omega2"),
     "ABC-Tree, published, ω³": published("omega3"),
     "ABC-Tree, default": Method("tree", ("mixture",)),
+    "ABC-Tree, boxes": Method("tree", ("mixture",), {"proposal": "boxes"}),
     "ABC-Tree, kernels": Method(
         "tree", ("mixture",), {"proposal": ["boxes", "kernels"], "schedule": "median"}
     ),

@@ -53,6 +53,7 @@ def run(label: str, quota: int) -> tuple[Any, float]:
         problems.gaussian_mixture(2),
         n_simulations=100 * quota,
         rng=SEED,
+        proposal="boxes",
         partitioner=timed,
         # A grid does not learn where to cut, and its cells are believed each for itself.
         beliefs=abctree.GlobalRate() if isinstance(partitioner, abctree.Grid) else None,

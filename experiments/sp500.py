@@ -104,7 +104,7 @@ def run(method: str, returns: np.ndarray, n: int, seed: int) -> Any:
                 chosen, n_simulations=n, n_particles=particles, kernel="silverman",
                 weights="mixture", rng=seed,
             )  # fmt: skip
-        return abctree.abc_tree(chosen, n_simulations=n, rng=seed)
+        return abctree.abc_tree(chosen, n_simulations=n, rng=seed, proposal="boxes")
 
 
 def one_run(method: str, seed: int, n: int) -> dict[str, Any]:

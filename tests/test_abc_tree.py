@@ -335,7 +335,8 @@ def test_an_interruption_in_progress_is_one():
 
 def test_progress_is_told_after_each_round():
     seen = []
-    result = abctree.abc_tree(problem(), n_simulations=3000, rng=0, progress=seen.append)
+    settings = {"n_simulations": 3000, "rng": 0, "proposal": "boxes"}
+    result = abctree.abc_tree(problem(), progress=seen.append, **settings)
     assert [p.round for p in seen] == [r.index for r in result.rounds[1:]]
     assert seen[-1].n_simulations == 3000
     assert all(a.epsilon >= b.epsilon for a, b in pairwise(seen))

@@ -8,12 +8,14 @@ from math import gamma, pi
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 import abctree
 from abctree.data import Boxes, Mixture, Plan, Steps
 from abctree.kernels import student
 from abctree.kernels import surrogate as kernel
+from abctree.problems import gaussian_mixture
+from abctree.problems.truth import GaussianMixtureTruth
 from abctree.proposals import (
     Blend,
     CubeKernels,
@@ -163,6 +165,12 @@ def test_laws_stay_finite_at_the_faces_and_around_equal_points(rng):
         draws, _ = law.draw(100, rng)
         assert ((draws > 0.0) & (draws < 1.0)).all()
         assert np.isfinite(law.density(np.array([[0.0, 1.0], [0.3, 0.3], [0.5, 0.0]]))).all()
+    # The product of sixty slopes of 1e-7 is no number of double precision; the density is one.
+    many = Students(np.ones(1), np.zeros((1, 60)), 1e3 * np.eye(60)[None])
+    log_density = special.gammaln(32.5) - special.gammaln(2.5) - 30 * np.log(5 * np.pi * 1e6)
+    log_density -= 32.5 * np.log1p(60 * np.log(1e-7) ** 2 / 1e6 / 5.0)
+    found = many.density(np.full((1, 60), 1e-7))[0]
+    assert np.log(found) == pytest.approx(log_density - 60 * np.log(1e-7), rel=1e-6)
 
 
 def test_student_laws_find_two_narrow_modes(rng):
@@ -534,11 +542,36 @@ def test_summaries_are_modelled_in_units_of_the_distance(distance, rng):
     np.testing.assert_allclose(np.linalg.norm(z, axis=1), result.table.distance, rtol=1e-12)
 
 
+def test_masses_of_the_step_function_are_those_of_weighted_draws():
+    gains = []
+    for seed in range(3):
+        result = abctree.abc_tree(gaussian_mixture(5), n_simulations=4_000, rng=seed)
+        exact = GaussianMixtureTruth(5).draws(2_000, result.epsilon, rng=0)
+        # The twin: what is believed of the boxes, as if draws were uniform in them.
+        plan = dataclasses.replace(result.plan, proposal=("boxes",))
+        believed = dataclasses.replace(result, plan=plan).histogram()
+        found = result.histogram()
+        gains.append(np.log(found.pdf(exact)).mean() - np.log(believed.pdf(exact)).mean())
+        # Where there is no draw, the belief stands.
+        near = result.table.distance < result.epsilon
+        for one, other, arms in zip(
+            found.folds, believed.folds, result.rounds[-1].arms, strict=True
+        ):
+            empty = (
+                np.bincount(one.boxes.locate(result.table.cube[near]), minlength=len(arms.mean))
+                == 0
+            )
+            assert empty.any()
+            ratio = one.mass[empty] / other.mass[empty]
+            np.testing.assert_allclose(ratio, ratio[0])
+    assert min(gains) > 0.03
+
+
 def test_a_list_names_the_laws():
     result = abctree.abc_tree(slanting(), n_simulations=2_000, rng=1, proposal=["kernels", "boxes"])
     assert kinds(result) == {UniformCube, CubeKernels}
     alone = abctree.abc_tree(slanting(), n_simulations=500, rng=1, proposal=["boxes"])
-    plain = abctree.abc_tree(slanting(), n_simulations=500, rng=1)
+    plain = abctree.abc_tree(slanting(), n_simulations=500, rng=1, proposal="boxes")
     np.testing.assert_array_equal(alone.table.theta, plain.table.theta)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,11 +18,12 @@ from abctree.running.interrupts import Interrupts
 from abctree.tree import inner_loop, outer_loop
 
 #: Where Ctrl-C comes: a method, and a function of the library that it calls.
+BOXES = partial(abctree.abc_tree, proposal="boxes")  # of thinned draws the mass is about one
 PLACES = [
-    (abctree.abc_tree, inner_loop, "pull_arms"),
-    (abctree.abc_tree, inner_loop, "update_beliefs"),
-    (abctree.abc_tree, outer_loop, "_cut_folds"),
-    (abctree.abc_tree, outer_loop, "update_denominators"),
+    (BOXES, inner_loop, "pull_arms"),
+    (BOXES, inner_loop, "update_beliefs"),
+    (BOXES, outer_loop, "_cut_folds"),
+    (BOXES, outer_loop, "update_denominators"),
     (abctree.map_tree, inner_loop, "update_beliefs"),
     (abctree.map_tree, outer_loop, "_cut_folds"),
     (abctree.smc, smc, "draw"),

@@ -388,6 +388,7 @@ def results(name, kind=None):
 
 def runs(case, problem, n_seeds=N_SEEDS):
     given = {"n_simulations": N_SIMULATIONS, "schedule": case.epsilons, "quota": 300, "block": 500}
+    given["proposal"] = "boxes"  # whose mixture is averaged over an atom exactly
     return [abctree.abc_tree(problem, rng=seed, **given) for seed in range(n_seeds)]
 
 

@@ -34,6 +34,7 @@ def many(theta, rng):
 @cache
 def run(simulator=shift, observed=(1.0, -2.0), rng=1, n_simulations=3000, **settings):
     problem = abctree.Problem(SQUARE, simulator, np.array(observed), vectorized=True)
+    settings = {"proposal": "boxes", **settings}
     return abctree.abc_tree(
         problem, n_simulations=n_simulations, rng=rng, keep_summaries=True, **settings
     )

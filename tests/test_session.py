@@ -105,7 +105,8 @@ def test_session_takes_summaries_and_data(distance):
 
 
 def test_session_takes_distances_and_then_keeps_no_summaries():
-    run = abctree.abc_tree(problem(), n_simulations=500, rng=1)
+    settings = {"n_simulations": 500, "rng": 1}
+    run = abctree.abc_tree(problem(), **settings, proposal="boxes")
 
     def distances(session, ask):
         if session.n_told % 2:
@@ -113,11 +114,12 @@ def test_session_takes_distances_and_then_keeps_no_summaries():
         else:  # the two kinds may be mixed
             session.tell(ask.numbers, data=simulated(ask))
 
-    told = drive(abctree.Session(problem(), n_simulations=500, rng=1), 37, distances)
+    told = drive(abctree.Session(problem(), **settings, proposal="boxes"), 37, distances)
     np.testing.assert_allclose(told.table.distance, run.table.distance, rtol=1e-15)
     assert told.table.summary.shape == (500, 0)
     # The same distances to the last bit give the same run to the last bit.
-    exact = abctree.Session(problem(), n_simulations=500, rng=1)
+    run = abctree.abc_tree(problem(), **settings, keep_summaries=False)
+    exact = abctree.Session(problem(), **settings)
     lookup = run.table.distance
     exact = drive(exact, answer=lambda s, ask: s.tell(ask.numbers, distances=lookup[ask.numbers]))
     same(run, exact, summaries=False)
@@ -178,7 +180,13 @@ def test_session_does_not_depend_on_order_parts_or_repeats(seed, lookahead):
 def test_lookahead_hands_out_blocks_before_the_first_is_told():
     for lookahead, known in ((0, 50), (1, 100), (3, 200)):
         session = abctree.Session(
-            problem(), n_simulations=1000, rng=0, n_pilot=100, block=50, lookahead=lookahead
+            problem(),
+            n_simulations=1000,
+            rng=0,
+            n_pilot=100,
+            block=50,
+            lookahead=lookahead,
+            proposal="boxes",
         )
         while session.n_told < 100:
             ask = session.ask()
@@ -502,7 +510,7 @@ def test_asks_take_time_in_proportion_to_their_number():
     """The twin of a session that begins its run anew takes four times as long for twice as many."""
     took = []
     for n in (600, 1200, 2400):
-        session = abctree.Session(problem(), n_simulations=n, rng=1, block=1)
+        session = abctree.Session(problem(), n_simulations=n, rng=1, block=1, proposal="boxes")
         began = time.process_time()
         while not session.done:
             ask = session.ask(1)

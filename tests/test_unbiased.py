@@ -26,12 +26,11 @@ def gauss(d):
 
 
 def relative_errors(d, n_seeds, n_simulations, **kwargs):
-    """Relative errors of sd and evidence at the run's last tolerance, one row a seed."""
+    """Relative errors of sd and evidence at the run's last tolerance, one row a seed; of boxes."""
+    settings = {"proposal": "boxes", "schedule": EPSILONS, **kwargs}
     errors = []
     for seed in range(n_seeds):
-        result = abctree.abc_tree(
-            gauss(d), n_simulations=n_simulations, rng=seed, schedule=EPSILONS, **kwargs
-        )
+        result = abctree.abc_tree(gauss(d), n_simulations=n_simulations, rng=seed, **settings)
         epsilon = result.epsilon
         posterior = result.posterior(epsilon=epsilon)
         sd = np.sqrt(np.mean(posterior.std() ** 2)) / np.sqrt(1 + epsilon**2 / (d + 2))

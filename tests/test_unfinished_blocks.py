@@ -95,7 +95,7 @@ SIMULATORS = {
 KINDS = pytest.mark.parametrize("kind", SIMULATORS)
 #: Each method with blocks that are long against the pilot.
 ALL = {
-    "abc_tree": partial(abctree.abc_tree, n_pilot=40, block=150),
+    "abc_tree": partial(abctree.abc_tree, n_pilot=40, block=150, proposal="boxes"),
     "published": partial(abctree.abc_tree, preset="published", n_pilot=40, block=60),
     "map_tree": partial(abctree.map_tree, n_pilot=40, block=80),
     "smc": partial(abctree.smc, n_particles=40),
@@ -380,7 +380,8 @@ def test_block_after_a_straggler_is_kept_although_nobody_waits_for_it(tmp_path, 
         return one(theta, rng)
 
     p = abctree.Problem({"a": (-5.0, 5.0), "b": (-5.0, 5.0)}, slow, [1.0, -1.0])
-    method = partial(abctree.abc_tree, p, n_simulations=N, rng=1, n_pilot=40, block=60)
+    settings = {"n_pilot": 40, "block": 60, "proposal": "boxes"}
+    method = partial(abctree.abc_tree, p, n_simulations=N, rng=1, **settings)
 
     def press():
         until(lambda: kept(tmp_path / "x") >= (40, 59 + 60))

@@ -174,7 +174,9 @@ def _smc_row(
 def _tree_rows(
     problem: abctree.Problem, budget: int, n: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, Row]]:
-    run = abctree.abc_tree(problem, n_simulations=budget, keep_summaries=True, rng=_seed(rng))
+    run = abctree.abc_tree(
+        problem, n_simulations=budget, proposal="boxes", keep_summaries=True, rng=_seed(rng)
+    )
 
     def smoothed() -> tuple[np.ndarray, dict[str, Any]]:
         draws, h = smooth_draws(run.posterior(), n, rng)

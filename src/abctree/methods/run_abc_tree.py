@@ -76,10 +76,10 @@ def abc_tree(
         ω: "omega1", "omega2", "omega3", "ess", or an object.  Default: effective sample size,
         with exponent ½ in one or two dimensions and 0.65 in more.
     schedule : str, float, sequence of float or Schedule
-        g: "median" (default) of the accepted distances; a factor (the paper: 0.9) or "geometric"
-        (that factor); "adaptive", the tolerance that keeps half of the effective sample size; a
-        decreasing list of tolerances; or "pooled" (default where more than boxes propose), which
-        lets ε follow the effective sample size of all draws.
+        g: "pooled" (default), which lets ε follow the effective sample size of all draws; "median"
+        (default where only boxes propose) of the accepted distances; a factor (the paper: 0.9) or
+        "geometric" (that factor); "adaptive", the tolerance that keeps half of the effective sample
+        size; or a decreasing list of tolerances.
     beliefs : str or BeliefRule
         How α and β start on a new partition: "multi-level" (default), "global-rate" (default on a
         grid), "limited-shrinkage" or "counts", or an object such as ``abctree.Counts(0, 0)``.
@@ -108,11 +108,13 @@ def abc_tree(
     defensive : float
         Share of the prior in every proposal.  Default 0.05.
     proposal : {"boxes", "adaptive"} or sequence of str
-        What draws points.  "boxes" (default) is the paper.  "adaptive" draws from three things
-        beside each other, in shares that each round decides anew: boxes; candidates that a model of
-        the summaries has thinned before they are simulated; and kernels around accepted draws.  For
-        the model the summaries must be kept and the distance be a Euclidean norm of theirs, scaled
-        or not; else there are boxes and kernels.  A list names some: ``["boxes", "kernels"]``.
+        What draws points.  "boxes" is the paper, and takes a quarter of the library's time.
+        "adaptive" (default) draws from three things beside each other, in shares that each round
+        decides anew: boxes; candidates that a model of the summaries has thinned before they are
+        simulated; and kernels around accepted draws.  For the model the summaries must be kept and
+        the distance be a Euclidean norm of theirs, scaled or not; else there are boxes and kernels.
+        A list names some: ``["boxes", "kernels"]``.  The default is "boxes" on a grid, in one fold,
+        with a `policy`, and with a utility other than the effective sample size.
     max_rounds : int
         S_max.
     preset : {"published"}

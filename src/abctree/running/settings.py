@@ -214,6 +214,15 @@ def _map_beliefs(_: int, s: Named) -> str:
     return "counts" if _is_grid(s) else "limited-shrinkage"
 
 
+def _proposal(_: int, s: Named) -> str:
+    """More than boxes, where draws that shape proposals are others than those weighted by them."""
+    from abctree.tree.utilities import EffectiveSampleSize
+
+    n_folds = min(s["n_folds"], s["n_pilot"], s["n_simulations"] - 1)
+    plain = s["policy"] is None and isinstance(s["utility"], EffectiveSampleSize)
+    return "adaptive" if plain and n_folds > 1 and not _is_grid(s) else "boxes"
+
+
 def _schedule(_: int, s: Named) -> str:
     """A median looks at one round, whose draws come from one proposal."""
     return "median" if s["proposal"] == ("boxes",) else "pooled"
@@ -288,20 +297,26 @@ _OF_METHODS = (
          abc_tree=Derived('"ess", exponent 0.5 for d ≤ 2, else 0.65', _utility)),
     _row("policy", _POLICY, "Bandit that seeks the best box; abc-tree: instead of the utility.",
          abc_tree=_unsaid("the utility's proposal"), map_tree="top-two"),
-    _row("proposal", Names(("boxes", "thinned", "kernels"), "adaptive"), "What draws points.",
-         abc_tree="boxes"),
     _row("partitioner", _PARTITIONER, "Rule that cuts the parameter space.",
          abc_tree="soft", map_tree="peaks"),
     _row("beliefs", _BELIEFS, "How often the arms of a new partition are believed to be accepted.",
          abc_tree=Derived('"multi-level"; "global-rate" on a grid', _beliefs),
          map_tree=Derived('"limited-shrinkage"; "counts" on a grid', _map_beliefs)),
     _row("n_particles", Whole(), "Accepted draws of a population.", smc=share(50, 20, 1000)),
+    _row("n_pilot", Whole(), "Prior draws of the pilot.",
+         abc_tree=share(50, 100), map_tree=share(5, 100),
+         smc=Derived("max(100, n_particles)", lambda _, s: max(100, s["n_particles"]))),
+    _row("n_folds", Whole(), "Parts of the table that are learned from separately.",
+         abc_tree=5, map_tree=1),
+    _row("proposal", Names(("boxes", "thinned", "kernels"), "adaptive"), "What draws points.",
+         abc_tree=Derived('"adaptive"; "boxes" on a grid, in one fold, with a policy or another '
+                          "utility", _proposal)),
     _row("keep", Whole(), "Keep the closest N simulations, and answer by them.",
          rejection=Derived("all up to 10⁶, of more 10⁵", _keep)),
     _row("kernel", _KERNEL, "Steps from one population to the next.", smc="twice-covariance"),
     _row("schedule", _SCHEDULE, "How the tolerance falls: median, adaptive, a factor such as 0.9, "
          "or a list such as 2,1,0.5.",
-         abc_tree=Derived('"median"; "pooled" if not only boxes propose', _schedule),
+         abc_tree=Derived('"pooled"; "median" if only boxes propose', _schedule),
          map_tree="median", smc="median"),
     _row("weights", Choice(("population", "mixture")), "Who answers: the last population, or all.",
          smc="population"),
@@ -310,11 +325,6 @@ _OF_METHODS = (
          smc=_unsaid('"theta"; "cube" where the prior has no density')),
     _row("quota", Whole(), "Acceptances that end a round.",
          abc_tree=share(100, 20), map_tree=share(10, 20)),
-    _row("n_pilot", Whole(), "Prior draws of the pilot.",
-         abc_tree=share(50, 100), map_tree=share(5, 100),
-         smc=Derived("max(100, n_particles)", lambda _, s: max(100, s["n_particles"]))),
-    _row("n_folds", Whole(), "Parts of the table that are learned from separately.",
-         abc_tree=5, map_tree=1),
     _row("window", Choice(("extended", "rolling")),
          "Learn from all simulations, or the last round's.",
          abc_tree="extended", map_tree="extended"),

@@ -56,6 +56,7 @@ PRESETS: Mapping[str, Mapping[str, Named]] = {
     "published": {
         "abc_tree": {
             **_PUBLISHED,
+            "proposal": "boxes",
             "partitioner": Cart(max_leaves=1000, min_leaf=10),
             "utility": "omega1",
             "n_folds": 1,
