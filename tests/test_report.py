@@ -249,12 +249,20 @@ def status(address, path="", method="GET", **headers):
         return error.code, ""
 
 
+COMMAND = [sys.executable, "-c", "from abctree.faces.cli import main; main()"]
+RUN = [*COMMAND, "run", "slow_model:problem", "--rng", "1", "--out", "out", "--quiet"]
+
+
 @pytest.mark.slow
-def test_live_page_follows_the_run_serves_nothing_else_and_ends_it(tmp_path):
+@pytest.mark.parametrize("resumed", [False, True])
+def test_live_page_follows_the_run_serves_nothing_else_and_ends_it(tmp_path, resumed):
     (tmp_path / "slow_model.py").write_text(MODEL)
+    begin = RUN
+    if resumed:
+        subprocess.run([*RUN, "-n", "200"], cwd=tmp_path, check=True, timeout=100)
+        begin = [*COMMAND, "resume", "out", "--quiet"]
     run = subprocess.Popen(
-        [sys.executable, "-c", "from abctree.faces.cli import main; main()", "run",
-         "slow_model:problem", "-n", "50000", "--rng", "1", "--out", "out", "--live", "--quiet"],
+        [*begin, "-n", "50000", "--live"],
         cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

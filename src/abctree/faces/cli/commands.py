@@ -6,7 +6,7 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from abctree.errors import ParameterError
 from abctree.faces.cli import options
 from abctree.faces.cli.blame import explained, teller, to_stderr
 from abctree.faces.cli.folder import FILES, Note, claim, clear
-from abctree.faces.cli.live import PAGE, live_page
+from abctree.faces.cli.live import PAGE, Live, live_page
 from abctree.faces.cli.options import EXAMPLES, main
 from abctree.faces.cli.reading import noted
 from abctree.faces.cli.settings import (
@@ -36,6 +36,7 @@ from abctree.faces.cli.targets import READY, problem_of
 from abctree.method import METHODS
 
 if TYPE_CHECKING:
+    from abctree.faces.cli.answer import Answer
     from abctree.problem import Problem
     from abctree.types import NamedDict
 
@@ -167,12 +168,7 @@ def _run_help() -> str:
     default=True,
     help="Whether to keep the simulations in DIR, for abctree resume.  [default: store]",
 )
-@click.option(
-    "--live",
-    is_flag=True,
-    help="Show the page of the run while it goes on, at an address of this machine that is "
-    "printed, with a button that does what Ctrl-C does.",
-)
+@options.live
 @options.reading
 @options.making
 @options.as_json
@@ -223,13 +219,21 @@ def run(
         with live_page(directory) if live else contextlib.nullcontext() as shown:
             answer = Answer.of(note, _play(made, note, kept, executor, quiet=quiet))
             answer.show(as_json=as_json)
-            written = answer.write(directory, say)
-            if shown is not None:
-                shown.end_pages()
-                written.append(answer.report(directory / PAGE))
+            written = _written(answer, directory, say, shown)
     replaced = ", replacing those of a former run" if former else ""
     say(f"Wrote {', '.join(written)} to {directory}{replaced}")
     answer.check_accepted()
+
+
+def _written(
+    answer: Answer, directory: Path, say: Callable[[str], None], shown: Live | None
+) -> list[str]:
+    """The names of the files of an answer, once they are there."""
+    written = answer.write(directory, say)
+    if shown is not None:
+        shown.end_pages()
+        written.append(answer.report(directory / PAGE))
+    return written
 
 
 def _said(given: dict[str, Any], method: str) -> dict[str, Any]:
@@ -321,6 +325,7 @@ def _planned(problem: Problem, note: Note) -> Mapping[str, Any]:
 @main.command(epilog=EXAMPLES, short_help="Go on with a run that was killed, or with more.")
 @options.of_folder
 @options.budget
+@options.live
 @options.making
 @options.as_json
 def resume(
@@ -330,6 +335,7 @@ def resume(
     workers: int | None,
     memory: float | None,
     *,
+    live: bool,
     quiet: bool,
     as_json: bool,
     **given: Any,
@@ -348,9 +354,12 @@ def resume(
     executor = executor_of(workers, memory)
     say = teller(quiet=quiet)
     say(f"{note.problem}: going on with {directory}")
-    with explained(directory):
-        # Rules of a folder that was not made here are those that it holds.
-        ours = "n_simulations" in note.asked or "seconds" in note.asked
+    # Rules of a folder that was not made here are those that it holds.
+    ours = "n_simulations" in note.asked or "seconds" in note.asked
+    with (
+        explained(directory),
+        live_page(directory) if live else contextlib.nullcontext() as shown,
+    ):
         result = go_on(
             directory,
             made,
@@ -366,6 +375,6 @@ def resume(
         replace(note, method=method_of(answer.run.method)).write(directory)
         for name in FILES:
             (directory / name).unlink(missing_ok=True)
-        written = answer.write(directory, say)
+        written = _written(answer, directory, say, shown)
     say(f"Wrote {', '.join(written)} to {directory}")
     answer.check_accepted()

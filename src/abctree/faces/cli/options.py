@@ -71,6 +71,12 @@ making = together(
     ),
     click.option("--quiet", is_flag=True, help="No progress on stderr."),
 )
+live: Decorator = click.option(
+    "--live",
+    is_flag=True,
+    help="Show the page of the run while it goes on, at an address of this machine that is "
+    "printed, with a button that does what Ctrl-C does.",
+)
 as_json: Decorator = click.option(
     "--json", "as_json", is_flag=True, help="Print the summary as JSON."
 )
