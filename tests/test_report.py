@@ -367,6 +367,34 @@ def test_browser_copies_the_table(page, kind):
     assert copied.count("\n") >= 4
 
 
+@pytest.mark.slow
+def test_categories_are_told_by_their_probabilities(tmp_path):
+    prior = {"mu": (-5.0, 5.0), "kind": abctree.Categorical([0, 2])}
+    problem = abctree.Problem(prior, lambda theta, rng: theta[0] + rng.normal(), 1.0)
+    result = abctree.abc_tree(problem, n_simulations=600, rng=1)
+    path = tmp_path / "report.html"
+    result.report(path)
+    answer = result.answer()
+    values, p, error = answer.probabilities("kind")
+    told = data_of(path)["readings"][data_of(path)["start"]]
+    told = told["adjusted" if answer.is_adjusted else "raw"]["probabilities"]
+    assert [(row["parameter"], row["value"]) for row in told] == [(1, 0.0), (1, 2.0)]
+    np.testing.assert_allclose([row["p"] for row in told], p, rtol=1e-5)
+    np.testing.assert_allclose([row["error"] for row in told], error, rtol=1e-5)
+    text = Page(path).text
+    for value, share in zip(values, p, strict=True):
+        assert f"P(kind = {value:g}) {share:.4g}" in text
+    if CHROMIUM is None:
+        return
+    seen = chromium(after(path, 'document.querySelector("[data-copy=csv]").click()'), "--dump-dom")
+    copied = re.search(r'<pre id="text">(.*?)</pre>', seen, re.DOTALL)[1]
+    rows = [*csv.DictReader(io.StringIO(copied))]
+    assert [row["parameter"] for row in rows] == ["mu", "P(kind = 0)", "P(kind = 2)"]
+    assert float(rows[1]["mean"]) == told[0]["p"]
+    assert (rows[1]["sd"], float(rows[1]["mcse_mean"])) == ("", told[0]["error"])
+    assert f"P({int(values[np.argmax(p)])}) = " in seen
+
+
 @in_browser
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [400, 1000])

@@ -197,10 +197,10 @@ def summarise_mode(run: Run, mode: Mode) -> ModeSummary:
 def _played(run: Run) -> str:
     if run.seconds == 0.0:
         return f"{run.n_simulations} simulations; {run.stopped_because}"
-    rate = run.n_simulations / max(run.seconds, 1e-9)
+    rate = float(f"{run.n_simulations / max(run.seconds, 1e-9):.3g}")
     return (
         f"{run.n_simulations} simulations in {len(run.rounds) - 1} rounds and "
-        f"{run.seconds:.3g} s ({rate:.3g} a second); {run.stopped_because}"
+        f"{run.seconds:.3g} s ({rate:.10g} a second); {run.stopped_because}"
     )
 
 

@@ -106,11 +106,14 @@ def _versions() -> str:
 def _answer(result: Result) -> NamedDict:
     """The table of the answer, for who has no scripts; the page makes it again at each ε."""
     draws = result.answer()
-    rows = zip(draws.names, estimates_of(draws), errors_of(draws), strict=True)
-    return {
-        "reading": None if draws.reading is None else str(draws.reading),
-        "rows": [(name, [*zip(value, error, strict=True)]) for name, value, error in rows],
-    }
+    named = {draws.names[category.column] for category in draws.categories}
+    numbers = zip(draws.names, estimates_of(draws), errors_of(draws), strict=True)
+    rows = [(n, [*zip(value, error, strict=True)]) for n, value, error in numbers if n not in named]
+    for name in (name for name in draws.names if name in named):
+        for value, p, error in zip(*draws.probabilities(name), strict=True):
+            rows.append((f"P({name} = {value:g})", [(p, error)]))
+    reading = None if draws.reading is None else str(draws.reading)
+    return {"reading": reading, "rows": rows}
 
 
 def _tolerance(title: str, result: Result) -> Section:

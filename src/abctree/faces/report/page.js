@@ -47,6 +47,11 @@ addEventListener("beforeprint", () => {
   const numbers = () => data.readings[state.at][state.kind];
   const onAxis = (j, value) => (data.log[j] ? Math.log10(value) : value);
 
+  // The least distance of two values.
+  function gap(column) {
+    const values = [...new Set(column)].sort((a, b) => a - b);
+    return values.length > 1 ? Math.min(...values.slice(1).map((v, i) => v - values[i])) : 1;
+  }
   function limits(j, column) {
     const prior = data.prior && data.prior[j];
     let low, high;
@@ -55,7 +60,8 @@ addEventListener("beforeprint", () => {
     } else {
       low = Math.min(...column); high = Math.max(...column);
     }
-    const room = 0.06 * (high - low) || 0.5 * Math.abs(low) || 0.5;
+    let room = 0.06 * (high - low) || 0.5 * Math.abs(low) || 0.5;
+    if (data.discrete[j]) room = Math.max(room, 0.6 * gap(column));  // whole bars
     low -= room; high += room;
     if (prior && !data.discrete[j]) {  // nothing is drawn beyond the support
       low = Math.max(low, Math.min(prior[0], Math.min(...column)));
@@ -109,6 +115,11 @@ addEventListener("beforeprint", () => {
   const scale = ([low, high], a, b) => (v) => a + ((v - low) / (high - low)) * (b - a);
   function sentence(i) {
     const j = data.shown[i], found = numbers(), [low, high] = found.interval[j];
+    if (data.categorical.includes(j)) {
+      const own = found.probabilities.filter((r) => r.parameter === j);
+      const top = own.reduce((a, b) => (b.p > a.p ? b : a));
+      return `P(${top.value}) = ${short(top.p, 2)}`;
+    }
     return `${short(found.estimates[j][0])} [${short(low)}, ${short(high)}]`;
   }
 
@@ -156,7 +167,9 @@ addEventListener("beforeprint", () => {
     parts.push(`<path class="fill" d="M${first} ${bottom}${steps(bins.height)}L${last} ${bottom}Z"/>`);
     if (prior) parts.push(`<path class="prior" d="M${first} ${round(y(prior[0]))}${steps(prior)}"/>`);
     const found = numbers(), p = data.shown[j];
-    const [low, high] = found.interval[p].map((v) => x(onAxis(j, v)));
+    if (data.categorical.includes(p)) return parts.join("");
+    const inside = (v) => Math.min(Math.max(v, range[0]), range[1]);
+    const [low, high] = found.interval[p].map((v) => x(inside(onAxis(j, v))));
     const mean = x(onAxis(j, found.estimates[p][0]));
     parts.push(`<path class="bar" d="M${round(low)} ${bottom}H${round(high)}"/>`);
     parts.push(`<path class="mean" d="M${round(mean)} ${bottom}V${y0 + 6}"/>`);
@@ -165,10 +178,8 @@ addEventListener("beforeprint", () => {
   function binning(j, column, weight, [low, high]) {
     let edges;
     if (data.discrete[j]) {
-      const values = [...new Set(column)].sort((a, b) => a - b);
-      const gaps = values.slice(1).map((v, i) => v - values[i]);
-      const half = 0.5 * (gaps.length ? Math.min(...gaps) : 1), wanted = [];
-      for (let v = values[0]; v <= values[values.length - 1] + half && wanted.length < 400; v += 2 * half)
+      const half = 0.5 * gap(column), last = Math.max(...column) + half, wanted = [];
+      for (let v = Math.min(...column); v <= last && wanted.length < 400; v += 2 * half)
         wanted.push(v - half);
       edges = [...wanted, wanted[wanted.length - 1] + 2 * half];
     } else {
@@ -283,35 +294,41 @@ addEventListener("beforeprint", () => {
     return size > 0 && (size < 1e-3 || size >= 1e6) ? number.toExponential() : String(number);
   };
   const heads = () => ["mean", "sd", ...data.quantiles.map((q) => `${q} %`)];
+  // Of a quantity all estimates, of the value of a category its probability.
+  function rows() {
+    const { estimates, errors, probabilities } = numbers();
+    return [
+      ...data.names.map((name, j) => [name, estimates[j], errors[j]])
+        .filter((_, j) => !data.categorical.includes(j)),
+      ...probabilities.map((r) => [`P(${data.names[r.parameter]} = ${r.value})`, [r.p], [r.error]]),
+    ];
+  }
+  const cells = (v, e, told) => heads().map((_, c) => (c < v.length ? told(v[c], e[c]) : ""));
   function table() {
-    const { estimates, errors } = numbers();
-    const cell = (v, e) => `<td>${short(v)}<small>± ${short(e, 1)}</small></td>`;
-    $("numbers").tBodies[0].innerHTML = data.names.map((name, j) =>
+    const told = (v, e) => `${short(v)}<small>± ${short(e, 1)}</small>`;
+    $("numbers").tBodies[0].innerHTML = rows().map(([name, v, e]) =>
       `<tr><th scope="row">${escape(name)}</th>${
-        estimates[j].map((v, c) => cell(v, errors[j][c])).join("")}</tr>`).join("");
+        cells(v, e, told).map((text) => `<td>${text}</td>`).join("")}</tr>`).join("");
   }
   const FORMATS = {
     latex() {
-      const { estimates, errors } = numbers();
       const name = (s) => s.replace(/[_%&#$]/g, "\\$&");
-      const rows = data.names.map((n, j) => `${name(n)} & ${
-        estimates[j].map((v, c) => `$${short(v)} \\pm ${short(errors[j][c], 1)}$`).join(" & ")} \\\\`);
+      const told = (v, e) => `$${short(v)} \\pm ${short(e, 1)}$`;
+      const lines = rows().map(([n, v, e]) => `${name(n)} & ${cells(v, e, told).join(" & ")} \\\\`);
       return [`\\begin{tabular}{l${"r".repeat(heads().length)}}`, "\\hline",
-        ` & ${heads().map(name).join(" & ")} \\\\`, "\\hline", ...rows, "\\hline", "\\end{tabular}"].join("\n");
+        ` & ${heads().map(name).join(" & ")} \\\\`, "\\hline", ...lines, "\\hline", "\\end{tabular}"].join("\n");
     },
     markdown() {
-      const { estimates, errors } = numbers();
-      const line = (cells) => `| ${cells.join(" | ")} |`;
+      const line = (some) => `| ${some.join(" | ")} |`;
+      const told = (v, e) => `${short(v)} ± ${short(e, 1)}`;
       return [line(["", ...heads()]), line(["---", ...heads().map(() => "---:")]),
-        ...data.names.map((n, j) => line([n.replace(/\|/g, "\\|"),
-          ...estimates[j].map((v, c) => `${short(v)} ± ${short(errors[j][c], 1)}`)]))].join("\n");
+        ...rows().map(([n, v, e]) => line([n.replace(/\|/g, "\\|"), ...cells(v, e, told)]))].join("\n");
     },
     csv() {
-      const { estimates, errors } = numbers();
       const cols = ["mean", "sd", ...data.quantiles.map((q) => `q${q}`)];
       const quoted = (s) => (/[",\n]/.test(s) ? `"${s.replace(/"/g, '""')}"` : s);
       return [["parameter", ...cols, ...cols.map((c) => `mcse_${c}`)].join(","),
-        ...data.names.map((n, j) => [quoted(n), ...estimates[j], ...errors[j]].join(","))].join("\n");
+        ...rows().map(([n, v, e]) => [quoted(n), ...cells(v, e, (x) => x), ...cells(v, e, (_, x) => x)].join(","))].join("\n");
     },
   };
   async function copy(format) {

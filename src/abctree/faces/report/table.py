@@ -41,6 +41,7 @@ def pair_data(result: Result) -> NamedDict | None:
     n = int(np.clip(_MOVED // (len(found) * len(axes.shown)), _FEWEST, _MOST))
     return {
         "names": list(answer.names),
+        "categorical": [category.column for category in answer.categories],
         "quantiles": list(QUANTILES),
         "start": start,
         "adjusted": answer.is_adjusted,
@@ -124,11 +125,22 @@ def _numbers(draws: Posterior) -> NamedDict:
         "estimates": estimates_of(draws), "errors": errors_of(draws),
         "interval": draws.hdi(0.9),
     }  # fmt: skip
-    shown = {
-        key: [[float(f"{v:.6g}") if np.isfinite(v) else None for v in row] for row in value]
-        for key, value in numbers.items()
-    }
-    return {"ess": draws.ess, "n": len(draws), **shown}
+    shown = {key: [[_short(v) for v in row] for row in value] for key, value in numbers.items()}
+    return {"ess": draws.ess, "n": len(draws), "probabilities": _probabilities(draws), **shown}
+
+
+def _short(value: float) -> float | None:
+    """A number in six digits; JSON has no nan."""
+    return float(f"{value:.6g}") if np.isfinite(value) else None
+
+
+def _probabilities(draws: Posterior) -> list[NamedDict]:
+    """Of each value of each categorical parameter, in order, with errors."""
+    return [
+        {"parameter": category.column, "value": value, "p": _short(p), "error": _short(error)}
+        for category in draws.categories
+        for value, p, error in zip(*draws.probabilities(draws.names[category.column]), strict=True)
+    ]
 
 
 def _some(draws: Posterior, n: int, axes: _Axes) -> list[list[float]]:
