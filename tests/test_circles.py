@@ -123,6 +123,39 @@ def test_the_answer_is_read_around_the_circle():
     np.testing.assert_array_equal(again.unwrapped, answer.unwrapped)
 
 
+@pytest.mark.parametrize("method", [abctree.map_tree, abctree.abc_tree])
+def test_a_mode_on_the_seam_is_found_with_its_error(method):
+    def z_of(prior):
+        modes = [method(problem(prior), n_simulations=3000, rng=seed).mode() for seed in range(4)]
+        assert all(np.abs(mode.theta[0]) <= np.pi for mode in modes)
+        known = [mode for mode in modes if mode.covariance is not None]
+        z = [wrapped(m.theta[0] - OBSERVED) / np.sqrt(m.covariance[0, 0]) for m in known]
+        return len(known), np.abs(z)
+
+    n, z = z_of(PERIODIC)
+    assert n == 4
+    assert z.max() < 3.5
+    # The twin: a mode that is sought between the ends is on one of them, and has no error.
+    assert z_of(PLAIN)[0] < 4
+
+
+def test_the_mode_of_the_closest_is_found_around_the_circle():
+    settings = {"n_simulations": 3000, "keep": 500, "rng": 1}
+    mode = abctree.rejection(problem(PERIODIC), **settings).mode()
+    assert abs(wrapped(mode.theta[0] - OBSERVED)) < 0.3
+
+
+def test_the_step_function_is_counted_from_opposite_its_mean():
+    runs = [abctree.abc_tree(problem(p), n_simulations=3000, rng=1) for p in (PERIODIC, PLAIN)]
+    steps, plain = (run.histogram() for run in runs)
+    assert abs(wrapped(steps.mean()[0] - OBSERVED)) < 0.15
+    assert SIGMA < steps.std()[0] < 2.0 * SIGMA
+    low, high = steps.hdi(0.9)[0]
+    assert low < steps.mean()[0] < high < low + 6.0 * SIGMA
+    assert steps.cdf("phi", [steps.mean()[0]])[0] == pytest.approx(0.5, abs=0.1)
+    assert plain.std()[0] > 2.0, "the twin"
+
+
 def test_the_cut_makes_no_difference():
     """An angle in degrees, cut elsewhere: the same numbers in another unit."""
 

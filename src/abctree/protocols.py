@@ -89,6 +89,10 @@ class Circle(NamedTuple):
         half = self.width / 2.0
         return np.asarray((value - centre + half) % self.width + (centre - half))
 
+    def wrapped(self, value: FloatArray) -> FloatArray:
+        """The same values in [low, high); nan stays."""
+        return np.asarray(self.low + (value - self.low) % self.width)
+
 
 @runtime_checkable
 class HasCircles(Protocol):

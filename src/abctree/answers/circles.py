@@ -25,6 +25,14 @@ def opened(theta: FloatArray, circles: Iterable[Circle], centre: FloatArray) -> 
     return theta
 
 
+def closed(theta: FloatArray, circles: Iterable[Circle]) -> FloatArray:
+    """Points (..., p) with circles as they are: within [low, high)."""
+    theta = theta.copy()
+    for circle in circles:
+        theta[..., circle.column] = circle.wrapped(theta[..., circle.column])
+    return theta
+
+
 class Direction(NamedTuple):
     """Where draws on a circle lie."""
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from abctree.answers.circles import Direction, circles_of
 from abctree.answers.histogram.draws import Density, draw_within, nodes
 from abctree.answers.histogram.folds import DenseBoxes, StepFold, check_masses, densest
 from abctree.answers.histogram.marginal import (
@@ -242,10 +243,17 @@ class StepPosterior(ByParameter):
         return tuple(self._marginal(i, j) for i, j in enumerate(self._drivers))
 
     def _marginal(self, i: int, j: int | None) -> Marginal:
-        """The law of parameter i, exact where dimension j of the cube drives it, else of draws."""
-        if j is None or self.density is not None:
+        """The law of parameter i, exact where dimension j of the cube drives it, else of draws.
+
+        A circle is cut open opposite its mean, and the law is of draws.
+        """
+        circle = next((c for c in circles_of(self.prior) if c.column == i), None)
+        if circle is not None or j is None or self.density is not None:
             theta, weight = self._cloud
-            return DrawnMarginal(theta[:, i], weight)
+            value = theta[:, i]
+            if circle is not None:
+                value = circle.around(value, Direction.of(value, weight, circle).mean)
+            return DrawnMarginal(value, weight)
         return DrivenMarginal(self.prior, i, j, self._lower[:, j], self._upper[:, j], self._mass)
 
     def marginal(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from abctree.answers.circles import Direction, circles_of, closed, opened
 from abctree.answers.mode.answer import Candidate, Mode
 from abctree.answers.mode.find import find_mode, kernel_answer
 from abctree.answers.mode.landscape import Landscape, local_rates
@@ -32,7 +33,7 @@ def mode_of(run: Run, epsilon: float | None) -> Mode:
 def _mode_of(run: Run, epsilon: float | None) -> Mode:
     if len(run.table) < run.n_simulations:
         return _mode_of_the_closest(run, epsilon)
-    rows, unknown = rows_of(run)
+    rows, unknown = rows_of(run, epsilon)
     seeking = METHODS[run.method].seeks_mode
     mode = find_mode(
         **rows,
@@ -43,7 +44,7 @@ def _mode_of(run: Run, epsilon: float | None) -> Mode:
         epsilon=epsilon,
         kernel_epsilon=run.epsilon if seeking and epsilon is None else None,
     )
-    mode = replace(mode, notes=(*mode.notes, *unknown))
+    mode = _closed(replace(mode, notes=(*mode.notes, *unknown)), run.problem)
     ends = _box_of(run, mode.epsilon)
     if ends is not None:
         box, centre = _corners(run.problem, *ends)
@@ -51,39 +52,65 @@ def _mode_of(run: Run, epsilon: float | None) -> Mode:
     return _within_constraint(run, mode, rows["log_prior"])
 
 
-def rows_of(run: Run) -> tuple[dict[str, FloatArray], list[str]]:
-    """What `find_mode` reads of a run, by the names of its arguments; and what is not known."""
+def rows_of(run: Run, epsilon: float | None = None) -> tuple[dict[str, FloatArray], list[str]]:
+    """What `find_mode` reads of a run, by the names of its arguments; and what is not known.
+
+    Circles are cut open opposite the rows that are accepted.
+    """
     problem, table = run.problem, run.table
-    theta = table.theta
-    log_prior, unknown = log_prior_of(problem, theta, table.cube)
+    log_prior, unknown = log_prior_of(problem, table.theta, table.cube)
     draws = np.random.default_rng(0).random((_PRIOR_DRAWS, problem.d))
+    look = look_epsilon(table.distance) if epsilon is None else epsilon
+    near = table.theta_of(table.distance < look)
+    theta, bounds = _opened(problem, table.theta, near, np.full(len(near), 1.0 / max(len(near), 1)))
     return {
         "theta": theta,
         "distance": table.distance,
         "log_prior": log_prior,
         "prior_spread": np.atleast_2d(np.cov(problem.prior.from_cube(draws), rowvar=False)),
-        "bounds": _bounds(problem),
+        "bounds": bounds,
     }, unknown
 
 
-def _bounds(problem: Problem) -> FloatArray:
-    """Ends (p, 2) of the prior's support, infinite where they are not known."""
+def _opened(
+    problem: Problem, theta: FloatArray, near: FloatArray, weight: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Rows (n, p) with circles cut open opposite some with weights, and ends (p, 2) of the support.
+
+    Ends are infinite where they are not known.
+    """
     prior, nowhere = problem.prior, np.full((len(problem.names), 2), [-np.inf, np.inf])
-    return np.asarray(prior.bounds) if isinstance(prior, HasBounds) else nowhere
+    bounds = np.array(prior.bounds) if isinstance(prior, HasBounds) else nowhere
+    circles = circles_of(prior) if len(near) else ()
+    centre = np.zeros(len(problem.names))
+    for circle in circles:
+        j = circle.column
+        centre[j] = Direction.of(near[:, j], weight, circle).mean
+        bounds[j] = centre[j] - 0.5 * circle.width, centre[j] + 0.5 * circle.width
+    return opened(theta, circles, centre), bounds
+
+
+def _closed(mode: Mode, problem: Problem) -> Mode:
+    """The mode with circles as they are in θ."""
+    circles = circles_of(problem.prior)
+    if not circles:
+        return mode
+    return replace(
+        mode,
+        theta=closed(mode.theta, circles),
+        candidates=tuple(replace(c, theta=closed(c.theta, circles)) for c in mode.candidates),
+        estimates={name: closed(theta, circles) for name, theta in mode.estimates.items()},
+    )
 
 
 def _mode_of_the_closest(run: Run, epsilon: float | None) -> Mode:
     """The kernel mode: without rejected rows there is nothing to fit."""
     draws = run.posterior(epsilon=epsilon)
-    land = Landscape.of(
-        draws.theta,
-        np.zeros(len(draws.theta)),
-        np.inf,
-        draws.names,
-        bounds=_bounds(run.problem),
-        weight=draws.weights,
-    )
-    return replace(kernel_answer(land, draws.epsilon), n_simulations=run.n_simulations)
+    theta, bounds = _opened(run.problem, draws.theta, draws.theta, draws.weights)
+    nothing = np.zeros(len(theta))
+    land = Landscape.of(theta, nothing, np.inf, draws.names, bounds=bounds, weight=draws.weights)
+    mode = replace(kernel_answer(land, draws.epsilon), n_simulations=run.n_simulations)
+    return _closed(mode, run.problem)
 
 
 def _within_constraint(run: Run, mode: Mode, log_prior: FloatArray) -> Mode:
