@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -79,6 +80,32 @@ def test_pair_of_something_else_says_to_give_the_posterior(flat, wrong):
     with pytest.raises(ParameterError, match=r"`posterior` must .* result\.posterior\(\)"):
         plots.pair(given[wrong])
     assert plots.pair(flat.posterior()).axes
+
+
+class Formatter:
+    """Of IPython: who writes an object of a kind."""
+
+    def __init__(self):
+        self.type_printers = {}
+
+    def for_type(self, kind, printer):
+        self.type_printers[kind] = printer
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_notebook_shows_figures_by_itself(cloud, monkeypatch, known):
+    png, svg = Formatter(), Formatter()
+    if known:  # as after %config InlineBackend.figure_format = "svg"
+        svg.for_type(figure_module.Figure, str)
+    shell = SimpleNamespace(
+        display_formatter=SimpleNamespace(formatters={"image/png": png, "image/svg+xml": svg})
+    )
+    notebook = SimpleNamespace(get_ipython=lambda: shell, version_info=(9, 0))
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    figure = plots.pair(cloud)
+    assert list(png.type_printers) == ([] if known else [figure_module.Figure])
+    if not known:
+        assert png.type_printers[figure_module.Figure](figure).startswith(b"\x89PNG")
 
 
 def test_pair_has_a_panel_for_each_pair_and_hides_the_others(cloud):

@@ -174,7 +174,8 @@ def error_of(influence: FloatArray, weight: FloatArray) -> FloatArray:
 
 def scatter(theta: FloatArray, weight: FloatArray) -> FloatArray:
     """Σ w (θ − mean)(θ − mean)ᵀ for weights that sum to one."""
-    centred = theta - weight @ theta
+    centred = theta - theta[:1]  # so that what never varies is exactly 0
+    centred -= weight @ centred
     return np.asarray((centred * weight[:, None]).T @ centred)
 
 

@@ -123,7 +123,7 @@ class Landscape:
     def at(self, x: FloatArray, like: FloatArray) -> FloatArray:
         """A full row of θ from coordinates; other columns, and their values, as in `like`."""
         answer = like.copy()
-        low, high = self.bounds.T  # nan where they are not known; scaled ends may be off by rounding
+        low, high = self.bounds.T  # nan where not known; ends that were scaled are rounded
         answer[self.free] = np.fmin(np.fmax(self.base + self.embed @ x, low), high)[self.free]
         for j in self.lattice:
             seen = np.unique(self.theta[:, j])
