@@ -6,11 +6,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ENGINES := $(VENV)/.engines
+PAGES := $(VENV)/.pages
 WORKERS := -n auto --dist loadgroup  # tests that share their runs have one worker
 # Some images forbid byte code: every process of the tests would compile the package, and pytest the tests.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test slow full heavy lint docs wheel-test clean help
+.PHONY: demo test pages slow full heavy lint docs wheel-test clean help
 
 help:  ## What there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -41,10 +42,20 @@ $(ENGINES): $(STAMP)
 	done
 	@touch $(ENGINES)
 
+$(PAGES): $(STAMP)
+	@echo "Installing JAX and arch, to run the pages that need them (once, about a minute)"
+	@for package in jax '--editable=.[experiments]'; do \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 1 "$$package" \
+		|| echo "$$package is not to be had; its pages are skipped"; \
+	done
+	@touch $@
+
+pages: $(PAGES)  ## Install what pages of the documents need, to run them as tests
+
 slow: $(STAMP)  ## Run the tests that take seconds, on the engines that are installed
 	$(BIN)/python -m pytest $(WORKERS) -m "slow and not heavy" $(PYTEST_ARGS)
 
-full: $(ENGINES) test slow  ## Run all tests but the heavy ones, on Dask, MPI and Ray, too
+full: $(ENGINES) $(PAGES) test slow  ## Run all tests but the heavy ones, on Dask, MPI and Ray, too
 
 heavy: $(STAMP)  ## Run the statistical checks that take minutes
 	$(BIN)/python -m pytest $(WORKERS) -m heavy $(PYTEST_ARGS)
