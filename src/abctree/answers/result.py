@@ -19,7 +19,7 @@ from abctree.answers.reading.answer import adjusted, answer, calibrated, fitting
 from abctree.answers.reading.calibration import Calibration
 from abctree.answers.reading.fit import DOUBT, Fit
 from abctree.answers.reading.learned import learned
-from abctree.answers.reading.predict import Maps, Predictive, predictive
+from abctree.answers.reading.predict import Keeps, Maps, Predictive, predictive
 from abctree.answers.reading.regression import Method
 from abctree.answers.reading.rows import epanechnikov
 from abctree.answers.run import Run, Weights
@@ -44,6 +44,9 @@ class Result(Run):
     The tolerance of the last round is not that of the answer: the table can be read at any.  The
     rounds of `abctree.smc` are its populations, and `abctree.rejection` has one.
     """
+
+    #: Where `predict` keeps what it has made; None without a run folder.
+    kept_predictions: Keeps | None = None
 
     def posterior(
         self,
@@ -180,7 +183,8 @@ class Result(Run):
         ParameterError
             If the run is of one problem, or there is no model of this name.
         """
-        return of_model(self, name)
+        kept = self.kept_predictions
+        return replace(of_model(self, name), kept_predictions=kept and kept.of_model(name))
 
     def fit(self) -> Fit:
         """Whether the model can make data like the observation.
@@ -209,12 +213,17 @@ class Result(Run):
     ) -> Predictive:
         """Data that the model makes of draws of `answer`, or of the prior, simulated anew.
 
+        A run with a folder keeps them there, each as soon as it is there: what is asked for again,
+        with the same seed and of the same posterior, is read, and a prediction that was killed goes
+        on where it was.
+
         Parameters
         ----------
         n : int
             Data sets, each of which is a new simulation.
         rng : RNGLike
-            None, a seed, or a generator.
+            None, a seed, or a generator.  With None nothing is kept, for it cannot be asked for
+            again.
         prior : bool
             Whether to draw from the prior instead.
         pool : object, optional
@@ -231,11 +240,17 @@ class Result(Run):
         ------
         SimulatorError
             If nothing usable comes back.
+
+        Warns
+        -----
+        AbctreeWarning
+            If predictions cannot be kept, or those that are were made by other code.
         """
         check_rule("n", n, "at least 1", "Try 200.")
         own = checked_rng(rng)
         theta = prior_draws(self.problem, n, own) if prior else self.answer().sample(n, own)
-        return predictive(self.problem, theta, int(own.integers(2**62)), pool)
+        kept = None if rng is None else self.kept_predictions
+        return predictive(self.problem, theta, int(own.integers(2**62)), pool, kept)
 
     def mode(self, epsilon: float | None = None) -> Mode:
         """Where the posterior is highest, how well that is known, and what else came close.

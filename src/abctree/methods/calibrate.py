@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,8 @@ from abctree.methods.run_smc import smc
 from abctree.numbers import check_rule, checked_rng
 from abctree.problem import Problem
 from abctree.proposals.points import prior_draws
-from abctree.types import FloatArray, RNGLike
+from abctree.running.lines import Lines
+from abctree.types import FloatArray, NamedDict, RNGLike
 
 Reading: TypeAlias = Literal["answer", "posterior"] | Callable[[Result], Posterior]
 _METHODS: dict[str, Callable[..., Result]] = {
@@ -144,24 +145,23 @@ def calibrate(
     if method not in _METHODS:
         raise wrong("method", f"be one of {', '.join(_METHODS)}", method)
     seeds = [int(s) for s in checked_rng(rng).integers(2**62, size=n_datasets)]
-    path = None if store is None else Path(store)
-    known = _known(path, seeds)
-    rows = [known[seed] for seed in seeds if seed in known]
-    for seed in seeds[len(rows) :]:
-        own = np.random.default_rng(seed)
-        theta, one = _data_set(problem, own)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", AbctreeWarning)
-            run = _METHODS[method](
-                one, n_simulations=n_simulations, rng=own, progress=False, **settings
-            )
-            draws = read(run)
-        rows.append(_place(draws, theta, problem, own))
-        if path is not None:
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"seed": seed, **rows[-1]}) + "\n")
-        if progress is not None:
-            progress(len(rows), n_datasets)
+    lines = None if store is None else Lines(Path(store))
+    rows = [] if lines is None else _known(lines, seeds)
+    with lines or nullcontext():
+        for seed in seeds[len(rows) :]:
+            own = np.random.default_rng(seed)
+            theta, one = _data_set(problem, own)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", AbctreeWarning)
+                run = _METHODS[method](
+                    one, n_simulations=n_simulations, rng=own, progress=False, **settings
+                )
+                draws = read(run)
+            rows.append({"seed": seed, **_place(draws, theta, problem, own)})
+            if lines is not None:
+                lines.add(rows[-1])
+            if progress is not None:
+                progress(len(rows), n_datasets)
     columns = {key: np.array([row[key] for row in rows]) for key in ("theta", "ranks", "nearness")}
     return CalibrationRuns(tuple(problem.names), **columns)
 
@@ -176,20 +176,15 @@ def _reader(reading: Reading) -> Callable[[Result], Posterior]:
     return reading
 
 
-def _known(path: Path | None, seeds: list[int]) -> dict[int, Mapping[str, Any]]:
+def _known(lines: Lines, seeds: list[int]) -> list[NamedDict]:
     """What earlier calls left in a file, of the first data sets of this one."""
-    if path is None or not path.exists():
-        return {}
-    text = path.read_text("utf-8")
-    whole = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("}\n")]
-    if [row["seed"] for row in whole] != seeds[: len(whole)]:
+    rows = lines.rows[: len(seeds)]
+    if [row["seed"] for row in rows] != seeds[: len(rows)]:
         raise ParameterError(
-            f"`store` must be a new file or one of the same `rng`, but {path.name} has data sets "
-            "of other seeds. Name another file, or give the seed that it was begun with."
+            f"`store` must be a new file or one of the same `rng`, but {lines.path.name} has data "
+            "sets of other seeds. Name another file, or give the seed that it was begun with."
         )
-    if not text.endswith("\n"):  # a line was cut off by a kill
-        path.write_text("".join(json.dumps(row) + "\n" for row in whole), "utf-8")
-    return {row["seed"]: row for row in whole}
+    return rows
 
 
 def _data_set(problem: Problem, rng: np.random.Generator) -> tuple[FloatArray, Problem]:
@@ -207,7 +202,7 @@ def _data_set(problem: Problem, rng: np.random.Generator) -> tuple[FloatArray, P
 
 def _place(
     draws: Posterior, theta: FloatArray, problem: Problem, rng: np.random.Generator
-) -> dict[str, Any]:
+) -> NamedDict:
     """Ranks of the parameters, and how near they are to a random point, as JSON has them."""
     other = prior_draws(problem, 1, rng)[0]
     if draws.ess == 0.0:

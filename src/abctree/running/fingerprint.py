@@ -267,16 +267,20 @@ def changes(code: Versions, n: int) -> tuple[str, ...]:
     )
 
 
-def unknown(then: Versions, now: Versions) -> tuple[str, ...]:
-    """Return a sentence for each piece of today's code that made nothing of a run."""
+def unknown(
+    then: Versions,
+    now: Versions,
+    since: str = "the run was made",
+    remedy: str = "start a new run",
+) -> tuple[str, ...]:
+    """Return a sentence for each piece of today's code that made nothing of what was made then."""
     found = []
     for what in sorted({*then, *now}):
         before, after = then.get(what, (NOTHING,)), now.get(what, (NOTHING,))[-1]
         if after.fingerprint not in {version.fingerprint for version in before}:
             found.append(
-                f"The {what} has changed since the run was made "
-                f"({_named(before[-1], after, 'now')}). What was simulated is kept as it is. If "
-                "the change matters, start a new run."
+                f"The {what} has changed since {since} ({_named(before[-1], after, 'now')}). What "
+                f"was simulated is kept as it is. If the change matters, {remedy}."
             )
     return tuple(found)
 

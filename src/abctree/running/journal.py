@@ -80,6 +80,11 @@ class Journal:
     def __str__(self) -> str:
         return str(self._folder / FILE)
 
+    @property
+    def folder(self) -> Path:
+        """Where the file is."""
+        return self._folder
+
     def records(self) -> Iterator[Record]:
         """What the file holds, in order; each record is read when it is asked for."""
         if self._places:

@@ -62,7 +62,7 @@ def manifest_of(spec: RunSpec, problem: Problem) -> NamedDict:
         "problem": _written_problem(problem),
         "code": {
             what: [list(astuple(version)) for version in versions]
-            for what, versions in (spec.code or _code_of(problem, own)).items()
+            for what, versions in (spec.code or code_of(problem, own)).items()
         },
     }
 
@@ -151,7 +151,7 @@ def _written_problem(problem: Problem) -> NamedDict:
     }
 
 
-def _code_of(problem: Problem, own: Named) -> Versions:
+def code_of(problem: Problem, own: Named) -> Versions:
     """The user's code as it is now; `own` has the parts by keyword."""
     code = {
         "simulator": problem.model.simulator,
@@ -232,7 +232,7 @@ def _spec_of(manifest: Named, problem: Problem, given: Named, at: int | None) ->
     code = _versions_of(manifest["code"])
     if at is not None:
         replaced = {keyword: part for keyword, part in own.items() if keyword in code}
-        code = continued(code, _code_of(problem, replaced), at)
+        code = continued(code, code_of(problem, replaced), at)
     seeds = Seeds(int(manifest["seeds"]["root"]), tuple(manifest["seeds"]["algorithm"]))
     return RunSpec(
         method=manifest["method"],
@@ -344,7 +344,7 @@ def unknown_code(manifest: Named, problem: Problem, parts: Named) -> tuple[str, 
     """A sentence for each piece of today's code that made nothing of a run."""
     then = _versions_of(manifest["code"])
     own = {keyword: part for keyword, part in parts.items() if keyword in then}
-    return unknown(then, _code_of(problem, own))
+    return unknown(then, code_of(problem, own))
 
 
 def _check_problem(manifest: Named, problem: Problem) -> None:

@@ -39,6 +39,7 @@ from abctree.running.fingerprint import changes
 from abctree.running.interrupts import Interrupts
 from abctree.running.journal import START_ANEW
 from abctree.running.ledger import Ledger
+from abctree.running.predictions import Predictions
 from abctree.running.progress import Listener, ProgressLike, log, log_failures
 from abctree.running.settings import names_of
 from abctree.running.spec import RunSpec
@@ -349,6 +350,7 @@ class Runner:
             default_weights=self.spec.settings["weights"],
             method=self.spec.method,
             code_changes=changes(self.spec.code, self.n_simulations),
+            kept_predictions=Predictions.beside(self._ledger.store),
             **more,
         )
 

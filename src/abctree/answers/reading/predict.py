@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent import futures
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -79,14 +80,41 @@ class Maps(Protocol):
         """Results of a function, in order."""
 
 
-class Made(NamedTuple):
-    """Numbers, data and summaries of rows, and why there are not more."""
+@runtime_checkable
+class MapsUnordered(Maps, Protocol):
+    """A pool that gives results as they come, such as those of `multiprocessing`."""
 
+    def imap_unordered(self, fn: Callable[[int], Made], starts: Iterable[int], /) -> Iterable[Made]:
+        """Results of a function, each as soon as it is there."""
+
+
+class Made(NamedTuple):
+    """What one call of the simulator made: numbers, data and summaries of rows, or why none."""
+
+    first: int  #: row with which the call begins
     rows: list[tuple[int, Data, FloatArray]]
     reason: str
 
 
-def predictive(problem: Problem, theta: FloatArray, root: int, pool: Maps | None) -> Predictive:
+#: Makes the calls that begin with some rows; gives them back in any order.
+MakeCalls = Callable[[Sequence[int]], Iterable[Made]]
+
+
+class Keeps(Protocol):
+    """Where calls of the simulator are kept when they are finished."""
+
+    def of_model(self, name: str) -> Keeps:
+        """The same for one model of several."""
+
+    def all_made(
+        self, problem: Problem, theta: FloatArray, root: int, starts: Sequence[int], make: MakeCalls
+    ) -> list[Made]:
+        """The calls that begin with some rows of theta (n, p); those are made that are not kept."""
+
+
+def predictive(
+    problem: Problem, theta: FloatArray, root: int, pool: Maps | None, kept: Keeps | None
+) -> Predictive:
     """Simulate data of parameters (n, p) and keep them as they are.
 
     Raises
@@ -96,16 +124,34 @@ def predictive(problem: Problem, theta: FloatArray, root: int, pool: Maps | None
     """
     model = problem.model
     step = model.batch_size if model.vectorized else 1
-    make = partial(_made, problem, theta, root, step)
     starts = range(0, len(theta), step)
-    parts = list(map(make, starts) if pool is None else pool.map(make, starts))
+    make: MakeCalls = partial(_each, pool, partial(_made, problem, theta, root, step))
+    parts = make(starts) if kept is None else kept.all_made(problem, theta, root, starts, make)
+    parts = sorted(parts, key=lambda part: part.first)
     made = [row for part in parts for row in part.rows]
     if not made:
         raise SimulatorError(f"No data could be simulated: {parts[0].reason}.")
-    kept, data, summary = zip(*made, strict=True)
+    which, data, summary = zip(*made, strict=True)
     n_failed = len(theta) - len(made)
-    number = np.array(kept)
+    number = np.array(which)
     return Predictive(theta[number], data, np.array(summary), problem.observed_summary, n_failed)
+
+
+def _each(pool: Maps | None, make: Callable[[int], Made], starts: Sequence[int]) -> Iterator[Made]:
+    """Calls, as soon as they are there if the pool tells."""
+    if pool is None:
+        yield from map(make, starts)
+    elif isinstance(pool, futures.Executor):
+        calls = [pool.submit(make, first) for first in starts]
+        try:
+            yield from (call.result() for call in futures.as_completed(calls))
+        finally:
+            for call in calls:
+                call.cancel()
+    elif isinstance(pool, MapsUnordered):
+        yield from pool.imap_unordered(make, starts)
+    else:
+        yield from pool.map(make, starts)
 
 
 def _made(problem: Problem, theta: FloatArray, root: int, step: int, first: int) -> Made:
@@ -117,6 +163,6 @@ def _made(problem: Problem, theta: FloatArray, root: int, step: int, first: int)
         each = list(floats(data, "simulator")) if model.vectorized else [data]
         rows = list(zip(some.tolist(), each, summary, strict=True))
     except CAUGHT as error:
-        return Made([], described(error))
+        return Made(first, [], described(error))
     usable = [row for row in rows if np.isfinite(row[2]).all()]
-    return Made(usable, "the summaries are nan or inf")
+    return Made(first, usable, "the summaries are nan or inf")

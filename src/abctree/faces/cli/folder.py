@@ -162,10 +162,11 @@ def clear(directory: Path) -> None:
     if not any(file.exists() for file in former):
         return
     from abctree.running.journal import FolderLock
+    from abctree.running.predictions import FOLDER
 
     lock = FolderLock(directory)
     try:
-        for file in former:
+        for file in (*former, *(directory / FOLDER).glob("*.jsonl")):
             file.unlink(missing_ok=True)
     finally:
         lock.release()
