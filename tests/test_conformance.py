@@ -20,6 +20,7 @@ from abctree import (
     Grid,
     Growth,
     Integers,
+    ModelProbabilities,
     MultivariateNormal,
     PosteriorMatch,
     PriorTransform,
@@ -73,6 +74,7 @@ def test_our_partitioners_conform_when_the_table_is_small_or_large(n):
         EffectiveSampleSize(),
         EffectiveSampleSize(gamma=0.0),
         EffectiveSampleSize(gamma=0.65),
+        ModelProbabilities(),
     ],
     ids=repr,
 )
@@ -505,6 +507,15 @@ class Valued:
 
     def value(self, q, eta, mass):
         return self.sign * float(((q - self.optimal_proposal(eta, mass)) ** 2).sum())
+
+
+def test_check_utility_wants_weights_of_models_above_zero():
+    class Forgets(ModelProbabilities):
+        def model_weights(self, evidence):
+            return np.minimum(1.0, evidence)
+
+    with pytest.raises(AssertionError, match=r"`model_weights` must be in \(0, 1\]"):
+        check_utility(Forgets())
 
 
 def test_check_utility_compares_its_value_with_that_of_the_prior():

@@ -119,6 +119,71 @@ def test_simulations_leave_a_model_that_is_out_of_reach():
     assert np.mean(played == 2) < 0.2  # of the prior it has a third
 
 
+# A utility for the probabilities ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("proposal", ["adaptive", "boxes"])
+def test_probabilities_are_exact_under_the_utility_for_them(proposal):
+    z, _ = exact()
+    prior = {"poisson": 0.1, "geometric": 0.9}
+    truth = 0.1 * z[0] / (0.1 * z[0] + 0.9 * z[1])
+    models = abctree.Models(problems(), prior=prior)
+    runs = [
+        abctree.abc_tree(
+            models, n_simulations=1000, rng=seed, utility="models", proposal=proposal,
+            keep_summaries=True,
+        )
+        for seed in range(8)
+    ]  # fmt: skip
+    found = np.array([abctree.compare(r, epsilon=EPSILON).probability["poisson"] for r in runs])
+    assert abs(z_score(found, truth)) < 4.0
+    assert found.std() < 0.35 * truth
+
+    def share(result):
+        near = result.table.distance < EPSILON
+        return np.mean(result.table.theta[near, 0] == 0)
+
+    assert abs(z_score([share(r) for r in runs], truth)) > 4.0  # weights dropped
+    played = [np.mean(r.table.theta[r.table.round > 0, 0] == 0) for r in runs]
+    usual = abctree.abc_tree(models, n_simulations=1000, rng=0, proposal=proposal).table
+    assert np.mean(played) > 2.0 * np.mean(usual.theta[usual.round > 0, 0] == 0)
+
+
+@pytest.mark.heavy
+def test_the_utility_for_probabilities_halves_the_error_of_a_clear_choice():
+    """What it may gain, by quadrature, is more than what is asked for here."""
+    z, _ = exact()
+    models = abctree.Models(problems(), prior={"poisson": 0.05, "geometric": 0.95})
+    truth = 0.05 * z[0] / (0.05 * z[0] + 0.95 * z[1])
+    square = {}
+    for utility in ("ess", "models"):
+        runs = [
+            abctree.abc_tree(models, n_simulations=1500, rng=seed, utility=utility)
+            for seed in range(30)
+        ]
+        found = [abctree.compare(r, epsilon=EPSILON).probability["poisson"] for r in runs]
+        square[utility] = (np.array(found) - truth) ** 2
+    gap = square["ess"] - 1.5 * square["models"]
+    assert gap.mean() > 2.0 * gap.std(ddof=1) / np.sqrt(len(gap))
+
+
+def test_shares_of_models_in_boxes_are_those_of_their_points(rng):
+    prior = abctree.Models(KINDS, prior={"scalar": 1.0, "seeded": 2.0, "batch": 3.0}).prior
+    ends = np.sort(rng.random((20, 2, 3)), axis=1)
+    lower, upper = ends[:, 0], ends[:, 1]
+    found = prior.parts_of(lower, upper)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    for low, high, share in zip(lower, upper, found, strict=True):
+        cube = low + (high - low) * rng.random((4000, 3))
+        counted = np.bincount(prior.model_at(cube), minlength=3) / 4000
+        assert np.abs(counted - share).max() < 5.0 * 0.5 / np.sqrt(4000)
+
+
+def test_the_utility_for_models_wants_models():
+    with pytest.raises(abctree.ParameterError, match=r"`utility` must .* give abctree\.Models"):
+        abctree.abc_tree(problems()["poisson"], n_simulations=100, utility="models")
+
+
 # Of all kinds -----------------------------------------------------------------------------------
 
 
@@ -187,9 +252,11 @@ def test_a_distance_that_is_scaled_in_the_pilot_is_one_for_all():
     assert abctree.compare(result).probability["poisson"] > 0.0
 
 
-def test_runs_over_models_are_kept_and_resumed(tmp_path):
+@pytest.mark.parametrize("utility", ["ess", "models"])
+def test_runs_over_models_are_kept_and_resumed(tmp_path, utility):
     models = abctree.Models(problems())
-    stopped = abctree.abc_tree(models, n_simulations=600, rng=1, store=tmp_path / "run")
+    given = {"rng": 1, "utility": utility}
+    stopped = abctree.abc_tree(models, n_simulations=600, store=tmp_path / "run", **given)
     again = abctree.load(tmp_path / "run", models)
     assert np.array_equal(again.table.distance, stopped.table.distance)
     more = abctree.resume(tmp_path / "run", models, n_simulations=900)

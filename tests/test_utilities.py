@@ -15,6 +15,7 @@ UTILITIES = [
     abctree.AcceptanceMinusDivergence(),
     abctree.EffectiveSampleSize(),
     abctree.EffectiveSampleSize(0.65),
+    abctree.ModelProbabilities(),
 ]
 
 
@@ -116,6 +117,52 @@ def test_sampling_efficiency_solves_the_equation_of_the_supplement():
     a = np.sum(q * p / pi)
     implicit = np.sqrt(p * pi / (2 * a - p / pi))
     np.testing.assert_allclose(q, implicit / implicit.sum(), rtol=1e-8)
+
+
+def of_models(q, eta, pi, model):
+    """−T Σ_m Var(p̂_m): that of the evidences through the derivatives of the probabilities."""
+    z = np.bincount(model, pi * eta)
+    variance = np.bincount(model, pi**2 * eta / q)
+    p = z / z.sum()
+    slope = (np.eye(len(z)) - p[:, None]) / z.sum()  # ∂p_j/∂Z_m
+    return -np.sum(slope**2 @ variance)
+
+
+def for_models(eta, pi, model):
+    utility = abctree.ModelProbabilities()
+    c = utility.model_weights(np.bincount(model, pi * eta))
+    return utility.optimal_proposal(c[model] * eta, pi)
+
+
+@pytest.mark.parametrize("model", [[0, 0, 0, 1, 1, 1], [0, 1, 1, 2, 2, 2]])
+@given(seed=st.integers(0, 10_000))
+def test_probabilities_of_models_vary_least_under_their_utility(model, seed):
+    eta, pi = arms(seed)
+    q = for_models(eta, pi, model)
+    best = of_models(q, eta, pi, model)
+    rng = np.random.default_rng(seed)
+    z = np.bincount(model, pi * eta)
+    if z.max() > 0.85 * z.sum():
+        return  # the least weight is there
+    for size in (1e-4, 1e-2, 0.3):
+        for _ in range(20):
+            other = (1 - size) * q + size * rng.dirichlet(np.ones(len(q)))
+            assert of_models(other, eta, pi, model) <= best + 1e-12 * (1 + abs(best))
+
+
+def test_neighbours_beat_the_optimum_that_knows_of_no_models():
+    eta, pi = np.array([0.4, 0.1, 0.02, 0.01]), np.full(4, 0.25)
+    model = np.array([0, 0, 1, 1])
+    blind = abctree.EffectiveSampleSize().optimal_proposal(eta, pi)
+    right = of_models(for_models(eta, pi, model), eta, pi, model)
+    assert right > 0.7 * of_models(blind, eta, pi, model)
+
+
+def test_of_two_models_the_less_probable_one_counts_as_its_odds():
+    c = abctree.ModelProbabilities().model_weights
+    np.testing.assert_allclose(c(np.array([0.3, 0.1])), [1 / 9, 1.0])
+    np.testing.assert_allclose(c(np.array([0.3, 0.0])), [0.01, 1.0])
+    np.testing.assert_allclose(c(np.zeros(3)), 1.0)
 
 
 def test_a_setting_that_is_no_utility_is_told_what_is():

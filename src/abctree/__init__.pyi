@@ -73,5 +73,6 @@ from abctree.tree.schedules import Geometric as Geometric
 from abctree.tree.schedules import Quantile as Quantile
 from abctree.tree.utilities import AcceptanceMinusDivergence as AcceptanceMinusDivergence
 from abctree.tree.utilities import EffectiveSampleSize as EffectiveSampleSize
+from abctree.tree.utilities import ModelProbabilities as ModelProbabilities
 from abctree.tree.utilities import PosteriorMatch as PosteriorMatch
 from abctree.tree.utilities import SamplingEfficiency as SamplingEfficiency

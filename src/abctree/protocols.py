@@ -178,6 +178,14 @@ class Utility(Protocol):
 
 
 @runtime_checkable
+class ModelUtility(Utility, Protocol):
+    """A utility for `abctree.Models`, to which a box counts by the model that it is of."""
+
+    def model_weights(self, evidence: FloatArray) -> FloatArray:
+        """c (m,) in (0, 1] from evidences times prior (m,): a rate of model m counts as c_m η."""
+
+
+@runtime_checkable
 class HasValue(Protocol):
     """Of a utility: ω itself."""
 

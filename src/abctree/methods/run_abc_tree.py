@@ -73,8 +73,9 @@ def abc_tree(
         P: "soft" (default), "dyadic", "cart", "bart" (needs stochtree), "dynamic" (dynamic trees)
         or "peaks" (coarse boxes, for the mode), or an object such as ``abctree.Grid(100)``.
     utility : str or Utility
-        ω: "omega1", "omega2", "omega3", "ess", or an object.  Default: effective sample size,
-        with exponent ½ in one or two dimensions and 0.65 in more.
+        ω: "omega1", "omega2", "omega3", "ess", "models" (how well the probabilities of `Models`
+        are known), or an object.  Default: effective sample size, with exponent ½ in one or two
+        dimensions and 0.65 in more.
     schedule : str, float, sequence of float or Schedule
         g: "pooled" (default), which lets ε follow the effective sample size of all draws; "median"
         (default where only boxes propose) of the accepted distances; a factor (the paper: 0.9) or
@@ -114,7 +115,7 @@ def abc_tree(
         simulated; and kernels around accepted draws.  For the model the summaries must be kept and
         the distance be a Euclidean norm of theirs, scaled or not; else there are boxes and kernels.
         A list names some: ``["boxes", "kernels"]``.  The default is "boxes" on a grid, in one fold,
-        with a `policy`, and with a utility other than the effective sample size.
+        with a `policy`, and with a utility other than "ess" and "models".
     max_rounds : int
         S_max.
     preset : {"published"}

@@ -158,6 +158,13 @@ class ModelPrior:
         ends = np.cumsum(self.share)[:-1]
         return np.searchsorted(ends, cube[:, 0], side="right")
 
+    def parts_of(self, lower: FloatArray, upper: FloatArray) -> FloatArray:
+        """Share of each model in boxes (K, d): (K, m)."""
+        ends = np.concatenate([[0.0], np.cumsum(self.share)[:-1], [1.0]])
+        low, high = lower[:, :1], upper[:, :1]
+        common = np.minimum(high, ends[1:]) - np.maximum(low, ends[:-1])
+        return np.asarray(np.maximum(common, 0.0) / (high - low))
+
     def from_cube(self, cube: FloatArray) -> FloatArray:
         """(n, d) in [0, 1] -> theta (n, p)."""
         points = checked_cube("cube", cube, self.d)

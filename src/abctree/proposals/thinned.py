@@ -114,18 +114,20 @@ class Target(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class RootRate:
-    """g = √η̂, times the density of the prior relative to the cube."""
+    """g = √(c η̂), times the density of the prior relative to the cube."""
 
     surrogate: Surrogate
     prior_weight: Callable[[FloatArray], FloatArray]
+    counted: Callable[[FloatArray], FloatArray] | None = None  #: c; None: 1 everywhere
 
     def __call__(self, cube: FloatArray) -> FloatArray:
         """See `Target`."""
-        return self.surrogate.rate(cube) ** _EXPONENT * self.prior_weight(cube)
+        return self.surrogate.rate(cube) ** _EXPONENT * self.most(cube)
 
     def most(self, cube: FloatArray) -> FloatArray:
         """See `Target`."""
-        return self.prior_weight(cube)
+        weight = self.prior_weight(cube)
+        return weight if self.counted is None else weight * self.counted(cube) ** _EXPONENT
 
 
 @dataclass(frozen=True, eq=False)

@@ -216,10 +216,11 @@ def _map_beliefs(_: int, s: Named) -> str:
 
 def _proposal(_: int, s: Named) -> str:
     """More than boxes, where draws that shape proposals are others than those weighted by them."""
-    from abctree.tree.utilities import EffectiveSampleSize
+    from abctree.tree.utilities import EffectiveSampleSize, ModelProbabilities
 
     n_folds = min(s["n_folds"], s["n_pilot"], s["n_simulations"] - 1)
-    plain = s["policy"] is None and isinstance(s["utility"], EffectiveSampleSize)
+    known = isinstance(s["utility"], EffectiveSampleSize | ModelProbabilities)
+    plain = s["policy"] is None and known
     return "adaptive" if plain and n_folds > 1 and not _is_grid(s) else "boxes"
 
 
@@ -269,7 +270,7 @@ def _in_all(name: str, kind: Kind, about: str, default: Any = None) -> Setting:
 _PARTITIONER = Part(
     "tree.partitioners:as_partitioner", ("soft", "dyadic", "cart", "bart", "dynamic", "peaks")
 )
-_UTILITY = Part("tree.utilities:as_utility", ("ess", "omega1", "omega2", "omega3"))
+_UTILITY = Part("tree.utilities:as_utility", ("ess", "omega1", "omega2", "omega3", "models"))
 _SCHEDULE = Part(
     "tree.schedules:as_schedule",
     ("median", "adaptive", "geometric", "pooled"),
@@ -309,8 +310,8 @@ _OF_METHODS = (
     _row("n_folds", Whole(), "Parts of the table that are learned from separately.",
          abc_tree=5, map_tree=1),
     _row("proposal", Names(("boxes", "thinned", "kernels"), "adaptive"), "What draws points.",
-         abc_tree=Derived('"adaptive"; "boxes" on a grid, in one fold, with a policy or another '
-                          "utility", _proposal)),
+         abc_tree=Derived('"adaptive"; "boxes" on a grid, in one fold, with a policy or a utility '
+                          'other than "ess" and "models"', _proposal)),
     _row("keep", Whole(), "Keep the closest N simulations, and answer by them.",
          rejection=Derived("all up to 10⁶, of more 10⁵", _keep)),
     _row("kernel", _KERNEL, "Steps from one population to the next.", smc="twice-covariance"),

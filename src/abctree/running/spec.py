@@ -13,9 +13,11 @@ from abctree.errors import ParameterError, wrong
 from abctree.method import METHODS
 from abctree.numbers import checked_count, checked_rng
 from abctree.problem import Problem
+from abctree.problem.models import Models
 from abctree.proposals.coordinates import coordinates
 from abctree.protocols import (
     BeliefRule,
+    ModelUtility,
     Partitioner,
     Policy,
     PooledSchedule,
@@ -123,6 +125,11 @@ class RunSpec:
                 "holds the closest simulations only."
             )
         stop = as_stopping_rules(given.get("stop"))
+        if isinstance(settings.get("utility"), ModelUtility) and not isinstance(problem, Models):
+            raise wrong(
+                "utility", "be one for a single problem", repr(settings["utility"]),
+                "It shares simulations between models: give abctree.Models.",
+            )  # fmt: skip
         if method == "smc":
             coordinates(problem.prior, settings["space"])  # raises if it has no density there
         if not METHODS[method].has_rounds and any(isinstance(rule, Rounds) for rule in stop):

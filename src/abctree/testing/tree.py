@@ -12,6 +12,7 @@ from abctree.protocols import (
     BeliefRule,
     Beliefs,
     HasValue,
+    ModelUtility,
     Policy,
     Utility,
 )
@@ -36,7 +37,8 @@ def check_utility(utility: Utility, rng: RNGLike = 0) -> None:
     Its q* must be finite, >= 0 and sum to one (to 1e-9) for one box and for a thousand, for rates
     from 1e-300 to 1, with boxes of rate 0 and with boxes of hardly any mass; it must be the prior
     masses where all rates are 0; and it must leave its arguments as they were.  Where the utility
-    has a `value`, that of the prior must not be larger.
+    has a `value`, that of the prior must not be larger.  The weights of a `ModelUtility` must be in
+    (0, 1], of evidences of 0, too.
 
     Parameters
     ----------
@@ -66,6 +68,14 @@ def check_utility(utility: Utility, rng: RNGLike = 0) -> None:
                 best >= of_prior - 1e-9 * abs(best),
                 f"q* must have the largest `value`, but has {best} and the prior {of_prior} "
                 f"{where}.",
+            )
+    if isinstance(utility, ModelUtility):
+        for evidence in (generator.random(3), np.array([0.2, 0.0]), np.zeros(3)):
+            where = f"(evidences: {evidence})"
+            c = call("model_weights", "evidences", where, utility.model_weights, evidence)
+            require(
+                np.shape(c) == evidence.shape and bool(((c > 0.0) & (c <= 1.0)).all()),
+                f"`model_weights` must be in (0, 1], one for each model, but got {c} {where}.",
             )
 
 

@@ -122,7 +122,7 @@ def with_sources(
     laws = []
     for fold, rows in zip(folds, teachers, strict=True):
         prior_mass = fold.partition.prior_mass
-        q = utility.optimal_proposal(fold.beliefs.arms().mean, prior_mass)
+        q = utility.optimal_proposal(fold.rates(), prior_mass)
         q = (1.0 - plan.defensive) * q + plan.defensive * prior_mass
         on_boxes = OnBoxes(fold.partition.boxes, fold.partition.cube_proposal(q))
         thinned = (
@@ -136,10 +136,12 @@ def with_sources(
         for reach in (epsilon.now, wide):
             near = rows[table.distance[rows] < reach] if "kernels" in plan.proposal else rows[:0]
             few = len(near) < _FEWEST
-            kernels.append(None if few else _kernels(table.cube[near], weight[near], rng))
+            share = weight[near] * np.sqrt(fold.counted(table.cube[near]))
+            kernels.append(None if few else _kernels(table.cube[near], share, rng))
         laws.append(Laws(on_boxes, thinned, *kernels))
     near = np.flatnonzero(table.distance < max(epsilon.last, epsilon.now))
-    shares = _shares(table, laws, teachers, near, weight)
+    counted = [weight[near] * fold.counted(table.cube[near]) for fold in folds]
+    shares = _shares(table, laws, teachers, near, counted)
     n = (plan.end_of_round(len(table)) - len(table)) / len(folds)
     return tuple(
         replace(fold, beside=law.sources(share, plan.defensive, n))
@@ -199,7 +201,9 @@ def _thinned(
     )
     newest = fold.mixture.layers[-1] if fold.mixture.layers else ()
     last = next((law for _, law in newest if isinstance(law, Thinned)), None)
-    return fit_thinned(RootRate(surrogate, problem.region.weight), on_boxes, last, rng)
+    counted = None if fold.models is None else fold.models.at
+    target = RootRate(surrogate, problem.region.weight, counted)
+    return fit_thinned(target, on_boxes, last, rng)
 
 
 def _kernels(cube: FloatArray, weight: FloatArray, rng: np.random.Generator) -> CubeKernels:
@@ -216,9 +220,9 @@ def _shares(
     laws: Sequence[Laws],
     teachers: Sequence[IntArray],
     near: IntArray,
-    weight: FloatArray,
+    weights: Sequence[FloatArray],
 ) -> list[FloatArray]:
-    """Shares (5,) of the laws of each fold, judged by accepted rows."""
+    """Shares (5,) of the laws of each fold, judged by accepted rows and what they count to it."""
     standard = [_WITHOUT if law.thinned is None else _STANDARD for law in laws]
     if len(near) < _FEWEST:
         return standard
@@ -228,8 +232,8 @@ def _shares(
         added[own] = law.at(table.cube[near[own]])
     added *= len(table) / len(laws)
     answer = []
-    for rows, usual in zip(teachers, standard, strict=True):
+    for rows, usual, weight in zip(teachers, standard, weights, strict=True):
         seen = np.isin(near, rows, assume_unique=True)
         known = table.denominator[near[seen]]
-        answer.append(best_shares(weight[near[seen]], known, added[seen], usual))
+        answer.append(best_shares(weight[seen], known, added[seen], usual))
     return answer

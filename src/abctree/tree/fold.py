@@ -11,6 +11,7 @@ from abctree.data import Mixture, Partition, Steps
 from abctree.proposals.points import Source, Tally
 from abctree.proposals.proposal import OnBoxes
 from abctree.protocols import Beliefs
+from abctree.tree.model_weights import ModelWeights
 from abctree.types import FloatArray
 
 
@@ -21,12 +22,22 @@ class Fold:
     partition: Partition
     beliefs: Beliefs
     mixture: Mixture  #: proposals of earlier rounds
+    models: ModelWeights | None = None  #: of a utility that compares models
     beside: tuple[Source, ...] = ()  #: laws that draw beside the boxes, the same for a round
     tally: Tally = field(default_factory=Tally)  #: of the boxes
     density: FloatArray = field(init=False)  #: (K,) Σ_t N_t c_t of the boxes in this round
 
     def __post_init__(self) -> None:
         self.density = np.zeros(len(self.partition))
+
+    def rates(self) -> FloatArray:
+        """η (K,) as the utility counts them."""
+        eta = self.beliefs.arms().mean
+        return eta if self.models is None else eta * self.models.in_boxes(self.partition.boxes)
+
+    def counted(self, cube: FloatArray) -> FloatArray:
+        """How much a rate counts at points (n, d): (n,)."""
+        return np.ones(len(cube)) if self.models is None else self.models.at(cube)
 
     def sources(self, on_boxes: OnBoxes) -> list[Source]:
         """What the fold draws from, the boxes first."""

@@ -133,13 +133,13 @@ def pull_arms(
         rows = every[(f - first) % len(folds) :: len(folds)]
         if not len(rows):
             continue
-        arms, prior_mass, fixed = game.beliefs.arms(), game.partition.prior_mass, None
+        prior_mass, fixed = game.partition.prior_mass, None
         if policy is None:
-            eta = arms.mean  # line 4: binned likelihood
+            eta = game.rates()  # line 4: binned likelihood
             q = utility.optimal_proposal(eta, prior_mass)  # lines 5 and 6
             q = (1.0 - defensive) * q + defensive * prior_mass
         else:  # which may also fix the arms (Algorithm 3)
-            fixed, q = policy.pull(arms, game.partition, len(rows), rng)
+            fixed, q = policy.pull(game.beliefs.arms(), game.partition, len(rows), rng)
         on_boxes = OnBoxes(game.partition.boxes, game.partition.cube_proposal(q))
         sources = game.sources(on_boxes)
         if fixed is None:  # lines 7 and 8

@@ -37,6 +37,7 @@ from abctree.protocols import (
 from abctree.tree.adaptive import Tolerances, with_sources
 from abctree.tree.fold import Fold
 from abctree.tree.inner_loop import Simulate, inner_loop
+from abctree.tree.model_weights import model_weights
 from abctree.types import FloatArray, IntArray
 
 #: Acceptances that end a round which grows, in quotas: of a simulator without noise most draws
@@ -212,7 +213,9 @@ def _new_fold(
         first_epsilon=epsilon.first,
         count_epsilon=_label_epsilon(game, epsilon),
     )
-    return Fold(partition, beliefs, mixture)
+    near = rows[game.table.distance[rows] < epsilon.now]
+    models = model_weights(game.rules.utility, game.problem, game.table, near, weight)
+    return Fold(partition, beliefs, mixture, models)
 
 
 def _label_epsilon(game: Game, epsilon: Tolerances) -> float:

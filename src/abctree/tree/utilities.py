@@ -17,6 +17,9 @@ from abctree.numbers import ruled
 from abctree.protocols import Utility
 from abctree.types import FloatArray
 
+#: Weight of a model in `ModelProbabilities`.
+_LEAST_WEIGHT = 0.01
+
 
 def _normalised(q: FloatArray, prior_mass: FloatArray) -> FloatArray:
     """q as probabilities; the prior where nothing has any weight yet."""
@@ -139,11 +142,48 @@ class EffectiveSampleSize:
         return _normalised(prior_mass * eta**self.gamma, prior_mass)
 
 
+@checks_keywords
+@dataclass(frozen=True)
+class ModelProbabilities:
+    """−Σ_m Var(p̂_m), of the estimated probabilities of the models of `abctree.Models`.
+
+    With T draws of q the evidence ``Z_m = Σ_{k in m} π_k η_k`` of a model, its prior included, has
+    the variance ``(1/T) Σ_{k in m} π_k² η_k / q_k``.  As ``∂p_j/∂Z_m = (δ_jm − p_j)/Σ Z``, the sum
+    of the variances of all p̂_j is that of the Z_m weighted by ``c_m = Σ_j (δ_jm − p_j)²``, and is
+    smallest for ``q_k ∝ π_k √(c_m η_k)``: the less probable models are looked at more.  Of two
+    models it is the variance of the log Bayes factor, too.  Not in the paper.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ModelProbabilities().model_weights(np.array([0.03, 0.01])).round(3)  # p = (3/4, 1/4)
+    array([0.111, 1.   ])
+    """
+
+    def optimal_proposal(self, eta: FloatArray, prior_mass: FloatArray) -> FloatArray:
+        """q* (K,) from c η (K,) and π(Ω_k) (K,)."""
+        return _normalised(prior_mass * np.sqrt(eta), prior_mass)
+
+    def value(self, q: FloatArray, eta: FloatArray, prior_mass: FloatArray) -> float:
+        """ω from q (K,), c η (K,) and π(Ω_k) (K,), in units of (Σ Z)²/T."""
+        some = eta > 0.0
+        with np.errstate(divide="ignore"):
+            return -float(np.sum(prior_mass[some] ** 2 * eta[some] / q[some]))
+
+    def model_weights(self, evidence: FloatArray) -> FloatArray:
+        """c (m,) over the largest; at least 0.01, for a model may only seem to have no rival."""
+        total = evidence.sum()
+        p = evidence / total if total > 0.0 else np.full(len(evidence), 1.0 / len(evidence))
+        c = 1.0 - 2.0 * p + p @ p
+        return np.asarray(np.maximum(c / c.max(), _LEAST_WEIGHT))
+
+
 _BY_NAME: dict[str, type[Utility]] = {
     "omega1": PosteriorMatch,
     "omega2": SamplingEfficiency,
     "omega3": AcceptanceMinusDivergence,
     "ess": EffectiveSampleSize,
+    "models": ModelProbabilities,
 }
 
 

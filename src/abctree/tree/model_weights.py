@@ -1,0 +1,49 @@
+"""`ModelWeights`: how much an acceptance rate counts to a utility that compares models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from abctree.data import Boxes, Table
+from abctree.problem import Problem
+from abctree.problem.models import ModelPrior
+from abctree.protocols import ModelUtility, Utility
+from abctree.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class ModelWeights:
+    """c, by model."""
+
+    prior: ModelPrior
+    weight: FloatArray  #: (m,) in (0, 1]
+
+    def at(self, cube: FloatArray) -> FloatArray:
+        """c (n,) at points (n, d)."""
+        return np.asarray(self.weight[self.prior.model_at(cube)])
+
+    def in_boxes(self, boxes: Boxes) -> FloatArray:
+        """Mean of c (K,) in boxes, which may be of several models."""
+        return np.asarray(self.prior.parts_of(boxes.lower, boxes.upper) @ self.weight)
+
+
+def model_weights(
+    utility: Utility,
+    problem: Problem,
+    table: Table,
+    near: IntArray,
+    weight: FloatArray,
+) -> ModelWeights | None:
+    """Those by the evidences that accepted rows give, which all rows (n,) have weights for.
+
+    None if the utility does not ask for them.
+    """
+    prior = problem.prior
+    if not (isinstance(utility, ModelUtility) and isinstance(prior, ModelPrior)):
+        return None
+    model = prior.model_at(table.cube[near])
+    evidence = np.zeros(len(prior.share))
+    np.add.at(evidence, model, weight[near])
+    return ModelWeights(prior, utility.model_weights(evidence))
