@@ -49,6 +49,7 @@ class Lines:
 
     def __exit__(self, *exception: object) -> None:
         if self._file is not None:
+            os.fsync(self._file.fileno())
             self._file.close()
 
 
