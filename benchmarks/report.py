@@ -41,6 +41,10 @@ OTHERS = {
     "yardsticks": ("benchmarks.yardsticks", ROOT / "benchmarks" / "results" / "yardsticks.json"),
     "peers": ("benchmarks.peers", ROOT / "benchmarks" / "results" / "peers.json"),
     "speed": ("benchmarks.speed", ROOT / "benchmarks" / "results" / "speed.json"),
+    "peers_speed": (
+        "benchmarks.peers_speed",
+        ROOT / "benchmarks" / "results" / "peers_speed.json",
+    ),
     "cluster": ("benchmarks.cluster", ROOT / "benchmarks" / "results" / "cluster.json"),
     "defaults": ("benchmarks.defaults", command.RESULTS / "defaults.json"),
     "errors": ("benchmarks.errors", command.RESULTS / "errors.json"),

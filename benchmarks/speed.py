@@ -75,12 +75,12 @@ GROWTH = [row.name for row in ROWS[-9:]]
 
 
 class Version:
-    """A process that times cases with the code of one version."""
+    """A process that times the cases of a script with the code of one version."""
 
-    def __init__(self, sources: Path) -> None:
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    def __init__(self, sources: Path, cases: Path = CASES) -> None:
+        threads = dict.fromkeys(command.THREADS, "1")
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(CASES)],
+            [sys.executable, "-P", str(cases)],
             env={**os.environ, **threads, "PYTHONPATH": str(sources)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -88,13 +88,13 @@ class Version:
         )
         self._warm: set[str] = set()
 
-    def time(self, case: str, n: int, seed: int) -> tuple[float, str]:
-        """CPU seconds, and a hash of the table."""
+    def time(self, case: str, n: int, seed: int) -> tuple[float, Any]:
+        """CPU seconds, and what else the script answers: of `speed_cases`, a hash of the table."""
         if case not in self._warm:
             self._warm.add(case)
             self._ask(case, min(n, WARM), seed)
-        seconds, digest = self._ask(case, n, seed)
-        return float(seconds), str(digest)
+        seconds, answer = self._ask(case, n, seed)
+        return float(seconds), answer
 
     def _ask(self, *words: object) -> Any:
         assert self._process.stdin is not None
@@ -168,12 +168,17 @@ def tables(numbers: dict[str, Any]) -> dict[str, str]:
         if some:
             found[f"{NAME}-{name}"] = command.markdown(head, [_cells(line) for line in some])
     found[f"{NAME}-ratios"] = command.markdown(["ratio", "got", "asked"], _ratios(lines))
-    first, last = numbers["load"]
-    found[f"{NAME}-load"] = (
-        f"*Medians of {len(numbers['rows'][0]['new'])}; the load of the machine was {first:.2g} at "
-        f"the beginning and {last:.2g} at the end.*"
-    )
+    found[f"{NAME}-load"] = load_line(numbers["load"], len(numbers["rows"][0]["new"]))
     return found
+
+
+def load_line(load: Sequence[float], repetitions: int) -> str:
+    """What the machine did beside."""
+    first, last = load
+    return (
+        f"*Medians of {repetitions}; the load of the machine was {first:.2g} at the beginning and "
+        f"{last:.2g} at the end.*"
+    )
 
 
 def _cells(line: dict[str, Any]) -> list[str]:

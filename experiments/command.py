@@ -108,9 +108,13 @@ def quiet() -> Iterator[None]:
 # Processes --------------------------------------------------------------------------------------
 
 
+#: Libraries ask these how many threads to start.
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
 def one_thread() -> None:
     """Workers are as many as cores: none of them needs threads of its own."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    for name in THREADS:
         os.environ[name] = "1"
 
 
