@@ -84,8 +84,8 @@ def numpy_alone(n: int, seed: int) -> None:
 # pyABC ------------------------------------------------------------------------------------------
 
 
-def pyabc_smc(n: int, seed: int) -> Answer:
-    """Populations until n/2 simulations are passed: the last one is completed, and doubles them."""
+def pyabc_smc(n: int, seed: int, limit: int) -> Answer:
+    """Populations until the limit is passed; the last one is completed."""
     import pyabc
 
     logging.getLogger("ABC").setLevel(logging.ERROR)
@@ -108,7 +108,7 @@ def pyabc_smc(n: int, seed: int) -> Answer:
         sampler=pyabc.SingleCoreSampler(),
     )
     run.new("sqlite://", {"x": OBSERVED, "y": OBSERVED})  # in memory
-    history = run.run(max_total_nr_simulations=n // 2)
+    history = run.run(max_total_nr_simulations=limit)
     frame, weights = history.get_distribution(m=0)
     epsilon = history.get_weighted_distances()["distance"].max()
     return frame[["a", "b"]].to_numpy(), weights, epsilon, history.total_nr_simulations
@@ -217,7 +217,8 @@ CASES: dict[str, Callable[[int, int], Answer | None]] = {
     "abctree, smc": ours("smc"),
     "abctree, rejection": ours("rejection"),
     "abctree, simulator": numpy_alone,
-    "pyABC, ABCSMC, one at a time": pyabc_smc,
+    "pyABC, ABCSMC, limit T/2": lambda n, seed: pyabc_smc(n, seed, n // 2),
+    "pyABC, ABCSMC, limit T": lambda n, seed: pyabc_smc(n, seed, n),
     "ELFI, SMC": elfi_smc,
     "ELFI, Rejection": elfi_rejection,
     "ELFI, simulator": elfi_alone,
