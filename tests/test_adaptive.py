@@ -20,6 +20,7 @@ from abctree.proposals import (
     Blend,
     CubeKernels,
     OnBoxes,
+    Regressions,
     Students,
     Thinned,
     UniformCube,
@@ -194,6 +195,11 @@ def rows_of(d, n, rng, noise=0.3):
     return cube, 4.0 * (cube - 0.5) + noise * rng.standard_normal((n, d))
 
 
+def surrogate_of(boxes, cube, z, usable, rate, budget, rng):
+    regressions = Regressions.fitted(boxes, cube, z, usable)
+    return fit_surrogate(regressions, cube, z, usable, rate, budget, rng)
+
+
 def test_models_solve_the_normal_equations_of_their_node(rng):
     cube, z = rows_of(2, 2000, rng)
     usable = rng.random(2000) < 0.9
@@ -223,7 +229,7 @@ def test_rate_is_that_of_the_model(rng):
     cube, z = rows_of(2, 20_000, rng)
     boxes = tree_of(cube, np.linalg.norm(z, axis=1))
     rate = np.full(len(boxes), 0.05)
-    surrogate = fit_surrogate(boxes, cube, z, np.ones(20_000, bool), rate, 100_000, rng)
+    surrogate = surrogate_of(boxes, cube, z, np.ones(20_000, bool), rate, 100_000, rng)
     at = np.array([[0.5, 0.5], [0.65, 0.5], [0.7, 0.7], [0.1, 0.9]])
     # What comes out there, and how much of it counts: 1 in the ball, and less beyond its edge.
     size = np.linalg.norm(4.0 * (at - 0.5) + 0.3 * rng.standard_normal((40_000, 1, 2)), axis=2)
@@ -241,7 +247,7 @@ def test_where_no_residual_reaches_the_rate_is_that_of_a_student_law(rng):
     cube = rng.random((4_000, 1))
     z = np.hstack([14.0 * (cube - 0.5), np.zeros_like(cube)]) + rng.normal(size=(4_000, 2)) * [1, 2]
     every = np.ones(4_000, bool)
-    surrogate = fit_surrogate(Boxes.whole(1), cube, z, every, np.full(1, 1e-9), 10_000, rng)
+    surrogate = surrogate_of(Boxes.whole(1), cube, z, every, np.full(1, 1e-9), 10_000, rng)
     lists = surrogate.residual[0, :, : surrogate.number[0]].astype(float)
     away = np.array([[1.0]])
     shift = surrogate.beta[0].T @ [1.0, 0.5, 0.25]
@@ -271,9 +277,9 @@ def test_failures_lower_the_rate_and_leave_the_regression_alone(rng):
     boxes, at = Boxes.whole(2), np.array([[0.5, 0.5]])
     failed = rng.random(20_000) < 0.5
     rate = np.full(1, 0.05)
-    every = fit_surrogate(boxes, cube, z, np.ones(20_000, bool), rate, 10**6, rng)
+    every = surrogate_of(boxes, cube, z, np.ones(20_000, bool), rate, 10**6, rng)
     z[failed] = 1e9
-    half = fit_surrogate(boxes, cube, z, ~failed, rate, 10**6, rng)
+    half = surrogate_of(boxes, cube, z, ~failed, rate, 10**6, rng)
     assert half.rate(at)[0] == pytest.approx(0.5 * every.rate(at)[0], abs=0.1)
     np.testing.assert_allclose(half.beta, every.beta, atol=0.05)
 
@@ -281,7 +287,7 @@ def test_failures_lower_the_rate_and_leave_the_regression_alone(rng):
 def test_rate_without_noise_is_a_step(rng):
     cube, z = rows_of(1, 5000, rng, noise=0.0)
     rate = np.full(1, 1e-3)
-    surrogate = fit_surrogate(Boxes.whole(1), cube, 1e6 * z, np.ones(5000, bool), rate, 10_000, rng)
+    surrogate = surrogate_of(Boxes.whole(1), cube, 1e6 * z, np.ones(5000, bool), rate, 10_000, rng)
     inside, outside = surrogate.rate(np.array([[0.5], [0.5 + 1e-6]]))
     assert inside > 0.95
     assert outside < 0.01

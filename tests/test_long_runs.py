@@ -130,9 +130,9 @@ def test_of_a_long_run_the_surrogate_learns_from_rows_of_the_other_folds_alone(
 ):
     learned = []
 
-    def fit(boxes, cube, z, *rest):
+    def fit(regressions, cube, z, *rest):
         learned.append((cube, z))
-        return fitted(boxes, cube, z, *rest)
+        return fitted(regressions, cube, z, *rest)
 
     adaptive = abctree.tree.adaptive
     fitted = adaptive.fit_surrogate

@@ -9,7 +9,11 @@ import numpy as np
 
 from abctree.data.boxes import Boxes
 from abctree.data.table import Table
+from abctree.threads import Each
 from abctree.types import FloatArray
+
+#: Rows of which the denominators are brought up to date at once.
+_PART = 8192
 
 
 class Density(Protocol):
@@ -104,16 +108,29 @@ def running_ess(weight: FloatArray) -> FloatArray:
     return np.asarray(np.cumsum(w) ** 2 / np.maximum(np.cumsum(w * w), np.finfo(float).tiny))
 
 
-def update_denominators(table: Table, mixtures: tuple[Mixture, ...], begin: int) -> None:
+def update_denominators(
+    table: Table, mixtures: tuple[Mixture, ...], begin: int, each: Each = map
+) -> None:
     """Bring M of all rows up to date after a round: old rows (before `begin`) miss its layer only.
 
     O(n log K) for the old rows and O(log K) for each earlier partition for the new ones.
     """
-    denominator = table.denominator.copy()
-    for f, mixture in enumerate(mixtures):
-        old = np.flatnonzero(table.fold[:begin] == f)
-        new = begin + np.flatnonzero(table.fold[begin:] == f)
-        if mixture.layers:
-            denominator[old] += mixture.newest(table.cube[old])
-        denominator[new] = mixture(table.cube[new])
-    table.set_denominator(denominator)
+
+    def updated(part: slice) -> FloatArray:
+        cube, fold = table.cube[part], table.fold[part]
+        denominator = table.denominator[part].copy()
+        for f, mixture in enumerate(mixtures):
+            rows = np.flatnonzero(fold == f)
+            if part.start >= begin:
+                denominator[rows] = mixture(cube[rows])
+            elif mixture.layers:
+                denominator[rows] += mixture.newest(cube[rows])
+        return denominator
+
+    parts = [
+        slice(a, min(a + _PART, end))
+        for first, end in ((0, begin), (begin, len(table)))
+        for a in range(first, end, _PART)
+    ]
+    for part, denominator in zip(parts, each(updated, parts), strict=True):
+        table.set_denominator(part, denominator)

@@ -39,12 +39,12 @@ class Region:
     @property
     def is_plain(self) -> bool:
         """Whether π(Ω_k) is the volume of the box, exactly."""
-        return self.constraint is None and not self._has_density
+        return self.constraint is None and not self.has_density
 
     def feasible(self, theta: FloatArray, cube: FloatArray | None = None) -> BoolArray:
         """Where the constraint holds and, if `cube` (n, d) is given, the prior has density."""
         allowed = self._constrained(theta)
-        if cube is not None and self._has_density:
+        if cube is not None and self.has_density:
             allowed = allowed & (self.weight(cube) > 0.0)
         return allowed
 
@@ -79,12 +79,13 @@ class Region:
 
         One, unless the prior is known as a density only (the paper's Remark 1).
         """
-        if not self._has_density:
+        if not self.has_density:
             return np.ones(len(cube))
         return np.asarray(cast("HasCubeDensity", self.prior).cube_density(cube))
 
     @cached_property
-    def _has_density(self) -> bool:  # to ask a protocol takes as long as to draw some points
+    def has_density(self) -> bool:  # to ask a protocol takes as long as to draw some points
+        """Whether the prior is known as a density."""
         return isinstance(self.prior, HasCubeDensity)
 
     def weight_of_feasible(self, cube: FloatArray) -> FloatArray:

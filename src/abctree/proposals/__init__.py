@@ -12,7 +12,14 @@ from abctree.proposals.points import (
 )
 from abctree.proposals.proposal import Blend, OnBoxes, Proposal, UniformCube, pick
 from abctree.proposals.students import CubeKernels, Students, fit_students, log_odds
-from abctree.proposals.thinned import RootRate, Surrogate, Thinned, fit_surrogate, fit_thinned
+from abctree.proposals.thinned import (
+    Regressions,
+    RootRate,
+    Surrogate,
+    Thinned,
+    fit_surrogate,
+    fit_thinned,
+)
 
 __all__ = [
     "Blend",
@@ -20,6 +27,7 @@ __all__ = [
     "OnBoxes",
     "Points",
     "Proposal",
+    "Regressions",
     "RootRate",
     "Source",
     "Students",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from abctree.kernels.surrogate import (
 )
 from abctree.proposals.proposal import Blend, OnBoxes, Proposal
 from abctree.proposals.students import Students, fit_students
+from abctree.threads import Each
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Rows of a node that has a regression of its own, and those that its parent's is worth to it.
@@ -38,6 +39,8 @@ _LAW_WORTH, _BOX_WORTH = 2.0, 0.1
 _SOFTNESS = 0.35
 #: Residuals in a list: numbers in all, bounds, and a multiple of √T.
 _NUMBERS, _FEWEST, _MOST, _PER_ROOT = 1500, 64, 1024, 8.0
+#: Lists of which the laws are fitted at once.
+_LISTS = 32
 #: Exponent of the rate in the target: ½ maximises the effective sample size.
 _EXPONENT = 0.5
 #: Candidates from which the bound is set, those to which the base is fitted, and least that these
@@ -47,6 +50,9 @@ _CANDIDATES, _POINTS, _WORTH = 1000, 300, 10.0
 _CLIP, _LEAST_BOXES = 0.99, 0.1
 #: Share of the target that lies below the bound, and most candidates that a simulation may take.
 _BELOW, _MOST_CANDIDATES = 0.9, 40.0
+
+#: Of the residuals of some lists, as `residual_laws` has them.
+Laws: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +65,7 @@ class Surrogate:
     list_of_box: IntArray  #: (K,)
     residual: FloatArray  #: (L, s, R) float32
     number: IntArray  #: (L,) residuals in each list
-    laws: tuple[FloatArray, FloatArray, FloatArray]  #: of the residuals of each list, and a ball
+    laws: Laws  #: of the residuals of each list, and a ball
     box_rate: FloatArray  #: (K,) rates that the boxes are believed to have, at the same ε
 
     def rate(self, cube: FloatArray) -> FloatArray:
@@ -73,33 +79,60 @@ class Surrogate:
         return rate
 
 
+@dataclass(frozen=True, eq=False)
+class Regressions:
+    """What a `Surrogate` is made of before its residuals are drawn."""
+
+    boxes: Boxes
+    row_box: IntArray  #: (n,) the box of each row that they were fitted to
+    model_of_box: IntArray  #: (K,)
+    beta: FloatArray  #: (M, p, s)
+
+    @classmethod
+    def fitted(
+        cls, boxes: Boxes, cube: FloatArray, z: FloatArray, usable: BoolArray
+    ) -> Regressions:
+        """Regress summaries z (n, s), in units of ε, on points (n, d).
+
+        They are differences to the observation whose norm is the distance.  Those that are not
+        usable failed: they are in no regression.
+        """
+        tree, box = boxes.tree, boxes.locate(cube)
+        n_features = min(_MOST_FEATURES, int(np.count_nonzero(usable)) // _ROWS_PER_FEATURE)
+        p = 1 + boxes.d + boxes.d * (boxes.d + 1) // 2
+        if p > n_features:
+            p = 1 + boxes.d
+        where = tree.parent, tree.node_of_box
+        return cls(boxes, box, *fit_models(cube, z, usable, box, *where, p, _ROWS, _STRENGTH))
+
+
 def fit_surrogate(
-    boxes: Boxes,
+    fit: Regressions,
     cube: FloatArray,
     z: FloatArray,
     usable: BoolArray,
     box_rate: FloatArray,
     budget: int,
     rng: np.random.Generator,
+    each: Each = map,
 ) -> Surrogate:
-    """Fit the regressions, and keep residuals, the more the larger the budget is.
+    """Keep residuals of the rows that regressions were fitted to, the more the larger the budget.
 
-    Summaries z (n, s) of points (n, d) are differences to the observation whose norm is the
-    distance, in units of ε.  Those that are not usable failed: they are in no regression, and
-    accepted nowhere.
+    Rows that are not usable are accepted nowhere.
     """
-    tree, box = boxes.tree, boxes.locate(cube)
-    n_features = min(_MOST_FEATURES, int(np.count_nonzero(usable)) // _ROWS_PER_FEATURE)
-    p = 1 + boxes.d + boxes.d * (boxes.d + 1) // 2
-    if p > n_features:
-        p = 1 + boxes.d
-    where = tree.parent, tree.node_of_box
-    model_of_box, beta = fit_models(cube, z, usable, box, *where, p, _ROWS, _STRENGTH)
     size = int(np.clip(_NUMBERS / z.shape[1], _FEWEST, min(_MOST, _PER_ROOT * np.sqrt(budget))))
-    order = rng.permutation(len(cube))
-    lists = residual_lists(cube, z, usable, box, order, *where, model_of_box, beta, size)
-    laws = residual_laws(*lists[1:])
-    return Surrogate(boxes, model_of_box, beta, *lists, laws, box_rate)
+    order, tree = rng.permutation(len(cube)), fit.boxes.tree
+    list_of_box, residual, number = residual_lists(
+        cube, z, usable, fit.row_box, order, tree.parent, tree.node_of_box, fit.model_of_box,
+        fit.beta, size,
+    )  # fmt: skip
+    parts = [slice(a, a + _LISTS) for a in range(0, len(number), _LISTS)]
+    laws = [*each(lambda part: residual_laws(residual[part], number[part]), parts)]
+    mean, whiten, amplitude = (np.concatenate(column) for column in zip(*laws, strict=True))
+    return Surrogate(
+        fit.boxes, fit.model_of_box, fit.beta, list_of_box, residual, number,
+        (mean, whiten, amplitude), box_rate,
+    )  # fmt: skip
 
 
 class Target(Protocol):

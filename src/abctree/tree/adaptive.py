@@ -10,7 +10,7 @@ folds, and shares are judged by these rows, each of them with the laws of *its* 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,10 +20,17 @@ from abctree.problem import Problem
 from abctree.proposals.points import Source, best_shares
 from abctree.proposals.proposal import OnBoxes, Proposal, UniformCube
 from abctree.proposals.students import CubeKernels
-from abctree.proposals.thinned import RootRate, Thinned, fit_surrogate, fit_thinned
+from abctree.proposals.thinned import (
+    Regressions,
+    RootRate,
+    Thinned,
+    fit_surrogate,
+    fit_thinned,
+)
 from abctree.protocols import Utility
+from abctree.threads import Each
 from abctree.tree.fold import Fold
-from abctree.types import FloatArray, IntArray
+from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Centres of kernels, and accepted rows from which shares are judged: the fewest; the most centres.
 _FEWEST, _MOST = 20, 1000
@@ -100,16 +107,17 @@ def with_sources(
     problem: Problem,
     table: Table,
     folds: Sequence[Fold],
-    teachers: Sequence[IntArray],
+    teachers: Callable[[int], IntArray],
     epsilon: Tolerances,
     utility: Utility,
     plan: Plan,
     rng: np.random.Generator,
+    each: Each = map,
 ) -> tuple[Fold, ...]:
     """The folds at the start of a round, each with what draws beside its boxes.
 
-    The table has all denominators up to date; teachers are the rows that each fold may learn from,
-    and the utility says what the boxes propose.
+    The table has all denominators up to date; teachers are the rows that a fold may learn from,
+    and the utility says what the boxes propose.  Folds draw in their order, one after another.
     """
     weight = mixture_weights(table)
     read: IntArray | None = None  # all
@@ -119,19 +127,25 @@ def with_sources(
     wide = _REACH * epsilon.now
     if plan.growth is None or wide < epsilon.last:
         wide = 0.0
+    fits: list[Regressions | None] = [None] * len(folds)
+    if z is not None:
+
+        def fitted(f: int) -> Regressions:
+            taught = _taught(table, teachers(f), read, z)
+            return Regressions.fitted(folds[f].partition.boxes, *taught)
+
+        fits = [*each(fitted, range(len(folds)))]
     laws = []
-    for fold, rows in zip(folds, teachers, strict=True):
+    for f, (fold, fit) in enumerate(zip(folds, fits, strict=True)):
+        rows = teachers(f)
         prior_mass = fold.partition.prior_mass
         q = utility.optimal_proposal(fold.rates(), prior_mass)
         q = (1.0 - plan.defensive) * q + plan.defensive * prior_mass
         on_boxes = OnBoxes(fold.partition.boxes, fold.partition.cube_proposal(q))
-        thinned = (
-            None
-            if z is None
-            else _thinned(
-                problem, table, fold, on_boxes, *_both(rows, read, z), plan.goal(len(table)), rng
-            )
-        )
+        thinned = None
+        if fit is not None and z is not None:
+            taught, budget = _taught(table, rows, read, z), plan.goal(len(table))
+            thinned = _thinned(problem, fold, on_boxes, fit, taught, budget, rng, each)
         kernels: list[Proposal | None] = []
         for reach in (epsilon.now, wide):
             near = rows[table.distance[rows] < reach] if "kernels" in plan.proposal else rows[:0]
@@ -141,7 +155,7 @@ def with_sources(
         laws.append(Laws(on_boxes, thinned, *kernels))
     near = np.flatnonzero(table.distance < max(epsilon.last, epsilon.now))
     counted = [weight[near] * fold.counted(table.cube[near]) for fold in folds]
-    shares = _shares(table, laws, teachers, near, counted)
+    shares = _shares(table, laws, teachers, near, counted, each)
     n = (plan.end_of_round(len(table)) - len(table)) / len(folds)
     return tuple(
         replace(fold, beside=law.sources(share, plan.defensive, n))
@@ -149,12 +163,14 @@ def with_sources(
     )
 
 
-def _both(rows: IntArray, read: IntArray | None, z: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Those of some rows that are read, and their z."""
-    if read is None:
-        return rows, z[rows]
-    common, _, place = np.intersect1d(rows, read, assume_unique=True, return_indices=True)
-    return common, z[place]
+def _taught(
+    table: Table, rows: IntArray, read: IntArray | None, z: FloatArray
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """Points, z, and whether they did not fail, of those of some rows that are read."""
+    place = rows
+    if read is not None:
+        rows, _, place = np.intersect1d(rows, read, assume_unique=True, return_indices=True)
+    return table.cube[rows], z[place], np.isfinite(table.distance[rows])
 
 
 def standardised(
@@ -182,23 +198,15 @@ def standardised(
 
 def _thinned(
     problem: Problem,
-    table: Table,
     fold: Fold,
     on_boxes: OnBoxes,
-    rows: IntArray,
-    z: FloatArray,
+    fit: Regressions,
+    taught: tuple[FloatArray, FloatArray, BoolArray],
     budget: int,
     rng: np.random.Generator,
+    each: Each,
 ) -> Thinned | None:
-    surrogate = fit_surrogate(
-        fold.partition.boxes,
-        table.cube[rows],
-        z,
-        np.isfinite(table.distance[rows]),
-        fold.beliefs.arms().mean,
-        budget,
-        rng,
-    )
+    surrogate = fit_surrogate(fit, *taught, fold.beliefs.arms().mean, budget, rng, each)
     newest = fold.mixture.layers[-1] if fold.mixture.layers else ()
     last = next((law for _, law in newest if isinstance(law, Thinned)), None)
     counted = None if fold.models is None else fold.models.at
@@ -218,22 +226,25 @@ def _kernels(cube: FloatArray, weight: FloatArray, rng: np.random.Generator) -> 
 def _shares(
     table: Table,
     laws: Sequence[Laws],
-    teachers: Sequence[IntArray],
+    teachers: Callable[[int], IntArray],
     near: IntArray,
     weights: Sequence[FloatArray],
+    each: Each,
 ) -> list[FloatArray]:
     """Shares (5,) of the laws of each fold, judged by accepted rows and what they count to it."""
     standard = [_WITHOUT if law.thinned is None else _STANDARD for law in laws]
     if len(near) < _FEWEST:
         return standard
     added = np.empty((len(near), 5))
-    for f, law in enumerate(laws):
-        own = table.fold[near] == f
-        added[own] = law.at(table.cube[near[own]])
+    own = [table.fold[near] == f for f in range(len(laws))]
+    at_own = each(lambda f: laws[f].at(table.cube[near[own[f]]]), range(len(laws)))
+    for rows, density in zip(own, at_own, strict=True):
+        added[rows] = density
     added *= len(table) / len(laws)
-    answer = []
-    for rows, usual, weight in zip(teachers, standard, weights, strict=True):
-        seen = np.isin(near, rows, assume_unique=True)
+
+    def shares(f: int) -> FloatArray:
+        seen = np.isin(near, teachers(f), assume_unique=True)
         known = table.denominator[near[seen]]
-        answer.append(best_shares(weight[seen], known, added[seen], usual))
-    return answer
+        return best_shares(weights[f][seen], known, added[seen], standard[f])
+
+    return [*each(shares, range(len(laws)))]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -34,15 +35,19 @@ from abctree.protocols import (
     Schedule,
     Utility,
 )
+from abctree.threads import Each, side_by_side
 from abctree.tree.adaptive import Tolerances, with_sources
 from abctree.tree.fold import Fold
 from abctree.tree.inner_loop import Simulate, inner_loop
 from abctree.tree.model_weights import model_weights
+from abctree.tree.partitioners.soft_tree import SoftTree
 from abctree.types import FloatArray, IntArray
 
 #: Acceptances that end a round which grows, in quotas: of a simulator without noise most draws
 #: are accepted, and ε can fall further.
 _EASY = 2
+#: Rows from which threads save more than they cost.
+_MANY = 2000
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,15 @@ class Game:
     simulate: Simulate
     rng: np.random.Generator  #: draws arms and points, and what a partitioner draws
     stop: Callable[[], bool] = lambda: False  #: asked after every block whether to end
+
+    @property
+    def each(self) -> Each:
+        """How the folds are dealt with: side by side, unless it is hardly worth it.
+
+        Nor where a density of the user's would be called in threads.
+        """
+        is_worth_it = len(self.table) >= _MANY and not self.problem.region.has_density
+        return side_by_side if is_worth_it else map
 
 
 def outer_loop(game: Game, mixtures: tuple[Mixture, ...]) -> Iterator[Round]:
@@ -133,7 +147,7 @@ def _play_round(game: Game, folds: Sequence[Fold], s: int, epsilon: float) -> Ro
     except KeyboardInterrupt:
         interrupted = True  # what was simulated before is a valid, shorter round
     mixtures = tuple(fold.mixture_so_far() for fold in folds)
-    update_denominators(table, mixtures, begin)
+    update_denominators(table, mixtures, begin, game.each)
     return Round(
         index=s,
         epsilon=epsilon,
@@ -168,29 +182,31 @@ def _cut_folds(
     epsilon: Tolerances,
 ) -> tuple[Fold, ...]:
     """Lines 5 to 9 for each fold, from the rows that teach it."""
-    folds = []
-    weight = mixture_weights(game.table)
-    for f, mixture in enumerate(mixtures):
+    table, plan, partitioner = game.table, game.plan, game.rules.partitioner
+    weight = mixture_weights(table)
+
+    def cut(f: int) -> tuple[Boxes, IntArray, IntArray]:
         rows = _teachers(game, f)  # line 5
-        boxes, arm = _cut(game, rows, _label_epsilon(game, epsilon), current[f])  # line 6
-        folds.append(_new_fold(game, boxes, mixture, epsilon, rows, arm, weight))
-    if game.plan.proposal == ("boxes",):
+        cube, label_epsilon = table.cube[rows], _label_epsilon(game, epsilon)
+        given = cube, table.distance[rows], label_epsilon, current[f], game.rng
+        if isinstance(partitioner, LocatingPartitioner):  # line 6
+            return *partitioner.partition_and_locate(*given), rows
+        boxes = partitioner.partition(*given)
+        return boxes, boxes.locate(cube), rows
+
+    each = game.each if type(partitioner) is SoftTree else map  # others may draw
+    folds = [
+        _new_fold(game, boxes, mixture, epsilon, rows, arm, weight)
+        for mixture, (boxes, arm, rows) in zip(
+            mixtures, each(cut, range(len(mixtures))), strict=True
+        )
+    ]
+    if plan.proposal == ("boxes",):
         return tuple(folds)
-    teachers = [_teachers(game, f) for f in range(len(folds))]
-    utility, plan = game.rules.utility, game.plan
-    return with_sources(game.problem, game.table, folds, teachers, epsilon, utility, plan, game.rng)
-
-
-def _cut(
-    game: Game, rows: IntArray, epsilon: float, current: Boxes | None
-) -> tuple[Boxes, IntArray]:
-    """Boxes from some rows, and the box of each."""
-    partitioner, cube, distance = game.rules.partitioner, game.table.cube[rows], game.table.distance
-    given = cube, distance[rows], epsilon, current, game.rng
-    if isinstance(partitioner, LocatingPartitioner):
-        return partitioner.partition_and_locate(*given)
-    boxes = partitioner.partition(*given)
-    return boxes, boxes.locate(cube)
+    return with_sources(
+        game.problem, table, folds, partial(_teachers, game), epsilon, game.rules.utility, plan,
+        game.rng, game.each,
+    )  # fmt: skip
 
 
 def _new_fold(

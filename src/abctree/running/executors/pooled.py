@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
@@ -33,6 +32,7 @@ from abctree.running.executors.worker import (
     simulate_here,
     simulate_there,
 )
+from abctree.threads import processors
 
 _log = logging.getLogger("abctree")
 
@@ -212,11 +212,6 @@ class Pooled:
         self._depth -= 1
         if self._depth == 0:
             self.close()
-
-
-def processors() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_count(name: str, n: int) -> None:

@@ -10,7 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
-from abctree.running.executors.pooled import Pooled, processors
+from abctree.running.executors.pooled import Pooled
+from abctree.threads import processors
 
 #: Seconds that a task of Dask and of Ray should last, which cost some milliseconds each.
 _DASK, _RAY = 0.1, 0.05

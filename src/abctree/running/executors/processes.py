@@ -26,7 +26,7 @@ from abctree.data import Rows
 from abctree.errors import AbctreeError, ParameterError
 from abctree.keywords import checks_keywords
 from abctree.running.executors import sending
-from abctree.running.executors.pooled import Pooled, check_count, processors
+from abctree.running.executors.pooled import Pooled, check_count
 from abctree.running.executors.worker import (
     FAREWELL,
     THREAD_VARIABLES,
@@ -38,6 +38,7 @@ from abctree.running.executors.worker import (
     serve,
     set_thread_variables,
 )
+from abctree.threads import processors
 
 StartMethod = Literal["spawn", "fork", "forkserver"]
 
