@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import threading
+import time
 from functools import partial
 
+import numba
 import numpy as np
 import pytest
 
@@ -102,3 +106,103 @@ def test_folds_are_dealt_with_in_threads_that_end_with_their_round(monkeypatch, 
     started.clear()
     on(monkeypatch, 2, partial(abctree.abc_tree, gauss(2), n_simulations=1000))
     assert not started
+
+
+# Simulators ---------------------------------------------------------------------------------------
+
+
+class Sleeper:
+    """A simulator that waits, as compiled code would compute, and notes in which threads."""
+
+    def __init__(self):
+        self.threads = set()
+
+    def __call__(self, theta, seeds):
+        self.threads.add(threading.current_thread().name)
+        time.sleep(2e-4 * len(theta))
+        return theta + 1e-9 * (seeds[:, None] % 1000)
+
+
+class WillingSleeper(Sleeper):
+    releases_lock = True
+
+
+def sleepy(simulator, **more):
+    prior = {"a": (-1.0, 1.0), "b": (-1.0, 1.0)}
+    return abctree.Problem(prior, simulator, np.zeros(2), vectorized="seeds", **more)
+
+
+def test_simulator_that_releases_the_lock_has_all_processors(monkeypatch):
+    plain, willing = Sleeper(), WillingSleeper()
+    alone = on(monkeypatch, 2, abctree.abc_tree, problem=sleepy(plain), n_simulations=1500)
+    assert plain.threads == {"MainThread"}
+    result = on(monkeypatch, 2, abctree.abc_tree, problem=sleepy(willing), n_simulations=1500)
+    assert len(willing.threads) == 3  # two, and that of the run, before it is known how long it is
+    assert_equal(alone, result)
+    # Nor on one processor, nor where it is said who simulates.
+    for n, executor in ((1, None), (2, "serial")):
+        willing.threads.clear()
+        run = partial(abctree.rejection, sleepy(willing), n_simulations=500, executor=executor)
+        on(monkeypatch, n, run)
+        assert willing.threads == {"MainThread"}
+
+
+def test_short_blocks_stay_where_the_run_is(monkeypatch, started):
+    on(monkeypatch, 2, partial(abctree.rejection, gauss(2), n_simulations=5000))
+    assert not started
+
+
+def test_processes_of_a_pool_leave_the_other_processors_alone(monkeypatch, started):
+    monkeypatch.setattr(multiprocessing, "parent_process", object)
+    willing = WillingSleeper()
+    on(monkeypatch, 2, abctree.abc_tree, problem=sleepy(willing), n_simulations=2500)
+    assert not started
+
+
+def test_threads_that_nobody_asked_for_do_not_look_ahead(monkeypatch):
+    run = partial(abctree.abc_tree, gauss(2), n_simulations=500)
+    assert on(monkeypatch, 32, run).plan.lookahead == 0
+    assert on(monkeypatch, 32, run, executor="threads").plan.lookahead == 1
+
+
+def test_ctrl_c_ends_a_run_in_threads(monkeypatch):
+    willing = WillingSleeper()
+    timer = threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    result = on(monkeypatch, 2, abctree.abc_tree, problem=sleepy(willing), n_simulations=10**5)
+    timer.join()
+    assert result.stopped_because == "interrupted"
+    assert len(willing.threads) == 3
+    assert 500 < len(result.table) < 10**5
+    assert np.isfinite(result.table.denominator).all()
+
+
+def test_what_may_be_called_in_threads_is_compiled_or_says_so():
+    @abctree.releases_lock
+    def says_so(data):
+        return data
+
+    class Own:
+        def __call__(self, simulated, observed):
+            return np.abs(simulated - observed).sum(axis=1)
+
+    compiled, holds = numba.njit(nogil=True)(noisy), numba.njit(noisy)
+    of = partial(sleepy, summary=None, distance="euclidean")
+    for problem, expected in [
+        (of(compiled), True),
+        (of(holds), False),
+        (of(noisy), False),
+        (of(abctree.releases_lock(partial(noisy))), True),
+        (of(partial(compiled)), True),
+        (of(compiled, summary=np.copy), False),
+        (of(compiled, summary=says_so), True),
+        (of(compiled, distance="mad"), True),
+        (of(compiled, distance=Own()), False),
+        (of(compiled, distance=lambda s, o: abs(s - o).sum()), False),
+        (gauss(2), True),
+        (lotka_volterra(), True),
+        (abctree.Models({"one": gauss(2), "other": gauss(2)}), True),
+        (abctree.Models({"one": of(compiled), "other": of(noisy)}), False),
+        (abctree.Problem({"a": (0.0, 1.0)}, compiled, np.zeros(1), vectorized=True), False),
+    ]:
+        assert problem.measurement.is_for_threads is expected, problem

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from abctree import Problem
+from abctree import Problem, releases_lock
 from abctree.kernels import simulators
 from abctree.types import FloatArray, SeedArray
 
@@ -93,6 +93,7 @@ def pelts() -> dict[str, FloatArray]:
     return {name: table[:, j].copy() for j, name in enumerate(_COLUMNS)}
 
 
+@releases_lock
 def simulate(theta: FloatArray, seeds: SeedArray) -> FloatArray:
     """Simulated pelts of hare and lynx, for posterior predictive bands too.
 
@@ -123,6 +124,7 @@ def _observed_series() -> FloatArray:
     return series
 
 
+@releases_lock
 def _scaled_logs(series: FloatArray) -> FloatArray:
     """(n, 21, 2) -> (n, 40), without 1900, which is given."""
     later = np.log1p(series[:, 1:]).reshape(len(series), -1)

@@ -53,6 +53,7 @@ from abctree.running.executors import Processes as Processes
 from abctree.running.executors import RayPool as RayPool
 from abctree.running.executors import Serial as Serial
 from abctree.running.executors import Threads as Threads
+from abctree.threads import releases_lock as releases_lock
 from abctree.tree.beliefs import Counts as Counts
 from abctree.tree.beliefs import GlobalRate as GlobalRate
 from abctree.tree.beliefs import LimitedShrinkage as LimitedShrinkage

@@ -1,7 +1,7 @@
-"""Threads for the time of a call: compiled code releases the interpreter's lock.
+"""Threads that nobody has asked for: what may be called in them, and how many there are.
 
-The pool ends with the call.  So nothing is left between two runs, no process that is forked later
-inherits a lock, and nobody has to say how many threads there are to be: as many as processors.
+Those of `side_by_side` end with the call.  So nothing is left between two runs, and no process that
+is forked later inherits a lock.
 """
 
 from __future__ import annotations
@@ -10,10 +10,14 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+Function = TypeVar("Function", bound=Callable[..., Any])
+#: The attribute by which a function says that it may be called in threads.
+_MARK = "releases_lock"
 
 
 class Each(Protocol):
@@ -48,3 +52,44 @@ def side_by_side(call: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
         return
     with ThreadPoolExecutor(n, thread_name_prefix="abctree") as pool:
         yield from pool.map(call, items)
+
+
+def releases_lock(function: Function) -> Function:
+    """Say that a function of a problem may be called in several threads at a time, and gains by it.
+
+    For a simulator of ``vectorized="seeds"``, its summary and its distance: where each releases the
+    interpreter's lock for most of its time, a run without an `executor` uses all processors.  What
+    numba has compiled with ``nogil=True`` need not say so, nor need the named distances.
+
+    Parameters
+    ----------
+    function : callable
+        It must not write to anything that outlives the call.
+
+    Returns
+    -------
+    callable
+        The same function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import abctree
+    >>> @abctree.releases_lock
+    ... def in_order(data):
+    ...     return np.sort(data, axis=1)
+    >>> in_order(np.array([[2.0, 1.0]]))
+    array([[1., 2.]])
+    """
+    setattr(function, _MARK, True)
+    return function
+
+
+def is_for_threads(function: Any) -> bool:
+    """Whether a function says so, or is compiled such that it releases the lock."""
+    if getattr(function, _MARK, None) is True:
+        return True
+    if isinstance(function, partial):
+        return is_for_threads(function.func)
+    options = getattr(function, "targetoptions", None)  # of a dispatcher of numba
+    return isinstance(options, dict) and options.get("nogil") is True

@@ -128,8 +128,9 @@ def abc_tree(
     executor : int, str or Executor
         Who runs the simulator: a number of worker processes, "threads", "processes", an object
         such as ``abctree.Processes(4, timeout=60.0)``, or a pool of `concurrent.futures` or client
-        of Dask, which is left open; default in this process.  It changes the default of
-        `lookahead`, and beside that no result.
+        of Dask, which is left open; default in this process, in threads if what is called releases
+        the interpreter's lock (see `abctree.releases_lock`), and "serial" without.  It changes the
+        default of `lookahead`, and beside that no result; threads by default do not.
     on_failure : {"reject", "raise"} or FailurePolicy
         Whether a simulation that raises or returns something unusable counts as a rejection, or
         ends the run with the parameters, the seed and the traceback.  When more than 99 % of the

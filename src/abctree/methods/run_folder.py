@@ -20,7 +20,7 @@ from abctree.methods.run_abc_tree import play_rounds
 from abctree.methods.run_rejection import play_stream
 from abctree.methods.run_smc import play_populations
 from abctree.problem import Problem
-from abctree.running.executors import ExecutorLike, as_executor, running
+from abctree.running.executors import ExecutorLike, executor_for, running
 from abctree.running.fingerprint import changes
 from abctree.running.ledger import Ledger, StoreLike
 from abctree.running.manifest import check_version, manifest_of, spec_of, unknown_code
@@ -69,7 +69,7 @@ def resume(
     n_simulations : int, optional
         The new budget in all, at least the former one.
     executor : Executor, int, str or concurrent.futures.Executor
-        Who runs the simulator from here on, as in `abc_tree`; default in this process.
+        Who runs the simulator from here on, as in `abc_tree`.
     stop : StoppingRule, several, or dict
         Default: those of the run, and the clock begins anew, with the first new simulation; ``()``
         for none.
@@ -125,7 +125,7 @@ def resume(
         new = {key: now[key] for key in ("settings", "stop", "on_failure", "code")}
         ledger.describe({**manifest, **new})
         with (
-            running(as_executor(executor)) as ready,
+            running(executor_for(problem, executor)) as ready,
             Runner(problem, spec, ready, ledger, progress) as run,
         ):
             return LOOPS[spec.method](run)

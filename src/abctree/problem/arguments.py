@@ -18,6 +18,7 @@ from abctree.problem.labels import Layout, is_structured, record_of, with_fields
 from abctree.problem.priors import PriorTransform, as_prior
 from abctree.problem.simulators import Model
 from abctree.protocols import NamedSimulator, Prior
+from abctree.threads import is_for_threads
 from abctree.types import Data, FloatArray, IntArray, SimulatorFunction, SummaryFunction
 
 #: What may be done with missing values of the observation.
@@ -66,7 +67,10 @@ def model_of(
     if not (isinstance(vectorized, bool) or vectorized == "seeds"):
         raise wrong("vectorized", 'be False, True or "seeds"', repr(vectorized))
     called = by_name(named, names, "seeds" if vectorized == "seeds" else "rng")
-    return Model(called, summary, vectorized, checked_count("batch_size", batch_size))
+    threads = vectorized == "seeds" and all(map(is_for_threads, (simulator, summary or simulator)))
+    return Model(
+        called, summary, vectorized, checked_count("batch_size", batch_size), is_for_threads=threads
+    )
 
 
 def observation_of(

@@ -17,6 +17,7 @@ from abctree.keywords import checks_keywords
 from abctree.numbers import ruled
 from abctree.problem import distance_arithmetic as arrays
 from abctree.problem.form import floats
+from abctree.threads import releases_lock
 from abctree.types import FloatArray, IntArray
 
 __all__ = [
@@ -37,6 +38,7 @@ _MAD_TO_SD = 1.4826022185056018
 
 
 @checks_keywords
+@releases_lock
 @dataclass(frozen=True)
 class Euclidean:
     """Euclidean distance √Σ (s − s_obs)² of summaries; arrays of any shape are flattened.
@@ -58,6 +60,7 @@ class Euclidean:
 
 
 @checks_keywords
+@releases_lock
 @dataclass(frozen=True)
 class Minkowski:
     """Minkowski distance (Σ |s − s_obs|^p)^(1/p).
@@ -81,6 +84,7 @@ class Minkowski:
 
 
 @checks_keywords
+@releases_lock
 @dataclass(frozen=True, eq=False)
 class Scaled:
     """Minkowski distance of summaries divided by their spread in pilot simulations.
@@ -168,6 +172,7 @@ class Scaled:
 
 
 @checks_keywords
+@releases_lock
 @dataclass(frozen=True, eq=False)
 class Mahalanobis:
     """Mahalanobis distance √((s − s_obs)ᵀ C⁻¹ (s − s_obs)).
@@ -243,6 +248,7 @@ class Mahalanobis:
 
 
 @checks_keywords
+@releases_lock
 @dataclass(frozen=True)
 class Energy:
     """Energy distance of two samples, √(2 E|X−Y| − E|X−X'| − E|Y−Y'|) (Székely and Rizzo 2004).
@@ -268,6 +274,7 @@ class Energy:
 
 
 @checks_keywords
+@releases_lock
 @dataclass(frozen=True)
 class Wasserstein:
     """Wasserstein distance of order p of two samples.

@@ -18,6 +18,7 @@ from abctree.problem.form import floats
 from abctree.problem.other_streams import Watch, search
 from abctree.problem.simulators import CAUGHT, Model, note_failure
 from abctree.protocols import Distance, LearnedDistance, StandardisedDistance, TaughtDistance
+from abctree.threads import is_for_threads
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: How far below 0 rounding may take a distance, as a share of the largest number in the summaries,
@@ -47,6 +48,11 @@ class Measurement:
     def vectorized(self) -> bool:
         """Whether the simulator takes many points at once."""
         return bool(self.model.vectorized)
+
+    @property
+    def is_for_threads(self) -> bool:
+        """Whether simulations may go on in several threads at a time, and gain by it."""
+        return self.model.is_for_threads and is_for_threads(self.distance)
 
     @cached_property  # to ask a protocol takes as long as ten simulations
     def needs_pilot(self) -> bool:

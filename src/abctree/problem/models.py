@@ -235,6 +235,11 @@ class _Simulator:
     widths: IntArray
 
     @property
+    def releases_lock(self) -> bool:
+        """Whether all models do: see `abctree.releases_lock`."""
+        return all(model.is_for_threads for model in self.models)
+
+    @property
     def vectorized(self) -> bool | Literal["seeds"]:
         """One way for all: a batch with one generator where they differ."""
         kinds = {model.vectorized for model in self.models}

@@ -122,6 +122,7 @@ class Model:
     vectorized: bool | Literal["seeds"] = False
     batch_size: int = 1000  #: most rows of a call: those with the same ``index // batch_size``
     form: Form | None = None
+    is_for_threads: bool = False  #: whether several calls may go on at a time, and gain by it
 
     @property
     def unit(self) -> int:

@@ -13,6 +13,7 @@ from abctree.keywords import checks_keywords
 from abctree.problem import Problem
 from abctree.problem.distances import Scaled
 from abctree.problem.priors import MultivariateNormal
+from abctree.threads import releases_lock
 from abctree.types import FloatArray, SeedArray
 
 N_BINS = 100  #: of time, each with a spike or without
@@ -93,6 +94,7 @@ def design() -> FloatArray:
     return np.stack([np.ones(N_BINS), *lags], axis=1)
 
 
+@releases_lock
 def summaries(theta: FloatArray, seeds: SeedArray) -> FloatArray:
     """Count of spikes and spike-triggered sums of the stimulus: (n, 10), (n,) -> (n, 10)."""
     return _summaries(np.ascontiguousarray(theta), seeds, design())

@@ -8,6 +8,7 @@ from abctree.kernels import simulators
 from abctree.keywords import checks_keywords
 from abctree.problem import Problem
 from abctree.problem.distances import Scaled
+from abctree.threads import releases_lock
 from abctree.types import FloatArray, SeedArray
 
 START = np.array([100.0, 50.0])  #: prey and predators at time 0
@@ -69,5 +70,6 @@ def lotka_volterra() -> Problem:
     )
 
 
+@releases_lock
 def _summaries(theta: FloatArray, seeds: SeedArray) -> FloatArray:
     return simulators.lotka_volterra(theta, seeds, START, TIMES, MAX_EVENTS)

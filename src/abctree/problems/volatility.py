@@ -8,6 +8,7 @@ from abctree.kernels import simulators
 from abctree.keywords import checks_keywords
 from abctree.problem import Problem
 from abctree.problem.distances import Scaled
+from abctree.threads import releases_lock
 from abctree.types import FloatArray, SeedArray
 
 N_STEPS = 2000
@@ -73,5 +74,6 @@ def heston() -> Problem:
     )
 
 
+@releases_lock
 def _summaries(theta: FloatArray, seeds: SeedArray) -> FloatArray:
     return simulators.heston(theta, seeds, N_STEPS, RISK_FREE_RATE, DT)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from abctree.answers.result import Result
 from abctree.errors import wrong
 from abctree.problem import Problem
-from abctree.running.executors import ExecutorLike, as_executor, running
+from abctree.running.executors import ExecutorLike, executor_for, running
 from abctree.running.ledger import Ledger, StoreLike
 from abctree.running.manifest import manifest_of
 from abctree.running.progress import ProgressLike, check_progress
@@ -33,7 +33,7 @@ def play(
     if path is None and spec.summaries_in_store:
         raise wrong("store", 'be a run folder with keep_summaries="store"', None)
     with (
-        running(as_executor(executor)) as ready,  # refused before there is a folder
+        running(executor_for(problem, executor)) as ready,  # refused before there is a folder
         closing(Ledger() if path is None else Ledger.new(path)) as ledger,
     ):
         if path is not None:

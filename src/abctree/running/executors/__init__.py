@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from abctree.errors import ParameterError
+from abctree.problem import Problem
 from abctree.protocols import Executor
 from abctree.running.executors.pooled import Pooled
-from abctree.running.executors.pools import Client, Pool, RayPool, Threads
+from abctree.running.executors.pools import Client, Pool, RayPool, Threads, WhereItHelps
 from abctree.running.executors.processes import Processes
 from abctree.running.executors.serial import Serial
 
@@ -25,6 +26,7 @@ __all__ = [
     "Serial",
     "Threads",
     "as_executor",
+    "executor_for",
     "running",
     "workers_of",
 ]
@@ -61,9 +63,9 @@ _INSTEAD |= dict.fromkeys(
 def as_executor(spec: ExecutorLike | None) -> Executor:
     """An executor from what a user says.
 
-    None, 0 and 1 are this process, a larger number so many worker processes; the names have as many
-    workers as there are processors.  A pool of `concurrent.futures`, and a client of Dask, is
-    wrapped in `Pool`; an executor is taken as it is.
+    None, 0, 1 and "serial" are this process, a larger number so many worker processes; other names
+    have as many workers as there are processors.  A pool of `concurrent.futures`, and a client of
+    Dask, is wrapped in `Pool`; an executor is taken as it is.
     """
     if spec is None:
         return Serial()
@@ -93,6 +95,16 @@ def as_executor(spec: ExecutorLike | None) -> Executor:
         "concurrent.futures.Executor, a client of Dask, or an object with a method `chunks(work, "
         f"rows)`, but got {spec!r}."
     )
+
+
+def executor_for(problem: Problem, spec: ExecutorLike | None) -> Executor:
+    """The executor of a run: what the user says, or threads where the simulator is made for them.
+
+    What is not said must not change the run: `workers_of` knows of no threads.
+    """
+    if spec is None and problem.measurement.is_for_threads:
+        return WhereItHelps()
+    return as_executor(spec)
 
 
 def workers_of(spec: ExecutorLike | None) -> int:

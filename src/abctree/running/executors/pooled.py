@@ -69,6 +69,10 @@ class Pace:
         old = one if self._seconds is None else self._seconds
         self._seconds = (1.0 - _NEWS) * old + _NEWS * one
 
+    def seconds(self, n: int) -> float:
+        """How long n simulations take, one after another; 0 while nothing is known."""
+        return n * (self._seconds or 0.0)
+
     def rows(self, n: int, n_workers: int) -> int:
         """Rows of a task of a block of n: long enough, but something to do for every worker."""
         known = self._seconds is not None

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
+from abctree.data import Rows
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
+from abctree.protocols import Chunk, Work
 from abctree.running.executors.pooled import Pooled
-from abctree.threads import processors
+from abctree.running.executors.serial import Serial
+from abctree.threads import n_threads, processors
 
+#: Seconds of a block from which threads that nobody asked for save more than they cost.
+_WORTH = 0.005
 #: Seconds that a task of Dask and of Ray should last, which cost some milliseconds each.
 _DASK, _RAY = 0.1, 0.05
 
@@ -64,6 +70,30 @@ class Threads(Pooled):
 
     def __repr__(self) -> str:
         return f"Threads({self.n_workers})"
+
+
+class WhereItHelps(Threads):
+    """Threads for blocks that take long enough; others are made where the run is.
+
+    How long one takes is known from those before it.  So a block begins when it is waited for.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(n_threads())
+        self._is_new = True
+
+    def chunks(self, work: Work, rows: Rows) -> Iterator[Chunk]:
+        """See `Executor`."""
+        if self.n_workers > 1 and self._pace.seconds(len(rows)) >= _WORTH:
+            yield from super().chunks(work, rows)
+            return
+        began = time.perf_counter()
+        for chunk in Serial().chunks(work, rows):
+            if not self._is_new:  # the first call compiles
+                self._pace.note(len(chunk[1]), time.perf_counter() - began)
+            self._is_new = False
+            yield chunk
+            began = time.perf_counter()
 
 
 @checks_keywords
