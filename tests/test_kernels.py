@@ -21,21 +21,37 @@ def table(seed, n, d):
     return rng, cube, label
 
 
+def grown(cube, label, *limits):
+    row = np.arange(len(cube), dtype=np.int32)
+    return compiled.grow_soft_tree(cube, label.copy(), row, *limits)
+
+
 @given(seed=seeds, n=st.integers(0, 120), d=st.integers(1, 4), most=st.integers(1, 30))
 @example(seed=8082, n=102, d=3, most=5)  # two dimensions part the same rows
 def test_soft_tree_compiled_equals_reference(seed, n, d, most):
     _, cube, label = table(seed, n, d)
     label = np.round(2.0**18 * label) / 2.0**18  # sums are exact in any order, and ties are ties
-    fast = compiled.grow_soft_tree(cube, label, most, 3, 8)
+    fast = grown(cube, label, most, 3, 8)
     slow = definition.grow_soft_tree(cube, label, most, 3, 8)
     for a, b in zip(fast, slow, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
+def test_soft_tree_of_some_rows_is_that_of_their_copy():
+    rng, cube, label = table(1, 300, 3)
+    rows = np.flatnonzero(rng.random(300) < 0.7)
+    *tree, row_box = compiled.grow_soft_tree(cube, label[rows], rows.astype(np.int32), 20, 3, 8)
+    *alone, own_box = grown(cube[rows], label[rows], 20, 3, 8)
+    for a, b in zip(tree, alone, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(row_box[rows], own_box)
+    assert (np.delete(row_box, rows) == -1).all()
+
+
 @given(seed=seeds, n=st.integers(1, 200), d=st.integers(1, 4))
 def test_locate_compiled_equals_brute_force(seed, n, d):
     rng, cube, label = table(seed, n, d)
-    tree = compiled.grow_soft_tree(cube, label, 20, 2, 8)[:5]
+    tree = grown(cube, label, 20, 2, 8)[:5]
     points = np.vstack([cube, rng.random((50, d)), np.zeros((1, d)), np.full((1, d), 1 - 1e-16)])
     found = compiled.locate(*SplitTree(*tree).lookup, points)
     np.testing.assert_array_equal(found, definition.locate(*tree, points))
@@ -48,7 +64,7 @@ def test_locate_compiled_equals_brute_force(seed, n, d):
 @given(seed=seeds, n=st.integers(0, 200), d=st.integers(1, 3), levels=st.integers(1, 6))
 def test_shrink_compiled_equals_reference(seed, n, d, levels):
     rng, cube, label = table(seed, n, d)
-    *arrays, row_box = compiled.grow_soft_tree(cube, label, 15, 2, 8)
+    *arrays, row_box = grown(cube, label, 15, 2, 8)
     tree = SplitTree(*arrays)
     epsilons = np.sort(rng.random(levels))[::-1].copy()
     distance = rng.random(n)
@@ -65,7 +81,7 @@ def test_shrink_compiled_equals_reference(seed, n, d, levels):
 
 def two_boxes():
     cube, label = np.array([[0.1], [0.9]]), np.array([1.0, 0.0])
-    return SplitTree(*compiled.grow_soft_tree(cube, label, 2, 1, 2)[:5])
+    return SplitTree(*grown(cube, label, 2, 1, 2)[:5])
 
 
 def test_shrink_gives_counts_when_data_overwhelm_the_prior():
@@ -92,7 +108,7 @@ def test_soft_tree_finds_a_planted_box():
     rng = np.random.default_rng(5)
     cube = rng.random((4000, 3))
     inside = ((cube > 0.25) & (cube < 0.5))[:, :2].all(axis=1)
-    feature, threshold, *_ = compiled.grow_soft_tree(cube, inside.astype(float), 5, 10, 16)
+    feature, threshold, *_ = grown(cube, inside.astype(float), 5, 10, 16)
     cuts = {(int(j), float(t)) for j, t in zip(feature, threshold, strict=True) if j >= 0}
     assert cuts == {(0, 0.25), (0, 0.5), (1, 0.25), (1, 0.5)}
 
@@ -101,7 +117,7 @@ def test_soft_tree_respects_its_limits():
     rng = np.random.default_rng(6)
     cube = rng.random((3000, 2))
     label = np.exp(-50.0 * ((cube - 0.5) ** 2).sum(axis=1))
-    *arrays, row_box = compiled.grow_soft_tree(cube, label, 40, 25, 16)
+    *arrays, row_box = grown(cube, label, 40, 25, 16)
     counts = np.bincount(row_box)
     assert len(counts) == 40
     # A row on a bin edge may be counted on the other side by rounding.

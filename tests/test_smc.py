@@ -117,7 +117,7 @@ def test_smc_mixture_leaves_a_draw_out_of_its_own_denominator():
                      weights="mixture")  # fmt: skip
         right.append(result.evidence(3.0).estimate / known)
         # The twin: the mixture at the draws as at any other point.
-        result.table.set_denominator(slice(None), result.rounds[-1].mixtures[0](result.table.cube))
+        result.table.set_denominator(result.rounds[-1].mixtures[0](result.table.cube))
         wrong.append(result.evidence(3.0).estimate / known)
     assert abs(z_score(right, 1.0)) < 3.5
     assert np.std(right) / np.sqrt(8) < 0.04

@@ -133,4 +133,4 @@ def update_denominators(
         for a in range(first, end, _PART)
     ]
     for part, denominator in zip(parts, each(updated, parts), strict=True):
-        table.set_denominator(part, denominator)
+        table.set_denominator(denominator, part)

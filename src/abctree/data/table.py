@@ -111,8 +111,8 @@ class Table:
         other._buffers = {**self._buffers, "summary": np.empty((len(self.distance), 0))}
         return other
 
-    def set_denominator(self, rows: slice, denominator: FloatArray) -> None:
-        """Replace the denominators of some rows: all else of a row stays as it is made."""
+    def set_denominator(self, denominator: FloatArray, rows: slice = slice(None)) -> None:
+        """Replace the column `denominator`, or some rows: all else of a row stays as it is made."""
         self._buffers["denominator"][: self._n][rows] = denominator
 
     def _column(self, name: str) -> Any:

@@ -174,6 +174,7 @@ def shrink(
 def _best_cut(
     cube: FloatArray,
     label: FloatArray,
+    row: IntArray,
     start: int,
     stop: int,
     lower: FloatArray,
@@ -181,7 +182,10 @@ def _best_cut(
     n_bins: int,
     min_rows: int,
 ) -> tuple[float, int, float]:
-    """The cut at a bin edge that most reduces the squared error: gain, feature, threshold."""
+    """The cut at a bin edge that most reduces the squared error: gain, feature, threshold.
+
+    Of the rows start:stop.
+    """
     if stop - start < 2 * min_rows:
         return 0.0, -1, 0.0
     is_zero = True
@@ -200,8 +204,9 @@ def _best_cut(
     for i in range(start, stop):
         y = label[i]
         everything += y
+        at = row[i]
         for j in range(d):
-            b = min(n_bins - 1, max(0, int((cube[i, j] - lower[j]) * scale[j])))
+            b = min(n_bins - 1, max(0, int((cube[at, j] - lower[j]) * scale[j])))
             sums[j, b, 0] += 1.0
             sums[j, b, 1] += y
     n = float(stop - start)
@@ -233,22 +238,25 @@ def _best_cut(
 
 @jit
 def grow_soft_tree(
-    cube: FloatArray, label: FloatArray, max_boxes: int, min_rows: int, n_bins: int
+    cube: FloatArray, label: FloatArray, row: IntArray, max_boxes: int, min_rows: int, n_bins: int
 ) -> tuple[IntArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
-    """A regression tree of labels (n,) on points (n, d), grown best-first from the root.
+    """A regression tree of labels (n,) on some rows (n,) of points (N, d), grown best-first.
 
     A box is cut at one of the n_bins - 1 inner edges of `n_bins` equal slices *of the box*, where
     the squared error falls most and both sides keep `min_rows` rows; the box with the largest fall
     is cut next, until there are `max_boxes` or nothing is gained.
 
+    Labels and rows are put into another order, that of the boxes: what is as long as the table must
+    not be copied.
+
     Returns
     -------
     feature, threshold, left, right, box : ndarray of shape (m,)
         The tree, as in `abctree.data.SplitTree`.
-    row_box : ndarray of shape (n,)
-        The box of each row.
+    row_box : ndarray of shape (N,)
+        The box of each row, -1 of one that is not among those that were given.
     """
-    n, d = cube.shape
+    n, d = len(row), cube.shape[1]
     room = 2 * max_boxes - 1
     feature = np.full(room, -1, dtype=np.int64)
     threshold = np.zeros(room)
@@ -261,14 +269,7 @@ def grow_soft_tree(
     gain = np.zeros(room)
     cut_feature = np.zeros(room, dtype=np.int64)
     cut_threshold = np.zeros(room)
-    # Rows are kept grouped by node: a node is the slice start:stop of these copies.
-    x = np.empty((n, d))
-    y = np.empty(n)
-    for i in range(n):
-        y[i] = label[i]
-        for c in range(d):
-            x[i, c] = cube[i, c]
-    order = np.arange(n)
+    # Rows are kept grouped by node: a node is the slice start:stop.
     # Heap of nodes by gain, largest first.
     heap = np.empty(room, dtype=np.int64)
     heap_size = 0
@@ -279,8 +280,9 @@ def grow_soft_tree(
     while True:
         for node in range(first, m):
             g, j, t = _best_cut(
-                x, y, start[node], stop[node], lower[node], upper[node], n_bins, min_rows
-            )
+                cube, label, row, start[node], stop[node], lower[node], upper[node], n_bins,
+                min_rows,
+            )  # fmt: skip
             gain[node] = g
             cut_feature[node] = j
             cut_threshold[node] = t
@@ -312,14 +314,12 @@ def grow_soft_tree(
         a = start[node]
         b = stop[node]
         while a < b:
-            if x[a, j] < t:
+            if cube[row[a], j] < t:
                 a += 1
             else:
                 b -= 1
-                for c in range(d):
-                    x[a, c], x[b, c] = x[b, c], x[a, c]
-                y[a], y[b] = y[b], y[a]
-                order[a], order[b] = order[b], order[a]
+                label[a], label[b] = label[b], label[a]
+                row[a], row[b] = row[b], row[a]
         feature[node] = j
         threshold[node] = t
         left[node] = m
@@ -337,12 +337,12 @@ def grow_soft_tree(
         m += 2
         n_boxes += 1
     box = np.full(m, -1, dtype=np.int64)
-    row_box = np.empty(n, dtype=np.int64)
+    row_box: IntArray = np.full(len(cube), -1, dtype=np.int32)
     k = 0
     for node in range(m):
         if feature[node] < 0:
             box[node] = k
             for i in range(start[node], stop[node]):
-                row_box[order[i]] = k
+                row_box[row[i]] = k
             k += 1
     return feature[:m].copy(), threshold[:m].copy(), left[:m].copy(), right[:m].copy(), box, row_box

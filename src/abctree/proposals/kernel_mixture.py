@@ -68,4 +68,4 @@ def update_mixture(table: Table, mixture: Mixture) -> None:
         for n_drawn, law in layer:
             if isinstance(law, Particles):
                 total += n_drawn * law.ratio_without_oneself(table)
-    table.set_denominator(slice(None), total)
+    table.set_denominator(total)

@@ -185,21 +185,21 @@ def _cut_folds(
     table, plan, partitioner = game.table, game.plan, game.rules.partitioner
     weight = mixture_weights(table)
 
-    def cut(f: int) -> tuple[Boxes, IntArray, IntArray]:
-        rows = _teachers(game, f)  # line 5
-        cube, label_epsilon = table.cube[rows], _label_epsilon(game, epsilon)
+    def cut(f: int) -> tuple[Boxes, IntArray]:
+        rows, label_epsilon = _teachers(game, f), _label_epsilon(game, epsilon)  # line 5
+        if type(partitioner) is SoftTree:  # line 6
+            return partitioner.of_rows(table.cube, table.distance, rows, label_epsilon)
+        cube = table.cube[rows]
         given = cube, table.distance[rows], label_epsilon, current[f], game.rng
-        if isinstance(partitioner, LocatingPartitioner):  # line 6
-            return *partitioner.partition_and_locate(*given), rows
+        if isinstance(partitioner, LocatingPartitioner):
+            return partitioner.partition_and_locate(*given)
         boxes = partitioner.partition(*given)
-        return boxes, boxes.locate(cube), rows
+        return boxes, boxes.locate(cube)
 
     each = game.each if type(partitioner) is SoftTree else map  # others may draw
     folds = [
-        _new_fold(game, boxes, mixture, epsilon, rows, arm, weight)
-        for mixture, (boxes, arm, rows) in zip(
-            mixtures, each(cut, range(len(mixtures))), strict=True
-        )
+        _new_fold(game, boxes, mixtures[f], epsilon, _teachers(game, f), arm, weight)
+        for f, (boxes, arm) in enumerate(each(cut, range(len(mixtures))))
     ]
     if plan.proposal == ("boxes",):
         return tuple(folds)
