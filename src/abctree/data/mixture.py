@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from abctree.data.boxes import Boxes
-from abctree.data.table import Table
+from abctree.data.table import Table, Which
 from abctree.threads import Each
 from abctree.types import FloatArray
 
@@ -80,14 +80,16 @@ class Mixture:
         return next((law for _, law in self.layer(s) if isinstance(law, Steps)), None)
 
 
-def mixture_weights(table: Table) -> FloatArray:
-    """Raw weights (n,): ``n_f / M_f(θ)`` times the prior's density relative to the cube.
+def mixture_weights(table: Table, rows: Which = slice(None)) -> FloatArray:
+    """Raw weights (n,) of all or some rows: ``n_f / M_f(θ)`` times the prior's density in the cube.
 
     M_f is the sum of all proposals of the row's fold (`Mixture`).  Their mean over rows accepted at
     ε estimates the evidence times `Region.normaliser`.
     """
-    n_fold = np.bincount(table.fold)
-    return np.asarray(n_fold[table.fold] / table.denominator * table.prior_weight)
+    weight = np.bincount(table.fold).astype(np.float64)[table.fold[rows]]
+    weight /= table.denominator[rows]
+    weight *= table.prior_weight[rows]
+    return weight
 
 
 def effective_sample_size(weight: FloatArray) -> float:

@@ -39,7 +39,6 @@ class Table:
     _COLUMNS: tuple[tuple[str, Any], ...] = (
         ("distance", np.float64),
         ("proposal", np.float64),
-        ("prior_weight", np.float64),
         ("denominator", np.float64),
         ("arm", np.int32),
         ("round", np.int32),
@@ -91,6 +90,8 @@ class Table:
         end = self._n + n
         if end > len(self._buffers["cube"]):
             self._grow(max(end, 2 * self._n))
+        if "prior_weight" not in self._buffers and np.any(columns["prior_weight"] != 1.0):
+            self._buffers["prior_weight"] = np.ones(len(self._buffers["cube"]))
         for name, buffer in self._buffers.items():
             if name == "summary" and buffer.shape[1]:
                 buffer[self._n : end] = np.reshape(columns[name], (n, -1))
@@ -173,6 +174,8 @@ class Table:
     @property
     def prior_weight(self) -> FloatArray:
         """(n,) Prior density relative to the cube: 1 unless the prior is a density (Remark 1)."""
+        if "prior_weight" not in self._buffers:
+            return np.broadcast_to(1.0, self._n)  # which takes no memory
         return self._column("prior_weight")  # type: ignore[no-any-return]
 
     @property

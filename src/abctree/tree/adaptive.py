@@ -116,10 +116,9 @@ def with_sources(
 ) -> tuple[Fold, ...]:
     """The folds at the start of a round, each with what draws beside its boxes.
 
-    The table has all denominators up to date; teachers are the rows that a fold may learn from,
-    and the utility says what the boxes propose.  Folds draw in their order, one after another.
+    The table has all denominators up to date; teachers are the rows that a fold may learn from, in
+    their order, and the utility says what the boxes propose.  Folds draw one after another.
     """
-    weight = mixture_weights(table)
     read: IntArray | None = None  # all
     if not table.is_in_memory and len(table) > _READ:
         read = np.sort(rng.choice(len(table), _READ, replace=False, shuffle=False))
@@ -150,11 +149,12 @@ def with_sources(
         for reach in (epsilon.now, wide):
             near = rows[table.distance[rows] < reach] if "kernels" in plan.proposal else rows[:0]
             few = len(near) < _FEWEST
-            share = weight[near] * np.sqrt(fold.counted(table.cube[near]))
+            share = mixture_weights(table, near) * np.sqrt(fold.counted(table.cube[near]))
             kernels.append(None if few else _kernels(table.cube[near], share, rng))
         laws.append(Laws(on_boxes, thinned, *kernels))
     near = np.flatnonzero(table.distance < max(epsilon.last, epsilon.now))
-    counted = [weight[near] * fold.counted(table.cube[near]) for fold in folds]
+    weight = mixture_weights(table, near)
+    counted = [weight * fold.counted(table.cube[near]) for fold in folds]
     shares = _shares(table, laws, teachers, near, counted, each)
     n = (plan.end_of_round(len(table)) - len(table)) / len(folds)
     return tuple(
@@ -169,8 +169,17 @@ def _taught(
     """Points, z, and whether they did not fail, of those of some rows that are read."""
     place = rows
     if read is not None:
-        rows, _, place = np.intersect1d(rows, read, assume_unique=True, return_indices=True)
+        place = np.flatnonzero(_among(read, rows))
+        rows = read[place]
     return table.cube[rows], z[place], np.isfinite(table.distance[rows])
+
+
+def _among(some: IntArray, rows: IntArray) -> BoolArray:
+    """Which of some rows are among others, both increasing; few are looked up among many."""
+    if not len(rows):
+        return np.zeros(len(some), dtype=bool)
+    place = np.searchsorted(rows, some)
+    return np.asarray(rows[np.minimum(place, len(rows) - 1)] == some)
 
 
 def standardised(
@@ -243,7 +252,7 @@ def _shares(
     added *= len(table) / len(laws)
 
     def shares(f: int) -> FloatArray:
-        seen = np.isin(near, teachers(f), assume_unique=True)
+        seen = _among(near, teachers(f))
         known = table.denominator[near[seen]]
         return best_shares(weights[f][seen], known, added[seen], standard[f])
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abctree.data import Boxes, Table
+from abctree.data import Boxes, Table, mixture_weights
 from abctree.problem import Problem
 from abctree.problem.models import ModelPrior
 from abctree.protocols import ModelUtility, Utility
@@ -34,9 +34,8 @@ def model_weights(
     problem: Problem,
     table: Table,
     near: IntArray,
-    weight: FloatArray,
 ) -> ModelWeights | None:
-    """Those by the evidences that accepted rows give, which all rows (n,) have weights for.
+    """Those by the evidences that accepted rows give.
 
     None if the utility does not ask for them.
     """
@@ -45,5 +44,5 @@ def model_weights(
         return None
     model = prior.model_at(table.cube[near])
     evidence = np.zeros(len(prior.share))
-    np.add.at(evidence, model, weight[near])
+    np.add.at(evidence, model, mixture_weights(table, near))
     return ModelWeights(prior, utility.model_weights(evidence))

@@ -41,13 +41,16 @@ from abctree.tree.fold import Fold
 from abctree.tree.inner_loop import Simulate, inner_loop
 from abctree.tree.model_weights import model_weights
 from abctree.tree.partitioners.soft_tree import SoftTree
-from abctree.types import FloatArray, IntArray
+from abctree.types import IntArray
 
 #: Acceptances that end a round which grows, in quotas: of a simulator without noise most draws
 #: are accepted, and ε can fall further.
 _EASY = 2
 #: Rows from which threads save more than they cost.
 _MANY = 2000
+#: Rows from which a run whose summaries are not in memory cuts one fold after another: a thread
+#: takes 20 bytes a row.
+_LONG = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -157,7 +160,7 @@ def _play_round(game: Game, folds: Sequence[Fold], s: int, epsilon: float) -> Ro
         first=begin,
         last=len(table),
         n_accepted=int(np.count_nonzero(table.distance[begin:] < epsilon)),
-        ess=effective_sample_size(mixture_weights(table)[table.distance < epsilon]),
+        ess=effective_sample_size(mixture_weights(table, table.distance < epsilon)),
         rng_state=dict(game.rng.bit_generator.state),
         interrupted=interrupted,
     )
@@ -166,12 +169,11 @@ def _play_round(game: Game, folds: Sequence[Fold], s: int, epsilon: float) -> Ro
 def _whole_folds(game: Game, mixtures: Sequence[Mixture], epsilon: Tolerances) -> tuple[Fold, ...]:
     """Line 1: Ω^1 = {Θ} in every fold."""
     whole = Boxes.whole(game.problem.d)
-    weight = mixture_weights(game.table)
     folds = []
     for f, mixture in enumerate(mixtures):
         rows = _teachers(game, f)
         arm = np.zeros(len(rows), dtype=np.int64)
-        folds.append(_new_fold(game, whole, mixture, epsilon, rows, arm, weight))
+        folds.append(_new_fold(game, whole, mixture, epsilon, rows, arm))
     return tuple(folds)
 
 
@@ -183,7 +185,6 @@ def _cut_folds(
 ) -> tuple[Fold, ...]:
     """Lines 5 to 9 for each fold, from the rows that teach it."""
     table, plan, partitioner = game.table, game.plan, game.rules.partitioner
-    weight = mixture_weights(table)
 
     def cut(f: int) -> tuple[Boxes, IntArray]:
         rows, label_epsilon = _teachers(game, f), _label_epsilon(game, epsilon)  # line 5
@@ -196,16 +197,17 @@ def _cut_folds(
         boxes = partitioner.partition(*given)
         return boxes, boxes.locate(cube)
 
-    each = game.each if type(partitioner) is SoftTree else map  # others may draw
+    fits = table.is_in_memory or len(table) < _LONG
+    each = game.each if fits and type(partitioner) is SoftTree else map  # others may draw
     folds = [
-        _new_fold(game, boxes, mixtures[f], epsilon, _teachers(game, f), arm, weight)
+        _new_fold(game, boxes, mixtures[f], epsilon, _teachers(game, f), arm)
         for f, (boxes, arm) in enumerate(each(cut, range(len(mixtures))))
     ]
     if plan.proposal == ("boxes",):
         return tuple(folds)
     return with_sources(
-        game.problem, table, folds, partial(_teachers, game), epsilon, game.rules.utility, plan,
-        game.rng, game.each,
+        game.problem, table, folds, partial(_teachers, game), epsilon, game.rules.utility,
+        plan, game.rng, game.each,
     )  # fmt: skip
 
 
@@ -216,7 +218,6 @@ def _new_fold(
     epsilon: Tolerances,
     rows: IntArray,
     arm: IntArray,
-    weight: FloatArray,
 ) -> Fold:
     """Lines 7 to 9: beliefs on a new partition from past rows, which are in the boxes `arm`."""
     partition = game.problem.region.measure(boxes)
@@ -224,13 +225,13 @@ def _new_fold(
         partition,
         arm,
         game.table.distance[rows],
-        weight[rows],
+        mixture_weights(game.table, rows),
         epsilon=epsilon.now,
         first_epsilon=epsilon.first,
         count_epsilon=_label_epsilon(game, epsilon),
     )
     near = rows[game.table.distance[rows] < epsilon.now]
-    models = model_weights(game.rules.utility, game.problem, game.table, near, weight)
+    models = model_weights(game.rules.utility, game.problem, game.table, near)
     return Fold(partition, beliefs, mixture, models)
 
 

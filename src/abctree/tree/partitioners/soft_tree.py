@@ -81,5 +81,6 @@ class SoftTree:
         feature, threshold, left, right, box, row_box = compiled.grow_soft_tree(
             np.ascontiguousarray(cube), label, rows.astype(np.int32), most, least, self.n_bins
         )
+        del label  # as long as the table
         tree = SplitTree(feature, threshold, left, right, box)
         return Boxes.from_tree(tree, d), row_box[rows].astype(np.int64)
