@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -148,3 +149,34 @@ def test_of_a_long_run_the_surrogate_learns_from_rows_of_the_other_folds_alone(
         made = np.array([summary_of[bytes(point)] for point in cube])
         ratio = z / (made - gauss(2).observed_summary)
         assert np.allclose(ratio, ratio[0, 0])  # 1 / ε
+
+
+def peak_of(call):
+    """Most bytes that a call takes beyond what there is."""
+    call()  # compiles
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_tree_is_grown_without_a_copy_of_its_rows(rng):
+    cube = rng.random((40_000, 30))
+    distance, rows = np.linalg.norm(cube - 0.5, axis=1), np.flatnonzero(rng.random(40_000) < 0.8)
+    tree = abctree.SoftTree(boxes_per_root=1.0)
+    assert peak_of(lambda: tree.of_rows(cube, distance, rows, 1.0)) < 0.3 * cube.nbytes
+    # The twin: the rows, copied.
+    assert peak_of(lambda: tree.partition(cube[rows], distance[rows], 1.0, None, rng)) > 0.7 * (
+        cube.nbytes
+    )
+
+
+def test_a_prior_weight_of_one_takes_no_memory():
+    assert abctree.abc_tree(gauss(2), n_simulations=300, rng=1).table.prior_weight.strides == (0,)
+    prior = abctree.DensityPrior(lambda theta: theta[:, 0], {"a": (0.0, 1.0)})
+    peaked = abctree.Problem(prior, lambda theta, rng: theta + rng.normal(size=1), np.zeros(1))
+    table = abctree.abc_tree(peaked, n_simulations=300, rng=1).table
+    assert np.ptp(table.prior_weight) > 0.5
+    assert table.prior_weight.strides == (8,)
