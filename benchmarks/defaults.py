@@ -116,7 +116,7 @@ def one(d: int, label: str, seed: int) -> list[float]:
 
 
 def measure(args: command.Options) -> dict[str, Any]:
-    labels = [c.label for c in changes()]
+    labels = [c.label for c in changes() if args.only in (None, c.label)]
     if args.quick:
         labels = labels[:2]
     # Seed by seed: a run that is cut short has something of every row.
@@ -126,6 +126,11 @@ def measure(args: command.Options) -> dict[str, Any]:
     for (d, label, _), found in command.each(one, tasks, args):
         runs.setdefault(label, {}).setdefault(str(d), []).append(found)
     return {"runs": runs}
+
+
+def join(stored: dict[str, Any], new: dict[str, Any], label: str) -> dict[str, Any]:
+    """The runs of one row among the stored ones."""
+    return command.joined(stored, new, label) | {"runs": stored["runs"] | new["runs"]}
 
 
 def tables(numbers: dict[str, Any]) -> dict[str, str]:
@@ -151,7 +156,7 @@ def _cell(values: Any, form: str, error_form: str) -> str:
 
 def main() -> None:
     args = command.options(__doc__ or "", NAME, seeds=40)
-    command.tabulate(NAME, args, measure, tables)
+    command.tabulate(NAME, args, measure, tables, join)
 
 
 if __name__ == "__main__":

@@ -78,8 +78,9 @@ def one_run(name: str, n: int, method: str, setting: Any, seed: int) -> dict[str
 def _play(problem: Any, n: int, method: str, setting: Any, seed: int) -> Any:
     if method == "rejection":
         return abctree.rejection(problem, n_simulations=n, rng=seed)
-    if method == "ABC-Tree":
-        return abctree.abc_tree(problem, n_simulations=n, rng=seed)
+    if method.startswith("ABC-Tree"):
+        boxes = {"proposal": "boxes"} if method.endswith("boxes") else {}
+        return abctree.abc_tree(problem, n_simulations=n, rng=seed, **boxes)
     kernel, schedule, particles = setting
     return abctree.smc(
         problem, n_simulations=n, n_particles=particles, kernel=kernel, schedule=schedule,
@@ -167,7 +168,7 @@ def test(
     by_label = {label_of(*setting): setting for setting in grid}
     cells = []
     for n, name in product(budgets, PROBLEMS):
-        cells += [(name, n, "rejection", None), (name, n, "ABC-Tree", None)]
+        cells += [(name, n, m, None) for m in ("rejection", "ABC-Tree", "ABC-Tree, boxes")]
         chosen = sorted(set(tuned[f"{name}, {n}"]["best"].values()))
         cells += [(name, n, "SMC-ABC", by_label[label]) for label in chosen]
     seeds = range(args.first_seed, args.first_seed + args.seeds)
