@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from abctree.answers.run import NEAR
 from abctree.answers.selection import default_ess, select
 from experiments import command
 from experiments.methods import Reading
@@ -42,6 +43,7 @@ class Known:
                 epsilon=self.epsilon,
                 ess=None if self.epsilon is not None else ess or default_ess(self.n),
                 limit=self._limit,
+                near=self._near,
                 n_simulations=self.n,
             )
 
@@ -50,6 +52,12 @@ class Known:
         rounds = self.result.rounds
         bounded = self.result.method != "rejection" and len(rounds) > 1 and not self.is_pilot
         return rounds[1].epsilon if bounded else np.inf
+
+    @property
+    def _near(self) -> float:
+        """As of a run: draws at much larger tolerances than that of the last round may be heavy."""
+        played = [r.epsilon for r in self.result.rounds[1:] if r.last <= self.n]
+        return NEAR * played[-1] if played and self.result.plan.growth is not None else np.inf
 
 
 def known_after(result: Any, reading: Reading, points: Sequence[int]) -> Iterator[Known | None]:

@@ -36,7 +36,7 @@ from abctree.types import FloatArray, IntArray
 
 Weights = Literal["mixture", "round", "draw", "population"]
 #: Where rounds aim at the tolerance of the answer, draws are looked at up to so many of the last.
-_NEAR = 2.0
+NEAR = 2.0
 
 
 @checks_keywords_of_methods
@@ -270,7 +270,7 @@ class Run:
         Rounds that aim at the tolerance of the answer leave little for much larger ones: what is
         heavy there is no sign that a draw is missed here.
         """
-        return np.inf if self.plan.growth is None else _NEAR * self.epsilon
+        return np.inf if self.plan.growth is None else NEAR * self.epsilon
 
     @cached_property
     def _bounds(self) -> FloatArray | None:
