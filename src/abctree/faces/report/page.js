@@ -86,7 +86,9 @@ addEventListener("beforeprint", () => {
         }
       if (found.length > 1) return found.filter((_, i) => i % Math.ceil(found.length / TICKS) === 0);
     }
-    return marks([low, high], TICKS).map((v) => [v, label(isLog ? 10 ** v : v)]);
+    const ends = isLog ? [10 ** low, 10 ** high] : [low, high];
+    const some = marks(ends, TICKS), isLong = some.some((v) => label(v).length > 5);
+    return (isLong ? marks(ends, TICKS - 1) : some).map((v) => [isLog ? Math.log10(v) : v, label(v)]);
   }
 
   function draw() {
