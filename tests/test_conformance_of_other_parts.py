@@ -909,7 +909,7 @@ CHECKED = {
     check_simulator: {"NamedSimulator"},
     check_stopping_rule: {"HasEveryBlock", "StoppingRule"},
     check_store: {"HasRecords", "Store"},
-    check_utility: {"HasValue", "Utility"},
+    check_utility: {"HasValue", "ModelUtility", "Utility"},
 }
 
 

@@ -172,7 +172,7 @@ def test_ctrl_c_ends_a_run_in_threads(monkeypatch):
     timer = threading.Timer(0.7, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     result = on(monkeypatch, 2, abctree.abc_tree, problem=sleepy(willing), n_simulations=10**5)
-    timer.join()
+    timer.join(60.0)
     assert result.stopped_because == "interrupted"
     assert len(willing.threads) == 3
     assert 500 < len(result.table) < 10**5

@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from abctree.keywords import checks_keywords
+
 T = TypeVar("T")
 R = TypeVar("R")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -54,6 +56,7 @@ def side_by_side(call: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
         yield from pool.map(call, items)
 
 
+@checks_keywords
 def releases_lock(function: Function) -> Function:
     """Say that a function of a problem may be called in several threads at a time, and gains by it.
 
