@@ -126,6 +126,27 @@ def test_run_knows_its_ready_problems(plain, name):
     assert json.loads((plain / f"{name}-output" / "summary.json").read_text())["problem"] == name
 
 
+@pytest.mark.parametrize(("kind", "drawn"), [("quick", True), ("slow", False), ("lost", False)])
+def test_run_draws_what_a_series_is_predicted_to_be_if_that_takes_seconds(here, kind, drawn):
+    (here / "series_model.py").write_text(
+        "import abctree, numpy as np, time\n"
+        f"kind, made = {kind!r}, []\n"
+        "def simulate(theta, rng):\n"
+        "    made.append(1)\n"
+        "    if kind == 'slow': time.sleep(0.03)\n"
+        "    if kind == 'lost' and len(made) > 200: raise ValueError('gone')\n"
+        "    return theta + rng.normal(size=4)\n"
+        "problem = abctree.Problem({'a': (-5.0, 5.0)}, simulate, np.zeros(4))\n"
+    )
+    settings = ("--n-pilot", 60, "--proposal", "boxes", "--quiet", "--out", "out")
+    done = call("run", "series_model:problem", "-n", 200, "--rng", 1, *settings)
+    sys.modules.pop("series_model", None)
+    assert done.exit_code == 0, done.output
+    picture = here / "out" / "predictive.png"
+    assert picture.exists() == drawn
+    assert not drawn or picture.read_bytes().startswith(PNG)
+
+
 def test_check_prints_the_dry_run_and_writes_nothing(here):
     before = {path.name for path in here.iterdir()}
     done = call("check", "cli_model:problem", "--rng", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,15 @@ from abctree.answers.mode import Mode, ModeSummary
 from abctree.answers.posterior import Posterior
 from abctree.answers.result import Result
 from abctree.answers.summary import Summary
-from abctree.errors import MissingDependencyError
+from abctree.errors import MissingDependencyError, SimulatorError
 from abctree.faces.cli.folder import Note, to_json
 from abctree.faces.cli.settings import check_reading, method_of
 from abctree.faces.export import to_arviz, to_csv, to_npz
 from abctree.method import METHODS
 from abctree.types import NamedDict
+
+#: Summaries that are a series, simulations of a picture of what is predicted, and most seconds.
+_SERIES, _PREDICTED, _PATIENCE = 4, 200, 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +125,7 @@ class Answer:
             to_csv(self.summary, directory / "summary.csv")
             written.insert(1, "summary.csv")
         try:
-            written += self.pictures(directory)
+            written += self.pictures(directory) + self.predictions(directory)
         except MissingDependencyError as error:
             say(f"No pictures: {error}")
         return written
@@ -135,6 +139,19 @@ class Answer:
         if METHODS[run.method].cuts_boxes and run.problem.d == 2:
             drawn["partition"] = plots.partitions(run)
         return _saved(drawn, directory)
+
+    def predictions(self, directory: Path) -> list[str]:
+        """Draw what a series is predicted to be, if that takes seconds; the names of the files."""
+        from abctree.faces import plots
+
+        found, run = self.found, self.run
+        seconds = _PREDICTED * run.seconds / run.n_simulations
+        is_series = run.problem.observed_summary.size >= _SERIES and seconds < _PATIENCE
+        if isinstance(found, Mode) or found.ess == 0.0 or not is_series:
+            return []
+        with contextlib.suppress(SimulatorError):  # which made nothing of any draw
+            return _saved({"predictive": plots.predictive(run)}, directory)
+        return []
 
     def more_pictures(self, directory: Path) -> list[str]:
         """Draw the progress, and the failures if there are any; the names of the files."""

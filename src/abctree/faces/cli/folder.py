@@ -23,6 +23,7 @@ FILES = (
     "mode.csv",
     "mode.png",
     "partition.png",
+    "predictive.png",
     "progress.png",
     "failures.png",
     "report.html",
