@@ -157,7 +157,8 @@ def test_lookahead_keeps_more_blocks_begun_and_is_as_reproducible():
 def test_lookahead_biases_nothing():
     z = [
         abctree.abc_tree(
-            problem(), n_simulations=5000, rng=seed, block=100, lookahead=3, schedule=[4.0, 2.0]
+            problem(), n_simulations=5000, rng=seed, block=100, lookahead=3, schedule=[4.0, 2.0],
+            proposal="boxes",
         ).evidence(2.0).estimate
         for seed in range(10)
     ]  # fmt: skip
@@ -457,7 +458,7 @@ def test_weights_of_all_kinds_estimate_the_same_evidence():
 
 
 def test_mixture_ratio_integrates_to_one():
-    result = abctree.abc_tree(problem(), n_simulations=5000, rng=1)
+    result = abctree.abc_tree(problem(), n_simulations=5000, rng=1, proposal="boxes")
     theta = np.random.default_rng(0).uniform(-5, 5, (200_000, 2))
     assert result.mixture_ratio(theta).mean() == pytest.approx(1.0, abs=0.02)
 
@@ -467,7 +468,7 @@ def test_regression_adjustment_recovers_the_exact_posterior_of_a_normal_model():
     normal = problem(prior={"a": stats.norm(0, 3), "b": stats.norm(0, 3)})
     raw, adjusted = [], []
     for seed in range(6):
-        result = abctree.abc_tree(normal, n_simulations=10_000, rng=seed)
+        result = abctree.abc_tree(normal, n_simulations=10_000, rng=seed, proposal="boxes")
         draws = result.posterior(epsilon=2.0)
         raw.append(draws.std())
         adjusted.append(draws.adjusted().std())

@@ -134,12 +134,12 @@ def test_run_draws_what_a_series_is_predicted_to_be_if_that_takes_seconds(here, 
         "def simulate(theta, rng):\n"
         "    made.append(1)\n"
         "    if kind == 'slow': time.sleep(0.03)\n"
-        "    if kind == 'lost' and len(made) > 200: raise ValueError('gone')\n"
+        "    if kind == 'lost' and len(made) > 100: raise ValueError('gone')\n"
         "    return theta + rng.normal(size=4)\n"
         "problem = abctree.Problem({'a': (-5.0, 5.0)}, simulate, np.zeros(4))\n"
     )
     settings = ("--n-pilot", 60, "--proposal", "boxes", "--quiet", "--out", "out")
-    done = call("run", "series_model:problem", "-n", 200, "--rng", 1, *settings)
+    done = call("run", "series_model:problem", "-n", 100, "--rng", 1, *settings)
     sys.modules.pop("series_model", None)
     assert done.exit_code == 0, done.output
     picture = here / "out" / "predictive.png"

@@ -309,14 +309,16 @@ def test_bias_alarm_hears_folds_that_leak(monkeypatch):
 
 
 def test_bias_alarm_is_silent_where_the_folds_are_sound():
-    assert all(two_normals(5000, seed).bias_alarm() is None for seed in range(10))
+    boxes = {"proposal": "boxes"}
+    assert all(two_normals(5000, seed, **boxes).bias_alarm() is None for seed in range(10))
 
 
 def test_bias_alarm_does_not_believe_round_weights_that_miss_heavy_draws():
     """Without noise it is the estimate by each round's own weights that is low."""
     cell = calibration.Cell("no noise", "identity, d = 5", 5000)
     problem = calibration.WITHOUT_NOISE[cell.problem]
-    runs = [abctree.abc_tree(problem(), n_simulations=3000, rng=seed) for seed in range(20)]
+    settings = {"n_simulations": 3000, "proposal": "boxes"}
+    runs = [abctree.abc_tree(problem(), rng=seed, **settings) for seed in range(20)]
     assert not any(run.bias_alarm() for run in runs)
 
     def old(run):
