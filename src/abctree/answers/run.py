@@ -330,24 +330,16 @@ class Run:
             )
         last = self.rounds[-1]
         folds = [
-            StepFold.of(partition, self._rates(partition, arms.mean, last.epsilon))
+            StepFold.of(partition, arms.mean)
             for partition, arms in zip(last.partitions, last.arms, strict=True)
         ]
+        if self.plan.proposal != ("boxes",):
+            near = np.flatnonzero(self.table.distance < last.epsilon)
+            drawn = self.table.cube[near], self.weights()[near] / len(self.table)
+            folds = [fold.with_draws(*drawn) for fold in folds]
         problem = self.problem
         density = None if problem.region.is_plain else problem.region.density
         return StepPosterior.from_folds(folds, problem.prior, epsilon=last.epsilon, density=density)
-
-    def _rates(self, partition: Partition, believed: FloatArray, epsilon: float) -> FloatArray:
-        """Acceptance rates (K,) of boxes, for the step function."""
-        if self.plan.proposal == ("boxes",):
-            return believed
-        near = np.flatnonzero(self.table.distance < epsilon)
-        box, weight = partition.boxes.locate(self.table.cube[near]), self.weights()[near]
-        total, squares = (np.bincount(box, weight**k, len(partition)) for k in (1, 2))
-        drawn, worth = np.zeros(len(partition)), np.zeros(len(partition))
-        np.divide(total, len(self.table) * partition.prior_mass, out=drawn, where=total > 0.0)
-        np.divide(total**2, squares, out=worth, where=total > 0.0)
-        return (worth * drawn + believed) / (worth + 1.0)
 
     @property
     def n_prior_draws(self) -> float:

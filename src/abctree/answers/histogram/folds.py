@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,6 +27,16 @@ class StepFold:
         """Masses p̂(k) ∝ π(Ω_k) η_k, from estimated acceptance rates η (K,)."""
         mass = partition.prior_mass * eta
         return cls(partition.boxes, mass, partition.log_volume, partition.prior_mass)
+
+    def with_draws(self, cube: FloatArray, weight: FloatArray) -> StepFold:
+        """Masses by accepted draws (n, d), whose weights (n,) sum to the evidence.
+
+        What was believed of a box counts as one draw beside those in it.
+        """
+        box, n = self.boxes.locate(cube), len(self.boxes)
+        total, squares = (np.bincount(box, weight**k, n) for k in (1, 2))
+        worth = np.divide(total**2, squares, out=np.zeros(n), where=squares > 0.0)
+        return replace(self, mass=(worth * total + self.mass) / (worth + 1.0))
 
     @property
     def prior_masses(self) -> FloatArray:
