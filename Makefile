@@ -72,7 +72,7 @@ $(VENV)/.docs: $(STAMP)
 
 RUN ?= 1  # whether the tutorials are run; what they print and draw is kept in build/tutorials
 
-docs: $(VENV)/.docs  ## Build the site in site/, strictly, and run its tutorials
+docs: $(VENV)/.docs $(PAGES)  ## Build the site in site/, strictly, and run its tutorials
 	NO_MKDOCS_2_WARNING=1 ABCTREE_DOCS_RUN=$(RUN) $(BIN)/mkdocs build --strict --quiet
 	@echo "Read it, with search, at http://127.0.0.1:8000: $(BIN)/python -m http.server -b 127.0.0.1 -d site"
 
