@@ -10,6 +10,8 @@ PAGES := $(VENV)/.pages
 WORKERS := -n auto --dist loadgroup  # tests that share their runs have one worker
 # Some images forbid byte code: every process of the tests would compile the package, and pytest the tests.
 export PYTHONDONTWRITEBYTECODE :=
+# Each process of the tests has a processor to itself: threads of linear algebra would only wait for each other.
+test slow heavy: export OPENBLAS_NUM_THREADS := 1
 
 .PHONY: demo test pages slow full heavy lint docs wheel-test clean help
 

@@ -143,6 +143,7 @@ class Late:
         yield rows, work(rows)
 
 
+@pytest.mark.slow
 def test_lookahead_keeps_more_blocks_begun_and_is_as_reproducible():
     late = Late()
     first = abctree.abc_tree(
@@ -196,8 +197,8 @@ def test_failed_simulations_stay_in_the_denominator_of_the_evidence():
     def half(theta, rng):
         return theta + rng.normal(size=2) if rng.random() < 0.5 else None
 
-    whole = abctree.abc_tree(problem(), n_simulations=8000, rng=0).evidence(1.0)
-    halved = abctree.abc_tree(problem(half, vectorized=False), n_simulations=8000, rng=0).evidence(
+    whole = abctree.abc_tree(problem(), n_simulations=5000, rng=0).evidence(1.0)
+    halved = abctree.abc_tree(problem(half, vectorized=False), n_simulations=5000, rng=0).evidence(
         1.0
     )
     error = np.hypot(whole.standard_error / 2, halved.standard_error)
@@ -478,7 +479,7 @@ def test_regression_adjustment_recovers_the_exact_posterior_of_a_normal_model():
 
 
 def test_histogram_has_the_mean_of_the_posterior():
-    result = abctree.abc_tree(problem(), n_simulations=20_000, rng=1, schedule=[4.0, 2.0, 1.0])
+    result = abctree.abc_tree(problem(), n_simulations=12_000, rng=1, schedule=[4.0, 2.0, 1.0])
     histogram = result.histogram()
     assert histogram.epsilon == 1.0
     np.testing.assert_allclose(histogram.mean(), result.posterior(epsilon=1.0).mean(), atol=0.1)

@@ -341,5 +341,5 @@ def test_posterior_and_evidence_agree_with_the_closed_form():
 @needs_stochtree
 def test_corners_that_are_not_the_cuts_would_be_noticed():
     broken = Inflated(Bart(**QUICK))
-    mean, error = mean_and_error(relative_errors(2, 8, 5_000, partitioner=broken))
+    mean, error = mean_and_error(relative_errors(2, 5, 4_000, partitioner=broken))
     assert (np.abs(mean) > 3.5 * error + 0.005).any(), (mean, error)

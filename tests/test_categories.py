@@ -25,7 +25,7 @@ def simulate(theta, rng):
 def posterior(seed, n=1500):
     prior = {"x": (0.0, 1.0), "kind": abctree.Categorical(CODES, PRIOR)}
     problem = abctree.Problem(prior, simulate, 1.0, vectorized=True)
-    run = abctree.abc_tree(problem, n_simulations=n, rng=seed, block=150)
+    run = abctree.abc_tree(problem, n_simulations=n, rng=seed, block=150, proposal="boxes")
     return run, run.posterior(epsilon=0.5)
 
 

@@ -139,6 +139,7 @@ def test_part_of_the_users_own_is_remembered(tmp_path):
     assert again == sentences == notes_of(loaded)
 
 
+@pytest.mark.slow
 def test_several_changes_are_told_in_their_order(tmp_path):
     folder = tmp_path / "run"
     mixed(folder)

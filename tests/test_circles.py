@@ -16,6 +16,7 @@ SIGMA, REACH = 0.3, 0.5
 #: The observed angle: almost on the seam of (-π, π).
 OBSERVED = 3.1
 SEEDS = 8
+QUICK = {"n_simulations": 2000, "block": 200, "proposal": "boxes"}
 
 
 def simulate(theta, rng):
@@ -36,9 +37,7 @@ def posteriors(kind):
     """Posteriors of several seeds, of the angles within REACH of the observed one."""
     made = problem(PERIODIC if kind == "periodic" else PLAIN)
     chord = 2.0 * np.sin(REACH / 2.0)
-    runs = [
-        abctree.abc_tree(made, n_simulations=2000, rng=seed, block=200) for seed in range(SEEDS)
-    ]
+    runs = [abctree.abc_tree(made, rng=seed, **QUICK) for seed in range(SEEDS)]
     return tuple(run.posterior(epsilon=chord) for run in runs)
 
 
@@ -94,9 +93,7 @@ def test_quantiles_and_intervals_go_around_the_seam():
 
 def adjusted(kind):
     made = problem(PERIODIC if kind == "periodic" else PLAIN)
-    runs = [
-        abctree.abc_tree(made, n_simulations=2000, rng=seed, block=200) for seed in range(SEEDS)
-    ]
+    runs = [abctree.abc_tree(made, rng=seed, **QUICK) for seed in range(SEEDS)]
     return [run.adjusted(ess=300) for run in runs]
 
 
@@ -126,17 +123,17 @@ def test_the_answer_is_read_around_the_circle():
 @pytest.mark.parametrize("method", [abctree.map_tree, abctree.abc_tree])
 def test_a_mode_on_the_seam_is_found_with_its_error(method):
     def z_of(prior):
-        modes = [method(problem(prior), n_simulations=3000, rng=seed).mode() for seed in range(4)]
+        modes = [method(problem(prior), n_simulations=3000, rng=seed).mode() for seed in range(3)]
         assert all(np.abs(mode.theta[0]) <= np.pi for mode in modes)
         known = [mode for mode in modes if mode.covariance is not None]
         z = [wrapped(m.theta[0] - OBSERVED) / np.sqrt(m.covariance[0, 0]) for m in known]
         return len(known), np.abs(z)
 
     n, z = z_of(PERIODIC)
-    assert n == 4
+    assert n == 3
     assert z.max() < 3.5
     # The twin: a mode that is sought between the ends is on one of them, and has no error.
-    assert z_of(PLAIN)[0] < 4
+    assert z_of(PLAIN)[0] < 3
 
 
 def test_the_mode_of_the_closest_is_found_around_the_circle():

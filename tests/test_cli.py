@@ -947,6 +947,7 @@ def test_plot_of_a_run_that_ended_in_its_pilot(here):
     assert call("plot", "a").exit_code == 0
 
 
+@pytest.mark.slow
 def test_export_writes_what_the_run_found(plain):
     call("run", "cli_model:ready", "-n", 600, "--rng", 3, "--out", "a")
     assert call("export", "a", "--format", "csv", "--to", "draws.csv").exit_code == 0

@@ -977,7 +977,7 @@ def test_failures_take_no_room_that_grows():
         return np.where(theta > 0.0, np.nan, theta)
 
     p = problem(simulate, vectorized=True)
-    run = abctree.abc_tree(p, n_simulations=20_000, rng=0)
+    run = abctree.abc_tree(p, n_simulations=20_000, rng=0, proposal="boxes")
     assert run.failures.count > 3000
     assert len(run.failures.cases) == 5
     assert sum(case.theta.nbytes for case in run.failures.cases) <= 5 * 1000 * 16

@@ -155,6 +155,7 @@ def test_paragraph_is_made_of_the_numbers(small):
         assert "\n" not in said
 
 
+@pytest.mark.slow
 def test_paragraph_uses_the_weights(small):
     theta = np.repeat([[0.5, 0.03, 0.02, 0.8], [0.9, 0.03, 0.02, 0.8]], 20, axis=0)
     theta = theta * np.linspace(0.99, 1.01, 40)[:, None]
@@ -163,6 +164,7 @@ def test_paragraph_uses_the_weights(small):
     assert "grow at a rate of 0.4976 (0.4953 to 0.4999) a year" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "said"),
     [(0, "Nothing was learned"), (1, "rests on 1 draws, worth 1.0"), (2, "worth 2.0 independent")],
@@ -205,6 +207,7 @@ def test_prediction_simulates_from_the_weighted_draws():
     np.testing.assert_array_equal(prediction.series, again.series)
 
 
+@pytest.mark.slow
 def test_picture_shows_four_rates_and_two_series(small):
     pytest.importorskip("matplotlib.figure")
     posterior = small.posterior(ess=30)

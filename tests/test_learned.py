@@ -48,7 +48,7 @@ class Shuffled(abctree.Learned):
 
 def test_learned_summaries_find_what_plain_distances_lose_in_noise():
     learned, plain, shuffled = [], [], []
-    for seed in range(6):
+    for seed in range(4):
         for how, errors in (
             (abctree.Learned(), learned), (None, plain), (Shuffled(), shuffled),
         ):  # fmt: skip

@@ -42,6 +42,7 @@ def problem():
     return abctree.Problem(prior, simulate, np.zeros(40), distance="mad")
 
 
+@pytest.mark.slow
 def test_a_run_whose_summaries_stay_in_its_folder_has_the_numbers_of_one_in_memory(tmp_path):
     in_memory = abctree.abc_tree(problem(), n_simulations=N, rng=1)
     made = abctree.abc_tree(problem(), store=tmp_path / "run", **IN_STORE)
@@ -68,6 +69,7 @@ def test_other_methods_leave_summaries_in_their_folder_too(tmp_path, method):
     assert differences(method(gauss(2), store=tmp_path / "run", **IN_STORE), in_memory) == []
 
 
+@pytest.mark.slow
 def test_rows_are_read_in_any_order_and_from_an_extended_run(tmp_path):
     folder = tmp_path / "run"
     abctree.abc_tree(problem(), store=folder, **IN_STORE)

@@ -212,6 +212,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 def test_problems_of_all_kinds_are_one_problem():
     models = abctree.Models(KINDS)
     assert models.d == 3
@@ -252,6 +253,7 @@ def test_a_distance_that_is_scaled_in_the_pilot_is_one_for_all():
     assert abctree.compare(result).probability["poisson"] > 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("utility", ["ess", "models"])
 def test_runs_over_models_are_kept_and_resumed(tmp_path, utility):
     models = abctree.Models(problems())

@@ -315,7 +315,7 @@ RUNS = {
 @pytest.mark.parametrize("kind", ["constraint", "density"])
 @pytest.mark.parametrize("name", RUNS)
 def test_runs_over_boxes_without_allowed_points_are_unbiased(name, kind):
-    epsilon, n = 1.0, 10
+    epsilon, n = 1.0, 8
     z, mean, without = [], [], []
     for seed in range(n):
         problem = run_problem(kind, Counted(2_000_000))

@@ -79,6 +79,7 @@ def data_of(path, what="pair"):
     return json.loads(found[1])[what]
 
 
+@pytest.mark.slow
 def test_page_says_the_verdicts_and_has_every_section(result, page):
     text = Page(page).text
     for sentence in result.summary().verdicts:

@@ -327,6 +327,7 @@ def with_milestones(n, milestones, first, **kwargs):
     return play(play_rounds, p, made, abctree.Serial(), None, None)
 
 
+@pytest.mark.slow
 @SETTINGS
 def test_extended_run_is_the_longer_run_with_its_milestones(tmp_path, kwargs):
     first = run(tmp_path / "x", n=305, **kwargs)
@@ -342,6 +343,7 @@ def test_extended_run_is_the_longer_run_with_its_milestones(tmp_path, kwargs):
     assert "theta" in differences(last, with_milestones(500, (), 305, **kwargs))
 
 
+@pytest.mark.slow
 def test_run_killed_while_it_was_extended_knows_its_budget(tmp_path):
     run(tmp_path / "x")
     with pytest.raises(PowerCutError):

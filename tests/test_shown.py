@@ -75,6 +75,7 @@ def test_all_are_short_readable_and_escaped(size):
         assert Tags(html).all <= {"p", "b", "table", "tr", "th", "td", "pre"}, kind
 
 
+@pytest.mark.slow
 def test_all_parts_of_a_round_are_short():
     played = shown("large")["Round 9"]
     for thing in (*played.mixtures, *played.arms, *played.partitions, played.partitions[0].boxes):
@@ -91,6 +92,7 @@ def test_a_summary_shows_numbers_with_their_errors_and_verdicts():
     assert repr(summary).startswith("Summary(Posterior(a, b; ")
 
 
+@pytest.mark.slow
 def test_rounds_are_a_tuple_that_is_shown_as_a_table():
     rounds = shown("small")["Rounds 10"]
     assert isinstance(rounds, tuple)

@@ -46,6 +46,7 @@ RUNS = {
     "rejection": partial(abctree.rejection, gauss(2), n_simulations=20_000),
     "smc": partial(abctree.smc, gauss(2), n_simulations=4000),
 }
+SLOW = ("kernels", "summaries", "constraint and failures", "cart", "map_tree")
 
 
 @pytest.fixture
@@ -80,22 +81,26 @@ def assert_equal(one, other):
     assert one.rounds[-1].rng_state == other.rounds[-1].rng_state
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in RUNS]
+)
 def test_run_has_the_same_numbers_on_any_number_of_processors(monkeypatch, name):
     alone = on(monkeypatch, 1, RUNS[name])
     for n in (2, 3):
         assert_equal(alone, on(monkeypatch, n, RUNS[name]))
 
 
+@pytest.mark.slow
 def test_run_with_summaries_in_its_store_has_the_same_numbers(monkeypatch, tmp_path):
     alone, *others = (
         on(monkeypatch, n, RUNS["summaries"], keep_summaries="store", store=tmp_path / str(n))
-        for n in (1, 2, 3)
+        for n in (1, 3)
     )
     for other in others:
         assert_equal(alone, other)
 
 
+@pytest.mark.slow
 def test_folds_are_dealt_with_in_threads_that_end_with_their_round(monkeypatch, started):
     on(monkeypatch, 1, RUNS["default"], executor="serial")
     assert not started
@@ -133,6 +138,7 @@ def sleepy(simulator, **more):
     return abctree.Problem(prior, simulator, np.zeros(2), vectorized="seeds", **more)
 
 
+@pytest.mark.slow
 def test_simulator_that_releases_the_lock_has_all_processors(monkeypatch):
     plain, willing = Sleeper(), WillingSleeper()
     alone = on(monkeypatch, 2, abctree.abc_tree, problem=sleepy(plain), n_simulations=1500)
