@@ -122,6 +122,8 @@ def test_a_wrong_word_is_told_before_what_is_missing_for_it(problem):
         ("smc", "max_nr_populations", "max_rounds"),
         ("rejection", "quantile", "keep"),
         ("abc_tree", "n_jobs", "executor"),
+        ("abc_tree", "n", "n_simulations"),
+        ("abc_tree", "batch_size", "block"),
         ("abc_tree", "verbose", "progress"),
         ("Processes", "num_workers", "n_workers"),
         ("Cart", "max_leafs", "max_leaves"),
@@ -169,6 +171,15 @@ def test_other_answers_tell_the_keyword_that_is_meant(result, problem, tmp_path)
         result.posterior(epsilon=2.0).mean(axis=0)
 
 
+def test_an_argument_by_position_is_told_its_name(problem, result):
+    with pytest.raises(ParameterError, match=r"takes 1 .*, but got 3\. Write n_simulations=300\."):
+        abctree.abc_tree(problem, 300, 3)
+    with pytest.raises(ParameterError, match=r"`Threads` takes 1 .*, but got 2\. Write chunk=3\."):
+        abctree.Threads(2, 3)
+    with pytest.raises(ParameterError, match=r"`mean` takes 0 arguments .*, but got 1\. Leave"):
+        result.posterior(epsilon=2.0).mean(0)
+
+
 def test_a_word_that_is_foreign_here_is_not_taken_for_another_argument():
     """ "seed" is spelt nearly like "observed"."""
     with pytest.raises(ParameterError, match=r"no argument `seed`\. It takes prior, simulator"):
@@ -205,7 +216,7 @@ def test_right_keywords_and_defaults_arrive():
 # rng --------------------------------------------------------------------------------------------
 
 
-WRONG = ["x", -1, 1.5, float("nan"), [1, "x"], object(), {"seed": 1}, [-1]]
+WRONG = ["x", -1, 1.5, True, float("nan"), [1, "x"], object(), {"seed": 1}, [-1]]
 
 
 def callers(problem, result):

@@ -6,6 +6,8 @@ import dataclasses
 import difflib
 import functools
 import inspect
+import reprlib
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -19,7 +21,7 @@ _FOREIGN = {
     "seed random_state random_seed seeds generator key prng rngs np_random": "rng",
     "n_sims num_sims nsims n_sim num_simulations n_simulation n_samples num_samples nsamples "
     "budget max_simulations max_nr_simulations maxiter n_iter n_calls n_evals sample_size size "
-    "draws n_draws num_draws samples count N": "n_simulations n budget",
+    "draws n_draws num_draws samples count N n": "n_simulations n budget",
     "eps tol tolerance threshold minimum_epsilon max_distance epsilon": (
         'epsilon stop={"epsilon":0.1}'
     ),
@@ -44,7 +46,7 @@ _FOREIGN = {
     ),
     "constraints feasible condition": "constraint",
     "vectorised vectorize vectorise batched vmap": "vectorized",
-    "chunk_size batch": "batch_size chunk block",
+    "chunk_size batch batch_size": "batch_size chunk block",
     "accept n_accept n_keep num_keep top quantile": "keep",
     "ptform transform": "prior_transform",
     "param_names parameter_names labels var_names columns": "names",
@@ -58,8 +60,8 @@ _MEANT = {word: ours for words, ours in _FOREIGN.items() for word in words.split
 def checks_keywords(target: T) -> T:
     """Decorate a function or a class: a keyword that it does not have is a `ParameterError`.
 
-    So is a field of a dataclass that breaks its rule, see `abctree.numbers.ruled`.  Signatures and
-    types stay as they are.
+    So is what is given by position and has a name only, and a field of a dataclass that breaks its
+    rule, see `abctree.numbers.ruled`.  Signatures and types stay as they are.
     """
     if isinstance(target, type):
         rules = _rules(target)
@@ -85,13 +87,21 @@ def _rules(kind: type) -> dict[str, tuple[str, str]]:
 
 
 def _checked(function: Any, name: str, rules: Mapping[str, tuple[str, str]] | None = None) -> Any:
-    parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    every = inspect.signature(function).parameters.values()
+    parameters = [p for p in every if p.name != "self"]
     known = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
     check = check_keywords if len(known) == len(parameters) else _check_foreign
+    positional = [p for p in every if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    any_number = any(p.kind is p.VAR_POSITIONAL for p in every)
+    n_positional = sys.maxsize if any_number else len(positional)
+    n_self = len(every) - len(parameters)
+    by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         check(name, kwargs, known)
+        if len(args) > n_positional:
+            _refuse_positions(name, args[n_positional:], n_positional - n_self, by_name)
         answer = function(*args, **kwargs)
         if rules:
             from abctree.numbers import check_fields  # it imports NumPy
@@ -100,6 +110,15 @@ def _checked(function: Any, name: str, rules: Mapping[str, tuple[str, str]] | No
         return answer
 
     return call
+
+
+def _refuse_positions(function: str, rest: Sequence[Any], n: int, names: Sequence[str]) -> None:
+    """Say which keyword the first argument beyond those by position is, if there is one."""
+    advice = f"Write {names[0]}={reprlib.repr(rest[0])}." if names else "Leave the rest away."
+    raise ParameterError(
+        f"`{function}` takes {n} argument{'s' * (n != 1)} by position, but got {n + len(rest)}. "
+        f"{advice}"
+    )
 
 
 def check_keywords(function: str, given: Iterable[str], known: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ A rule is the end of a sentence, and is read as it stands: "at least 1", "above 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Mapping
@@ -98,10 +99,10 @@ def checked_levels(q: object) -> FloatArray:
 
 def checked_rng(rng: RNGLike) -> np.random.Generator:
     """The generator that `rng` is or, as in SPEC 7, seeds."""
-    try:
-        return np.random.default_rng(rng)
-    except (TypeError, ValueError):
-        raise ParameterError(
-            "`rng` must be None, a whole number of at least 0, or a Generator of NumPy, but got "
-            f"{rng!r}. Write rng=1 for a run that can be repeated."
-        ) from None
+    if not isinstance(rng, bool):  # a switch, though Python takes it for a number
+        with contextlib.suppress(TypeError, ValueError):
+            return np.random.default_rng(rng)
+    raise ParameterError(
+        "`rng` must be None, a whole number of at least 0, or a Generator of NumPy, but got "
+        f"{rng!r}. Write rng=1 for a run that can be repeated."
+    )
