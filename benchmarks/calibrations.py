@@ -27,14 +27,7 @@ LEVELS = (0.5, 0.9)
 def one(folder: Path | None, n: int, name: str, seed: int) -> dict[str, list[list[float]]]:
     """Level -> (said, exact) of each parameter."""
     problem, reference = cases(folder)[name](seed)
-    run = abctree.abc_tree(
-        problem,
-        n_simulations=n,
-        rng=1_000 + seed,
-        proposal="boxes",
-        keep_summaries=True,
-        progress=False,
-    )
+    run = abctree.abc_tree(problem, n_simulations=n, rng=1_000 + seed, keep_summaries=True)
     draws, said = run.answer(), run.calibration()
     found = {}
     for level in LEVELS:

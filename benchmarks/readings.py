@@ -107,13 +107,8 @@ class Distance:
 def one(folder: Path | None, name: str, n_simulations: int, seed: int) -> dict[str, float]:
     """Errors of one table's readings over that of the best of them."""
     problem, reference = cases(folder)[name](seed)
-    run = abctree.abc_tree(
-        problem,
-        n_simulations=n_simulations,
-        rng=1_000 + seed,
-        proposal="boxes",
-        keep_summaries=True,
-    )
+    settings = {"n_simulations": n_simulations, "rng": 1_000 + seed, "keep_summaries": True}
+    run = abctree.abc_tree(problem, **settings)
     rows, rng = Rows.of(run), np.random.default_rng(seed)
     distance = Distance(ndtri(np.clip(middle(*cube_range(problem.prior, reference)), 1e-9, None)))
 
