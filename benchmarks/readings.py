@@ -96,7 +96,7 @@ class Distance:
     def __call__(self, reading: Reading, rng: np.random.Generator) -> float:
         z, weight = reading.z, reading.weight
         if len(z) > DRAWS:
-            z, weight = z[systematic(weight, DRAWS, rng)], np.ones(DRAWS)
+            z, weight = z[systematic(weight, DRAWS, rng.random())], np.ones(DRAWS)
         weight = weight / weight.sum()
         z = (z - self.mean) / self.unit
         own = weight @ cdist(z, z) @ weight

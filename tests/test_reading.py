@@ -221,6 +221,45 @@ def test_nothing_vetoes_a_regression_that_is_right():
     assert all(len(choice.scores) == 8 for choice in left)
 
 
+def steps(simulated, observed):
+    """A distance of the user's, with many ties."""
+    return np.floor(4.0 * np.abs(simulated - observed).sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"distance": steps}, {"prior": {"a": stats.cauchy(1.0), "b": stats.cauchy(-2.0)}}],
+    ids=["norm", "ties", "uneven weights far out"],
+)
+def test_a_row_is_read_from_the_nearest_of_all_others(settings):
+    settings = {"prior": SQUARE, "distance": "euclidean", **settings}
+    problem = abctree.Problem(
+        simulator=shift, observed=np.array([1.0, -2.0]), vectorized=True, **settings
+    )
+    table = rows.Rows.of(abctree.abc_tree(problem, n_simulations=1500, rng=1))
+    cells = rows.Cell(None, 30.0), rows.Cell(None, 140.0)
+    for j in (0, 100, len(table) - 1):
+        distance = problem.distance(table.summary, table.summary[j])
+        order = np.argsort(distance, kind="stable")
+        order = order[order != j]
+        weight = table.weight[order]
+        reached = np.cumsum(weight) ** 2 / np.cumsum(weight**2)
+        for cell, reading in zip(cells, table.at_row(j, cells), strict=True):
+            n = min(np.argmax(np.append(reached, np.inf) >= cell.ess) + 1, len(order) - 1)
+            np.testing.assert_array_equal(reading.row, order[:n])
+
+
+def test_a_summary_of_one_value_is_left_out_however_it_is_rounded():
+    x, y, weight = regression_data()
+    constant = np.full((len(x), 1), 0.1 * 3.0e5)
+    nearly = constant + 1e-9 * x[:, :1]
+    fit = regression.Ridge(np.hstack([constant, x, nearly]), weight)
+    assert fit.used.tolist() == [False, *[True] * 5]
+    alone, _ = regression.Ridge(x, weight)(y)
+    without, _ = regression.Ridge(np.hstack([constant, x]), weight)(y)
+    assert without == pytest.approx(alone)
+
+
 @pytest.mark.slow
 def test_the_answer_is_the_same_each_time_and_says_what_it_is():
     first = run(n_simulations=1000).answer()

@@ -7,11 +7,13 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 
 import numba
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 import abctree
 from abctree.problems import gauss, gaussian_mixture, lotka_volterra
@@ -23,9 +25,12 @@ def noisy(theta, rng):
     return np.where(theta[:, :1] > 0.8, np.nan, data)
 
 
+SQUARE = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
+
+
 def constrained():
     return abctree.Problem(
-        {"a": (0.0, 1.0), "b": (0.0, 1.0)},
+        SQUARE,
         noisy,
         np.array([0.5, 0.6]),
         vectorized=True,
@@ -98,6 +103,41 @@ def test_run_with_summaries_in_its_store_has_the_same_numbers(monkeypatch, tmp_p
     )
     for other in others:
         assert_equal(alone, other)
+
+
+@pytest.mark.parametrize("n_simulations", [1000, pytest.param(5000, marks=pytest.mark.slow)])
+def test_answer_has_the_same_numbers_on_any_number_of_processors(monkeypatch, n_simulations):
+    result = abctree.abc_tree(lotka_volterra(), n_simulations=n_simulations, rng=1)
+    read = {}
+    for n in (1, 2, 3):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=n: set(range(n)), raising=False)
+        for blas in (1, 2):
+            fresh = replace(result)  # which remembers no answer
+            with threadpool_limits(blas, "blas"):
+                read[n, blas] = fresh.answer(), fresh.fit(), fresh.calibration(20)
+    answer, fit, calibration = read.pop((1, 1))
+    assert answer.reading.n > 0
+    for other, other_fit, other_calibration in read.values():
+        np.testing.assert_array_equal(answer.theta, other.theta)
+        assert answer.reading == other.reading
+        np.testing.assert_array_equal(fit.distances, other_fit.distances)
+        np.testing.assert_array_equal(fit.misses, other_fit.misses)
+        np.testing.assert_array_equal(calibration.ranks, other_calibration.ranks)
+
+
+def test_rows_are_read_in_threads_if_the_distance_may_be_called_in_them(monkeypatch, started):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+
+    def city_block(simulated, observed):
+        assert threading.current_thread() is threading.main_thread()
+        return np.abs(simulated - observed).sum(axis=1)
+
+    problem = partial(abctree.Problem, SQUARE, noisy, np.array([0.5, 0.6]), vectorized=True)
+    for distance, expected in (("euclidean", 2), (city_block, 0)):
+        result = abctree.rejection(problem(distance=distance), n_simulations=1000, rng=1)
+        started.clear()
+        assert result.answer().reading is not None
+        assert len(started) == expected
 
 
 @pytest.mark.slow

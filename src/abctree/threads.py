@@ -10,8 +10,11 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Protocol, TypeVar
+
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from abctree.keywords import checks_keywords
 
@@ -54,6 +57,15 @@ def side_by_side(call: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
         return
     with ThreadPoolExecutor(n, thread_name_prefix="abctree") as pool:
         yield from pool.map(call, items)
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Have linear algebra stay in the thread that calls it.
+
+    Products of small matrices take longer in several, and their last digits depend on how many.
+    """
+    limits: AbstractContextManager[object] = threadpool_limits(1, "blas")
+    return limits
 
 
 @checks_keywords

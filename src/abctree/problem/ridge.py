@@ -19,6 +19,8 @@ _PENALTIES = 10.0 ** np.arange(-6.0, 2.25, 0.5)
 LEAST_SQUARES = 1e-8
 #: Eigenvalues below this share of the largest count as dependent summaries.
 _DEPENDENT = 1e-10
+#: Columns whose spread is below this share of their mean may be one value, but for rounding.
+_ROUNDING = 1e-6
 
 
 @runtime_checkable
@@ -57,36 +59,50 @@ class Ridge:
         self.weight = weight / weight.sum()
         self.n = effective_sample_size(weight)
         self.penalty = penalty
-        self.mean = self.weight @ x
-        centred = x - self.mean
-        self.scale = np.sqrt(self.weight @ centred**2)
-        used = self.used = varies(x) & (self.scale > 0.0)
-        self.x = centred[:, used] / self.scale[used]
-        self.at_zero = -self.mean[used] / self.scale[used]
-        value, self.vector = np.linalg.eigh((self.x * self.weight[:, None]).T @ self.x)
+        self.root = np.sqrt(self.weight)[:, None]
+        mean = self.weight @ x
+        centred = x - mean
+        centred *= self.root
+        square = centred.T @ centred
+        scale = np.sqrt(square.diagonal())
+        used = self.used = scale > 0.0
+        unclear = used & (scale < _ROUNDING * np.abs(mean))
+        used[unclear] = varies(x[:, unclear])
+        if not used.all():
+            x, centred, square = x[:, used], centred[:, used], square[np.ix_(used, used)]
+        self.x, self.centred, self.mean, self.scale = x, centred, mean[used], scale[used]
+        # The columns count as if they had unit spread.
+        value, self.vector = np.linalg.eigh(square / self.scale / self.scale[:, None])
         self.value = np.maximum(value, 0.0)
 
     def __call__(self, y: FloatArray) -> Fitted:
         """Fitted values (m, k) of y (m, k), and those at x = 0 (k,)."""
         mean, slope = self._line(y)
-        return mean + self.x @ slope, mean + self.at_zero @ slope
+        at_zero = mean - self.mean @ slope
+        return at_zero + self.x @ slope, at_zero
 
     def _line(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The mean (k,) of y (m, k), and slopes on the scaled columns that vary."""
+        """The mean (k,) of y (m, k), and slopes on the columns that vary."""
         mean = self.weight @ y
         centred = y - mean
-        moment = self.vector.T @ (self.x.T @ (self.weight[:, None] * centred))
+        moment = self._moment(centred)
         penalty = np.full(y.shape[1], self.penalty or 0.0)
         if self.penalty is None:
             penalty = self._chosen(moment, self.weight @ centred**2)
-        return mean, self.vector @ (moment / (self.value[:, None] + penalty))
+        slope = self.vector @ (moment / (self.value[:, None] + penalty))
+        return mean, slope / self.scale[:, None]
+
+    def _moment(self, centred: FloatArray) -> FloatArray:
+        """(r, k) Moments of responses (m, k) with the principal axes."""
+        moment = self.centred.T @ (self.root * centred)
+        return np.asarray(self.vector.T @ (moment / self.scale[:, None]))
 
     def line(self, y: FloatArray) -> Line:
         """The regression of y (m, k), to be read off anywhere."""
         mean, slope = self._line(y)
         whole = np.zeros((len(self.used), y.shape[1]))
-        whole[self.used] = slope / self.scale[self.used, None]
-        return Line(mean - self.mean @ whole, whole)
+        whole[self.used] = slope
+        return Line(mean - self.mean @ slope, whole)
 
     def drops(self, y: FloatArray) -> FloatArray:
         """(q,) The largest share of the variance of a column of y that one summary alone explains.
@@ -95,7 +111,7 @@ class Ridge:
         """
         mean = self.weight @ y
         total = self.weight @ (y - mean) ** 2
-        moment = self.vector.T @ (self.x.T @ (self.weight[:, None] * (y - mean)))
+        moment = self._moment(y - mean)
         inverse = 1.0 / (self.value + LEAST_SQUARES)
         slope = self.vector @ (inverse[:, None] * moment)
         alone = self.vector**2 @ inverse

@@ -18,6 +18,7 @@ from abctree.answers.selection import default_ess
 from abctree.numbers import check_rule
 from abctree.problem.models import Models
 from abctree.problem.ridge import Regressor
+from abctree.threads import one_blas_thread
 
 
 def adjusted(run: Run, method: Method | Regressor, ess: float | None) -> Posterior:
@@ -36,8 +37,9 @@ def answer(run: Run) -> Posterior:
     rows = Rows.of(run)
     if len(rows) < FEWEST or rows.distance[0] == rows.distance[-1]:
         return run.posterior()
-    choice = choose(rows, N_PSEUDO, np.random.default_rng(run.root))
-    return replace(_read(run, rows, choice.chosen), reading=choice)
+    with one_blas_thread():
+        choice = choose(rows, N_PSEUDO, np.random.default_rng(run.root))
+        return replace(_read(run, rows, choice.chosen), reading=choice)
 
 
 def calibrated(run: Run, choice: Choice | None, n: int) -> Calibration:
@@ -46,14 +48,16 @@ def calibrated(run: Run, choice: Choice | None, n: int) -> Calibration:
     rows = Rows.of(run).checked()
     cell = default_cell(rows) if choice is None else choice.chosen
     raw = Cell(None, min(default_ess(run.n_simulations), rows.largest_ess))
-    return calibration(rows, cell, raw, n, np.random.default_rng(run.root))
+    with one_blas_thread():
+        return calibration(rows, cell, raw, n, np.random.default_rng(run.root))
 
 
 def fitting(run: Run) -> Fit:
     """Whether the model can make data like the observation."""
     rows = Rows.of(run, most=None).checked()
     ess = min(default_ess(run.n_simulations), rows.largest_ess)
-    return fit(rows, ess, np.random.default_rng(run.root))
+    with one_blas_thread():
+        return fit(rows, ess, np.random.default_rng(run.root))
 
 
 def _read(run: Run, rows: Rows, cell: Cell) -> Posterior:

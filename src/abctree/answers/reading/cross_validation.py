@@ -12,6 +12,7 @@ from abctree.answers.reading.veto import default_cell
 from abctree.answers.run import Run
 from abctree.keywords import checks_keywords
 from abctree.numbers import check_rule, checked_rng
+from abctree.threads import one_blas_thread
 from abctree.types import FloatArray, RNGLike
 
 
@@ -74,10 +75,12 @@ def cross_validate(
     check_rule("n", n, "at least 2", "Try 100.")
     rows = Rows.of(result, most=None).checked()
     cell = default_cell(rows) if ess is None else Cell("ridge", min(ess, rows.largest_ess))
-    picked, count = np.unique(systematic(rows.weight, n, checked_rng(rng)), return_counts=True)
+    start = checked_rng(rng).random()
+    picked, count = np.unique(systematic(rows.weight, n, start), return_counts=True)
     means = []
-    for j in picked:
-        reading = next(rows.at_row(int(j), (cell,)))
-        means.append(reading.weight / reading.weight.sum() @ rows.theta_of(reading))
+    with one_blas_thread():
+        for j in picked:
+            reading = next(rows.at_row(int(j), (cell,)))
+            means.append(reading.weight / reading.weight.sum() @ rows.theta_of(reading))
     names = tuple(result.problem.names)
     return CrossValidation(names, cell, rows.scores.theta[picked], np.array(means), count / n)

@@ -64,11 +64,11 @@ def fit(rows: Rows, ess: float, rng: np.random.Generator) -> Fit:
     accepted = rows.accepted(ess)
     cube = rows.places[0]
     tree = cKDTree(cube / _unit(cube[accepted]))
-    drawn = accepted[systematic(rows.weight[accepted], _N, rng)]
+    drawn = accepted[systematic(rows.weight[accepted], _N, rng.random())]
     near = np.asarray(tree.query(tree.data[drawn], k=_NEIGHBOURS + 1)[1])[:, 1:]
     other = near[np.arange(_N), rng.integers(_NEIGHBOURS, size=_N)]
     own, missed = _nearest(rows, rows.distance, None)
-    found = [_nearest(rows, rows.distance_to(int(j)), int(j)) for j in other]
+    found = list(rows.each(lambda j: _nearest(rows, rows.distance_to(j), j), other.tolist()))
     distances = np.array([distance for distance, _ in found])
     usual = np.sqrt(np.mean([miss**2 for _, miss in found], axis=0))
     misses = np.divide(missed, usual, out=np.zeros_like(missed), where=usual > 0.0)

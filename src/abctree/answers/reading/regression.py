@@ -71,14 +71,16 @@ def regression(x: FloatArray, weight: FloatArray, method: Method | Regressor) ->
     return fit
 
 
-def moved(z: FloatArray, fit: Regression, method: Method | Regressor) -> FloatArray:
+def moved(
+    z: FloatArray, fit: Regression, method: Method | Regressor, fitted: Fitted | None = None
+) -> FloatArray:
     """Draws z (m, k) moved to where a regression says that they would be at x = 0.
 
     "heteroscedastic" fits the logarithms of the squared residuals too, and scales residuals as they
-    say.
+    say.  What is `fitted` to z need not be worked out again.
     """
-    fitted, at_observation = fit(z)
-    residual = z - fitted
+    there, at_observation = fitted or fit(z)
+    residual = z - there
     if method == "heteroscedastic":
         square = residual**2
         size, size_there = fit(np.log(square + 1e-12 * square.mean(axis=0)))

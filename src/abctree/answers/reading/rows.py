@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 
 from abctree.answers.reading.choice import Cell
@@ -19,7 +20,8 @@ from abctree.data import Table, effective_sample_size, running_ess
 from abctree.errors import ParameterError
 from abctree.problem.models import Models
 from abctree.problem.priors.cube import inside
-from abctree.problem.ridge import varies
+from abctree.problem.ridge import Fitted, varies
+from abctree.threads import Each, side_by_side
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Rows nearest to the observation that are looked at: several times those of the largest reading.
@@ -119,60 +121,69 @@ class Rows:
     def distance_to(self, j: int) -> FloatArray:
         """(n,) Distances of all rows to row j, as if it were the observation."""
         if self._is_norm:
-            return np.asarray(np.sqrt(np.square(self.x - self.x[j]).sum(axis=1)))
+            return np.asarray(cdist(self.x, self.x[j : j + 1])[:, 0])
         return self.run.problem.distance(self.summary, self.summary[j])
 
     @cached_property
     def _is_norm(self) -> bool:
         return self.run.problem.measurement.standardised(self.summary[:1]) is not None
 
+    @property
+    def each(self) -> Each:
+        """`side_by_side`, unless the distance is a function that may not be called in threads."""
+        return side_by_side if self._is_norm else map
+
     def epsilon(self, ess: float) -> float:
         """The tolerance of a reading; the nearest are read together if they are ties."""
-        last = float(self.distance[self._count(self.weight, ess)])
+        last = float(self.distance[_count(self._reached, ess)])
         return last if last > self.distance[0] else just_above(self.distance, last, np.inf)
 
-    def _count(self, weight: FloatArray, ess: float) -> int:
-        """How many of the nearest rows a reading takes: at least one is left outside."""
-        enough = np.flatnonzero(running_ess(weight) >= ess)
-        return min(int(enough[0]) + 1 if len(enough) else len(weight), len(weight) - 1)
+    @cached_property
+    def _reached(self) -> FloatArray:
+        """(n,) The effective sample size of the first 1, 2, ... rows."""
+        return running_ess(self.weight)
 
     def at_observation(self, cell: Cell) -> Reading:
         """Read the rows in one way."""
-        return self._read(cell, self.distance, np.arange(len(self)), np.zeros(self.x.shape[1]), {})
+        row, at = np.arange(len(self)), np.zeros(self.x.shape[1])
+        return next(self._read((cell,), row, self.distance, at))
 
     def at_row(self, j: int, cells: tuple[Cell, ...]) -> Iterator[Reading]:
         """Read the other rows in several ways, as if row j were the observation."""
         distance = self.distance_to(j)
-        order = np.argsort(distance, kind="stable")
-        order = order[order != j]
-        fits: dict[tuple[float, bool], Regression] = {}
-        for cell in cells:
-            yield self._read(cell, distance[order], order, self.x[j], fits)
+        most = max(cell.ess for cell in cells)
+        # About as many rows as at the observation, or else all.
+        for n in (3 * _count(self._reached, most) // 2, len(self)):
+            row = nearest(distance, n)
+            row = row[row != j]
+            wanted = _count(running_ess(self.weight[row]), most)
+            if wanted < len(row) - 1:
+                break
+        row = row[: wanted + 1]
+        return self._read(cells, row, distance[row], self.x[j])
 
     def _read(
-        self,
-        cell: Cell,
-        distance: FloatArray,
-        row: IntArray,
-        at: FloatArray,
-        fits: dict[tuple[float, bool], Regression],
-    ) -> Reading:
+        self, cells: tuple[Cell, ...], row: IntArray, distance: FloatArray, at: FloatArray
+    ) -> Iterator[Reading]:
         """Read rows in the order of their distances from `at` (q,); ways share regressions."""
-        weight = self.weight[row]
-        n = self._count(weight, cell.ess)
-        row, z = row[:n], self.places[0][row[:n]]
-        if cell.method is None:
-            return Reading(row, z, weight[:n])
-        weight = weight[:n] * epanechnikov(distance[:n], distance[n])
-        kept = weight > 0.0
-        row, z, weight = row[kept], z[kept].copy(), weight[kept]
-        moves = self.places[1]
-        if len(row):
+        weight, reached = self.weight[row], running_ess(self.weight[row])
+        x, z, moves = self.x[row] - at, self.places[0][row], self.places[1]
+        fits: dict[tuple[float, bool], tuple[Regression, Fitted]] = {}
+        for cell in cells:
+            n = _count(reached, cell.ess)
+            if cell.method is None:
+                yield Reading(row[:n], z[:n], weight[:n])
+                continue
+            kernel = epanechnikov(distance[:n], distance[n])
+            n = int(np.count_nonzero(kernel > 0.0))  # those at the tolerance do not count
             key = cell.ess, cell.method in ("ridge", "heteroscedastic")
+            part = z[:n, moves]
             if key not in fits:
-                fits[key] = regression(self.x[row] - at, weight, cell.method)
-            z[:, moves] = moved(z[:, moves], fits[key], cell.method)
-        return Reading(row, z, weight)
+                fit = regression(x[:n], weight[:n] * kernel[:n], cell.method)
+                fits[key] = fit, fit(part)
+            new = z[:n].copy()
+            new[:, moves] = moved(part, fits[key][0], cell.method, fits[key][1])
+            yield Reading(row[:n], new, weight[:n] * kernel[:n])
 
     def theta_of(self, reading: Reading) -> FloatArray:
         """(m, p) Draws of a reading in user units; those that would not be allowed stay."""
@@ -185,7 +196,7 @@ class Rows:
 
     def accepted(self, ess: float) -> IntArray:
         """The nearest rows, up to an effective sample size."""
-        return np.arange(self._count(self.weight, ess))
+        return np.arange(_count(self._reached, ess))
 
     def picked(self, n: int, ess: float, rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
         """Rows of the posterior at an effective sample size, and how often each of n draws is one.
@@ -193,7 +204,7 @@ class Rows:
         The shares (k,) sum to one.
         """
         row, count = np.unique(
-            systematic(self.weight[self.accepted(ess)], n, rng), return_counts=True
+            systematic(self.weight[self.accepted(ess)], n, rng.random()), return_counts=True
         )
         return row, count / n
 
@@ -214,6 +225,19 @@ def _usable(table: Table, row: IntArray, most: int) -> tuple[IntArray, FloatArra
     return np.concatenate(rows), np.concatenate(summaries)
 
 
+def _count(reached: FloatArray, ess: float) -> int:
+    """How many of the nearest rows a reading takes: at least one is left outside."""
+    enough = np.flatnonzero(reached >= ess)
+    return min(int(enough[0]) + 1 if len(enough) else len(reached), len(reached) - 1)
+
+
+def nearest(distance: FloatArray, n: int) -> IntArray:
+    """Numbers of the n smallest of distances, and of the ties of the last, in their order."""
+    last = np.partition(distance, n)[n] if n < len(distance) else np.inf
+    row = np.flatnonzero(distance <= last) if last < np.inf else np.arange(len(distance))
+    return np.asarray(row[np.argsort(distance[row], kind="stable")])
+
+
 def epanechnikov(distance: FloatArray, epsilon: float) -> FloatArray:
     """1 − (d/ε)² (n,) of distances below ε, and 1 where they are all ties at it or at 0."""
     ratio = distance / epsilon if epsilon > 0.0 else np.zeros(len(distance))
@@ -221,8 +245,11 @@ def epanechnikov(distance: FloatArray, epsilon: float) -> FloatArray:
     return kernel if kernel.any() else np.ones(len(distance))
 
 
-def systematic(weight: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
-    """(n,) Numbers of draws in proportion to their weights (m,), in their order."""
-    position = (rng.random() + np.arange(n)) / n
+def systematic(weight: FloatArray, n: int, start: float) -> IntArray:
+    """(n,) Numbers of draws in proportion to their weights (m,), in their order.
+
+    All follow from a `start` in [0, 1).
+    """
+    position = (start + np.arange(n)) / n
     index = np.searchsorted(np.cumsum(weight / weight.sum()), position, side="right")
     return np.asarray(np.minimum(index, len(weight) - 1))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from abctree.answers.reading.choice import Cell, Choice
 from abctree.answers.reading.regression import Method
 from abctree.answers.reading.rows import Reading, Rows, systematic
 from abctree.data import effective_sample_size
-from abctree.types import FloatArray
+from abctree.types import FloatArray, IntArray
 
 #: Rows that stand in for the observation.
 N_PSEUDO = 200
@@ -49,9 +50,15 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
     places = rows.places[0]
     unit = places[picked].std(axis=0)
     unit = np.where(unit > 0.0, unit, 1.0)
-    score = np.array(
-        [[energy_score(r, places[j], unit, rng) for r in rows.at_row(j, cells)] for j in picked]
-    )
+    # All random numbers are drawn beforehand, so that rows can be dealt with in any order.
+    drawn = [[(rng.random(), rng.permutation(_DRAWS)) for _ in cells] for _ in picked]
+
+    def scored(i: int) -> list[float]:
+        j = int(picked[i])
+        readings = zip(rows.at_row(j, cells), drawn[i], strict=True)
+        return [energy_score(r, places[j], unit, *numbers) for r, numbers in readings]
+
+    score = np.array(list(rows.each(scored, range(len(picked)))))
     own = score[:, cells.index(default)]
     gap = (score - own[:, None]) / (share @ own)
     mean = share @ gap
@@ -67,12 +74,16 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
 
 
 def energy_score(
-    reading: Reading, truth: FloatArray, unit: FloatArray, rng: np.random.Generator
+    reading: Reading, truth: FloatArray, unit: FloatArray, start: float, order: IntArray
 ) -> float:
-    """E|X − truth| − ½ E|X − X'| of the draws X of a reading; smaller is better."""
-    index = rng.permutation(systematic(reading.weight, _DRAWS, rng))
-    x = reading.z[index] / unit
-    miss = np.sqrt(np.square(x - truth / unit).sum(axis=1)).mean()
-    partner = (np.arange(_DRAWS) + np.arange(1, _PARTNERS + 1)[:, None]) % _DRAWS
-    spread = np.sqrt(np.square(x - x[partner]).sum(axis=2)).mean()
+    """E|X − truth| − ½ E|X − X'| of the draws X of a reading; smaller is better.
+
+    Those are picked systematically from a `start` in [0, 1), and then put in an `order`.
+    """
+    n = len(order)
+    x = (reading.z[systematic(reading.weight, n, start)[order]] / unit).T
+    around = sliding_window_view(np.concatenate([x, x[:, :_PARTNERS]], axis=1), n, axis=1)
+    own, partners = around[:, :1], around[:, 1:]  # (k, 1, n) and (k, partners, n)
+    miss = np.sqrt(np.square(own - (truth / unit)[:, None, None]).sum(axis=0)).mean()
+    spread = np.sqrt(np.square(partners - own).sum(axis=0)).mean()
     return float(miss - 0.5 * spread * (1.0 - 1.0 / effective_sample_size(reading.weight)))
