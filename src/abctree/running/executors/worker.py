@@ -7,8 +7,6 @@ of it between two tasks is replaced.
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import multiprocessing
 import os
 import pickle
@@ -191,8 +189,9 @@ def _end_with_parent() -> None:
 
 def _limit_loaded_libraries() -> None:
     if This.limits.n_threads is not None:
-        with contextlib.suppress(ImportError):  # scikit-learn brings it, but need not for ever
-            importlib.import_module("threadpoolctl").threadpool_limits(This.limits.n_threads)
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+        threadpool_limits(This.limits.n_threads)
 
 
 def _is_full() -> bool:
