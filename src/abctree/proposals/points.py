@@ -118,13 +118,18 @@ def draw_points(
     def propose(want: int) -> Columns:
         nonlocal n_proposed
         cube, kept = proposal.draw(want, rng)
-        theta = np.full((want, len(problem.names)), np.nan)
-        theta[kept] = problem.prior.from_cube(cube[kept])
+        if kept.all():
+            theta = problem.prior.from_cube(cube)
+        else:
+            theta = np.full((want, len(problem.names)), np.nan)
+            theta[kept] = problem.prior.from_cube(cube[kept])
         looked = np.arange(n_proposed + 1, n_proposed + want + 1)
         n_proposed += want
         return cube, theta, looked, kept
 
     def allowed(cube: FloatArray, theta: FloatArray, _: IntArray, kept: BoolArray) -> BoolArray:
+        if problem.region.is_plain:
+            return kept
         rows = np.flatnonzero(kept)
         rows = rows[problem.region.feasible(theta[rows], cube[rows])]
         answer = np.zeros(len(kept), dtype=bool)
