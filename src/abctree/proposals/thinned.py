@@ -39,8 +39,9 @@ _LAW_WORTH, _BOX_WORTH = 2.0, 0.1
 _SOFTNESS = 0.35
 #: Residuals in a list: numbers in all, bounds, and a multiple of √T.
 _NUMBERS, _FEWEST, _MOST, _PER_ROOT = 1500, 64, 1024, 8.0
-#: Lists of which the laws are fitted at once.
-_LISTS = 32
+#: Numbers in the covariances of the lists whose laws are fitted at once: a thread for less would
+#: take longer to start.
+_AT_ONCE = 2**14
 #: Exponent of the rate in the target: ½ maximises the effective sample size.
 _EXPONENT = 0.5
 #: Candidates from which the bound is set, those to which the base is fitted, and least that these
@@ -126,7 +127,8 @@ def fit_surrogate(
         cube, z, usable, fit.row_box, order, tree.parent, tree.node_of_box, fit.model_of_box,
         fit.beta, size,
     )  # fmt: skip
-    parts = [slice(a, a + _LISTS) for a in range(0, len(number), _LISTS)]
+    step = max(1, _AT_ONCE // z.shape[1] ** 2)
+    parts = [slice(a, a + step) for a in range(0, len(number), step)]
     laws = [*each(lambda part: residual_laws(residual[part], number[part]), parts)]
     mean, whiten, amplitude = (np.concatenate(column) for column in zip(*laws, strict=True))
     return Surrogate(

@@ -155,7 +155,7 @@ def with_sources(
     near = np.flatnonzero(table.distance < max(epsilon.last, epsilon.now))
     weight = mixture_weights(table, near)
     counted = [weight * fold.counted(table.cube[near]) for fold in folds]
-    shares = _shares(table, laws, teachers, near, counted, each)
+    shares = _shares(table, laws, teachers, near, counted)
     n = (plan.end_of_round(len(table)) - len(table)) / len(folds)
     return tuple(
         replace(fold, beside=law.sources(share, plan.defensive, n))
@@ -238,22 +238,19 @@ def _shares(
     teachers: Callable[[int], IntArray],
     near: IntArray,
     weights: Sequence[FloatArray],
-    each: Each,
 ) -> list[FloatArray]:
     """Shares (5,) of the laws of each fold, judged by accepted rows and what they count to it."""
     standard = [_WITHOUT if law.thinned is None else _STANDARD for law in laws]
     if len(near) < _FEWEST:
         return standard
     added = np.empty((len(near), 5))
-    own = [table.fold[near] == f for f in range(len(laws))]
-    at_own = each(lambda f: laws[f].at(table.cube[near[own[f]]]), range(len(laws)))
-    for rows, density in zip(own, at_own, strict=True):
-        added[rows] = density
+    for f, law in enumerate(laws):
+        own = table.fold[near] == f
+        added[own] = law.at(table.cube[near[own]])
     added *= len(table) / len(laws)
-
-    def shares(f: int) -> FloatArray:
+    shares = []
+    for f, weight in enumerate(weights):
         seen = _among(near, teachers(f))
         known = table.denominator[near[seen]]
-        return best_shares(weights[f][seen], known, added[seen], standard[f])
-
-    return [*each(shares, range(len(laws)))]
+        shares.append(best_shares(weight[seen], known, added[seen], standard[f]))
+    return shares
