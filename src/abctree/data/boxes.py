@@ -127,7 +127,8 @@ class Boxes:
 
     def locate(self, cube: FloatArray) -> IntArray:
         """The box of each point: (n, d) -> (n,), in O(log K) a point."""
-        return _kernels().locate(*self.tree.lookup, np.ascontiguousarray(cube))
+        found: IntArray = _kernels().locate(*self.tree.lookup, np.ascontiguousarray(cube))
+        return found
 
     def sample(self, box: IntArray, rng: np.random.Generator) -> FloatArray:
         """One uniform point in each named box: (n,) -> (n, d), strictly inside the cube."""
