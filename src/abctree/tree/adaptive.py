@@ -107,6 +107,7 @@ def with_sources(
     problem: Problem,
     table: Table,
     folds: Sequence[Fold],
+    row_box: Sequence[IntArray],
     teachers: Callable[[int], IntArray],
     epsilon: Tolerances,
     utility: Utility,
@@ -117,12 +118,14 @@ def with_sources(
     """The folds at the start of a round, each with what draws beside its boxes.
 
     The table has all denominators up to date; teachers are the rows that a fold may learn from, in
-    their order, and the utility says what the boxes propose.  Folds draw one after another.
+    their order, `row_box` (n,) has the box of each of them and -1 of all others, and the utility
+    says what the boxes propose.  Folds draw one after another.
     """
-    read: IntArray | None = None  # all
+    read: slice | IntArray = slice(None)
     if not table.is_in_memory and len(table) > _READ:
         read = np.sort(rng.choice(len(table), _READ, replace=False, shuffle=False))
     z = standardised(problem, table, read, epsilon) if "thinned" in plan.proposal else None
+    cube, usable = table.cube[read], np.isfinite(table.distance[read])
     wide = _REACH * epsilon.now
     if plan.growth is None or wide < epsilon.last:
         wide = 0.0
@@ -130,8 +133,7 @@ def with_sources(
     if z is not None:
 
         def fitted(f: int) -> Regressions:
-            taught = _taught(table, teachers(f), read, z)
-            return Regressions.fitted(folds[f].partition.boxes, *taught)
+            return Regressions.fitted(folds[f].partition.boxes, row_box[f][read], cube, z, usable)
 
         fits = [*each(fitted, range(len(folds)))]
     laws = []
@@ -143,8 +145,8 @@ def with_sources(
         on_boxes = OnBoxes(fold.partition.boxes, fold.partition.cube_proposal(q))
         thinned = None
         if fit is not None and z is not None:
-            taught, budget = _taught(table, rows, read, z), plan.goal(len(table))
-            thinned = _thinned(problem, fold, on_boxes, fit, taught, budget, rng, each)
+            budget = plan.goal(len(table))
+            thinned = _thinned(problem, fold, on_boxes, fit, (cube, z, usable), budget, rng, each)
         kernels: list[Proposal | None] = []
         for reach in (epsilon.now, wide):
             near = rows[table.distance[rows] < reach] if "kernels" in plan.proposal else rows[:0]
@@ -163,17 +165,6 @@ def with_sources(
     )
 
 
-def _taught(
-    table: Table, rows: IntArray, read: IntArray | None, z: FloatArray
-) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Points, z, and whether they did not fail, of those of some rows that are read."""
-    place = rows
-    if read is not None:
-        place = np.flatnonzero(_among(read, rows))
-        rows = read[place]
-    return table.cube[rows], z[place], np.isfinite(table.distance[rows])
-
-
 def _among(some: IntArray, rows: IntArray) -> BoolArray:
     """Which of some rows are among others, both increasing; few are looked up among many."""
     if not len(rows):
@@ -183,7 +174,7 @@ def _among(some: IntArray, rows: IntArray) -> BoolArray:
 
 
 def standardised(
-    problem: Problem, table: Table, read: IntArray | None, epsilon: Tolerances
+    problem: Problem, table: Table, read: slice | IntArray, epsilon: Tolerances
 ) -> FloatArray | None:
     """z (n, s): summaries as differences to the observation whose norm is the distance over ε.
 
@@ -192,11 +183,10 @@ def standardised(
     """
     if not 0 < table.summary_size <= _SUMMARIES:
         return None
-    rows = slice(None) if read is None else read
-    z = problem.measurement.standardised(table.summary_of(rows))
+    z = problem.measurement.standardised(table.summary_of(read))
     if z is None:
         return None
-    usable = np.isfinite(table.distance[rows])
+    usable = np.isfinite(table.distance[read])
     if np.isnan(z[usable]).any():
         return None
     far = min(_FAR * max(epsilon.first, epsilon.now) / epsilon.now, _FARTHEST)
