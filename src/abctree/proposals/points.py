@@ -200,6 +200,9 @@ class Source:
             self.n_left -= size
             self.tally.add(more)
             ready = more if ready is None else ready.then(more)
+        if len(ready.cube) == n:
+            self._ready = None
+            return ready
         first, self._ready = ready.split(n)
         return first
 

@@ -60,7 +60,7 @@ class OnBoxes:
 
     @cached_property
     def _cumulative(self) -> FloatArray:
-        return np.cumsum(self.share)
+        return self.share.cumsum()
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
         """See `Proposal`; all are kept."""
