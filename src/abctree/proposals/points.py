@@ -217,13 +217,14 @@ def draw_from(
     return [source.draw(problem, m, rng) for source, m in zip(sources, number, strict=True)]
 
 
-def density_of(cube: FloatArray, sources: Sequence[Source]) -> FloatArray:
-    """Density (n,), relative to the prior, of what becomes a simulation.
+def density_of(cube: FloatArray, first: FloatArray, sources: Sequence[Source]) -> FloatArray:
+    """Density (n,), relative to the prior, of what becomes a simulation at points (n, d).
 
-    Refused candidates were drawn, too: a share of them did.
+    The density of the first source is known there.  Refused candidates were drawn, too: a share of
+    them became simulations.
     """
-    total = np.zeros(len(cube))
-    for source in sources:
+    total = sources[0].share * first / sources[0].tally.share
+    for source in sources[1:]:
         total += source.share * source.law.density(cube) / source.tally.share
     return total
 

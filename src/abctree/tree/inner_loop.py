@@ -154,8 +154,9 @@ def pull_arms(
         at = np.concatenate([drawn.cube for drawn in points])
         cube[rows] = at
         theta[rows] = np.concatenate([drawn.theta for drawn in points])
-        arm[rows] = game.partition.boxes.locate(at)
-        proposal[rows] = density_of(at, sources)  # line 10, u = 1 / proposal
+        arm[rows] = at_arm = game.partition.boxes.locate(at)
+        # Line 10, u = 1 / proposal.
+        proposal[rows] = density_of(at, on_boxes.value[at_arm], sources)
         offered.append((f, on_boxes.value, [drawn.n_drawn for drawn in points]))
     return Pulls(cube, theta, arm, proposal, fold, tuple(offered))
 
