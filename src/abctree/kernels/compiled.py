@@ -99,7 +99,15 @@ def draw_in_boxes(
     """
     most = len(cumulative) - 1
     for i in range(len(cube)):
-        k = min(np.searchsorted(cumulative, u[i] * cumulative[most], side="right"), most)
+        reached = u[i] * cumulative[most]
+        k = 0
+        above = most
+        while k < above:  # the box is among k..above
+            middle = (k + above) // 2
+            if cumulative[middle] > reached:
+                above = middle
+            else:
+                k = middle + 1
         for j in range(cube.shape[1]):
             low, high = lower[k, j], upper[k, j]
             at = low + (high - low) * cube[i, j]

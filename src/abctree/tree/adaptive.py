@@ -126,6 +126,7 @@ def with_sources(
         read = np.sort(rng.choice(len(table), _READ, replace=False, shuffle=False))
     z = standardised(problem, table, read, epsilon) if "thinned" in plan.proposal else None
     cube, usable = table.cube[read], np.isfinite(table.distance[read])
+    cube.flags.writeable = False  # as the table's own, for else kernels are compiled again
     wide = _REACH * epsilon.now
     if plan.growth is None or wide < epsilon.last:
         wide = 0.0
