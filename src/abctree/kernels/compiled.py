@@ -45,7 +45,7 @@ def boxes_of_tree(
 
 
 #: No point has a smaller coordinate: 0 maps to -inf under an unbounded prior.
-TINY = float(np.finfo(np.float64).tiny)
+_TINY = float(np.finfo(np.float64).tiny)
 
 #: Points that `locate` takes down the tree side by side: a step waits for memory, and other points
 #: can go on meanwhile.
@@ -113,7 +113,7 @@ def draw_in_boxes(
             at = low + (high - low) * cube[i, j]
             if at >= high:
                 at = np.nextafter(high, low)
-            cube[i, j] = max(at, low, TINY)
+            cube[i, j] = max(at, low, _TINY)
 
 
 @jit

@@ -118,11 +118,9 @@ def draw_points(
     def propose(want: int) -> Columns:
         nonlocal n_proposed
         cube, kept = proposal.draw(want, rng)
-        if kept.all():
-            theta = problem.prior.from_cube(cube)
-        else:
-            theta = np.full((want, len(problem.names)), np.nan)
-            theta[kept] = problem.prior.from_cube(cube[kept])
+        rows = slice(None) if kept.all() else kept
+        theta = np.full((want, len(problem.names)), np.nan)
+        theta[rows] = problem.prior.from_cube(cube[rows])
         looked = np.arange(n_proposed + 1, n_proposed + want + 1)
         n_proposed += want
         return cube, theta, looked, kept
