@@ -48,6 +48,17 @@ def locate(
     return np.asarray(np.argmax(inside.all(axis=2), axis=1))
 
 
+def draw_in_boxes(
+    lower: FloatArray, upper: FloatArray, cumulative: FloatArray, u: FloatArray, cube: FloatArray
+) -> FloatArray:
+    """Points (n, d), strictly inside the cube, of boxes with the cumulative shares (K,)."""
+    box = np.searchsorted(cumulative, u * cumulative[-1], side="right")
+    box = np.minimum(box, len(cumulative) - 1)
+    low, high = lower[box], upper[box]
+    point = np.minimum(low + (high - low) * cube, np.nextafter(high, low))
+    return np.asarray(np.maximum(point, np.maximum(low, np.finfo(float).tiny)))
+
+
 def count_by_level(
     arm: IntArray, distance: FloatArray, epsilons: FloatArray, counts: FloatArray
 ) -> None:

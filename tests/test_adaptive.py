@@ -196,7 +196,7 @@ def rows_of(d, n, rng, noise=0.3):
 
 
 def surrogate_of(boxes, cube, z, usable, rate, budget, rng):
-    regressions = Regressions.fitted(boxes, cube, z, usable)
+    regressions = Regressions.fitted(boxes, boxes.locate(cube), cube, z, usable)
     return fit_surrogate(regressions, cube, z, usable, rate, budget, rng)
 
 

@@ -49,6 +49,20 @@ def test_soft_tree_of_some_rows_is_that_of_their_copy():
 
 
 @given(seed=seeds, n=st.integers(1, 200), d=st.integers(1, 4))
+def test_points_drawn_in_boxes_are_as_defined(seed, n, d):
+    rng, cube, label = table(seed, n, d)
+    corners = compiled.boxes_of_tree(*grown(cube, label, 20, 2, 8)[:5], d)
+    cumulative = (rng.random(len(corners[0])) * (rng.random(len(corners[0])) < 0.7)).cumsum()
+    last = np.nextafter(1.0, 0.0)
+    u = np.concatenate([rng.random(n), [0.0, 0.0, last, last]])
+    point = np.vstack([rng.random((n, d)), *([[value] * d] for value in (0.0, last) * 2)])
+    expected = definition.draw_in_boxes(*corners, cumulative, u, point)
+    compiled.draw_in_boxes(*corners, cumulative, u, point)
+    np.testing.assert_array_equal(point, expected)
+    assert ((point > 0.0) & (point < 1.0)).all()
+
+
+@given(seed=seeds, n=st.integers(1, 200), d=st.integers(1, 4))
 def test_locate_compiled_equals_brute_force(seed, n, d):
     rng, cube, label = table(seed, n, d)
     tree = grown(cube, label, 20, 2, 8)[:5]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 
@@ -70,6 +71,14 @@ class SplitTree:
         return node
 
 
+@cache
+def _kernels() -> Any:
+    """The compiled kernels; numba takes a third of a second, which workers do not spend."""
+    from abctree.kernels import compiled
+
+    return compiled
+
+
 def _short(numbers: IntArray) -> IntArray:
     """The same in four bytes each: more of a tree stays in a cache."""
     return np.asarray(numbers, dtype=np.int32)
@@ -95,9 +104,7 @@ class Boxes:
     @classmethod
     def from_tree(cls, tree: SplitTree, d: int) -> Boxes:
         """The boxes that a tree of cuts makes of the cube."""
-        from abctree.kernels import compiled  # numba takes a third of a second: not in workers
-
-        lower, upper = compiled.boxes_of_tree(
+        lower, upper = _kernels().boxes_of_tree(
             tree.feature, tree.threshold, tree.left, tree.right, tree.box, d
         )
         return cls(lower, upper, tree)
@@ -120,9 +127,8 @@ class Boxes:
 
     def locate(self, cube: FloatArray) -> IntArray:
         """The box of each point: (n, d) -> (n,), in O(log K) a point."""
-        from abctree.kernels import compiled
-
-        return compiled.locate(*self.tree.lookup, np.ascontiguousarray(cube))
+        found: IntArray = _kernels().locate(*self.tree.lookup, np.ascontiguousarray(cube))
+        return found
 
     def sample(self, box: IntArray, rng: np.random.Generator) -> FloatArray:
         """One uniform point in each named box: (n,) -> (n, d), strictly inside the cube."""

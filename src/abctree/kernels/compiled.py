@@ -44,6 +44,9 @@ def boxes_of_tree(
     return lower, upper
 
 
+#: No point has a smaller coordinate: 0 maps to -inf under an unbounded prior.
+_TINY = float(np.finfo(np.float64).tiny)
+
 #: Points that `locate` takes down the tree side by side: a step waits for memory, and other points
 #: can go on meanwhile.
 _LANES = 8
@@ -83,6 +86,34 @@ def locate(
             below = child[node, np.int64(cube[i, feature[node]] >= threshold[node])]
         found[i] = box[node]
     return found
+
+
+@jit
+def draw_in_boxes(
+    lower: FloatArray, upper: FloatArray, cumulative: FloatArray, u: FloatArray, cube: FloatArray
+) -> None:
+    """Points of boxes (K, d) with the cumulative shares (K,), from uniform numbers.
+
+    Those of u (n,) say the boxes, those of `cube` (n, d) the places in them: these become points.
+    See `abctree.data.Boxes.sample`.
+    """
+    most = len(cumulative) - 1
+    for i in range(len(cube)):
+        reached = u[i] * cumulative[most]
+        k = 0
+        above = most
+        while k < above:  # the box is among k..above
+            middle = (k + above) // 2
+            if cumulative[middle] > reached:
+                above = middle
+            else:
+                k = middle + 1
+        for j in range(cube.shape[1]):
+            low, high = lower[k, j], upper[k, j]
+            at = low + (high - low) * cube[i, j]
+            if at >= high:
+                at = np.nextafter(high, low)
+            cube[i, j] = max(at, low, _TINY)
 
 
 @jit

@@ -17,10 +17,13 @@ _OURS = "abctree."
 @overload
 def jit(function: F) -> F: ...
 @overload
-def jit(*, fastmath: set[str]) -> Callable[[F], F]: ...
-def jit(function: Any = None, *, fastmath: Any = False) -> Any:
-    """Compile at the first call, keep the machine code on disk, and release the GIL."""
-    compiled: Any = numba.njit(cache=True, nogil=True, fastmath=fastmath)
+def jit(*, fastmath: set[str], error_model: str = ...) -> Callable[[F], F]: ...
+def jit(function: Any = None, *, fastmath: Any = False, error_model: str = "python") -> Any:
+    """Compile at the first call, keep the machine code on disk, and release the GIL.
+
+    With the error model "numpy" no division is checked, so that loops with one are vectorised.
+    """
+    compiled: Any = numba.njit(cache=True, nogil=True, fastmath=fastmath, error_model=error_model)
     return compiled if function is None else compiled(function)
 
 

@@ -46,7 +46,7 @@ def root_power(base: float, n: int) -> float:
     return value
 
 
-@jit(fastmath={"reassoc", "contract", "nsz"})
+@jit(fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
 def student_sums(
     cube: Any, whiten: Any, centre: Any, weight: Any, freedom: float, power: int, out: Any
 ) -> None:
@@ -57,19 +57,23 @@ def student_sums(
     taken.
     """
     d, n_centres = centre.shape
-    square, y = np.empty(n_centres), np.empty(d)
+    square, y, at = np.empty(n_centres), np.empty(d), np.empty(d)
     base, value = np.empty(n_centres), np.empty(n_centres)
     for i in range(len(cube)):
         slope = write_log_odds(cube[i], y)
-        square[:] = freedom
         for c in range(d):
-            at = 0.0
+            at[c] = 0.0
             for a in range(d):
-                at += whiten[c, a] * y[a]
-            row = centre[c]
-            for j in range(n_centres):
-                away = at - row[j]
+                at[c] += whiten[c, a] * y[a]
+        for j in range(n_centres):
+            square[j] = freedom
+            if d % 2:
+                away = at[0] - centre[0, j]
                 square[j] += away * away
+        for c in range(d % 2, d, 2):  # by two: squares are read and written half as often
+            for j in range(n_centres):
+                away, other = at[c] - centre[c, j], at[c + 1] - centre[c + 1, j]
+                square[j] += away * away + other * other
         for j in range(n_centres):
             base[j] = freedom / square[j]
             value[j] = weight[j] * base[j] * base[j] * base[j]

@@ -109,13 +109,14 @@ def residual_lists(
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """Up to `size` residuals z − β x for each box, from its deepest node with so many rows.
 
-    They are the first in the given order of the rows.  A row that is not usable is a residual of
-    infinite size.  The answer is the list of each box (K,), the residuals (L, s, size), one row a
-    summary, so that the loop over residuals is the inner one, and how many are in each list (L,).
+    They are the first in the given order, of all rows or some.  A row that is not usable is a
+    residual of infinite size.  The answer is the list of each box (K,), the residuals
+    (L, s, size), one row a summary, so that the loop over residuals is the inner one, and how many
+    are in each list (L,).
     """
     m, s, p = len(parent), z.shape[1], beta.shape[1]
     count = np.zeros(m)
-    for i in range(len(z)):
+    for i in order:
         count[node_of_box[row_box[i]]] += 1.0
     for i in range(m - 1, 0, -1):
         count[parent[i]] += count[i]

@@ -118,13 +118,16 @@ def draw_points(
     def propose(want: int) -> Columns:
         nonlocal n_proposed
         cube, kept = proposal.draw(want, rng)
+        rows = slice(None) if kept.all() else kept
         theta = np.full((want, len(problem.names)), np.nan)
-        theta[kept] = problem.prior.from_cube(cube[kept])
+        theta[rows] = problem.prior.from_cube(cube[rows])
         looked = np.arange(n_proposed + 1, n_proposed + want + 1)
         n_proposed += want
         return cube, theta, looked, kept
 
     def allowed(cube: FloatArray, theta: FloatArray, _: IntArray, kept: BoolArray) -> BoolArray:
+        if problem.region.is_plain:
+            return kept
         rows = np.flatnonzero(kept)
         rows = rows[problem.region.feasible(theta[rows], cube[rows])]
         answer = np.zeros(len(kept), dtype=bool)
@@ -195,6 +198,9 @@ class Source:
             self.n_left -= size
             self.tally.add(more)
             ready = more if ready is None else ready.then(more)
+        if len(ready.cube) == n:
+            self._ready = None
+            return ready
         first, self._ready = ready.split(n)
         return first
 
@@ -209,13 +215,14 @@ def draw_from(
     return [source.draw(problem, m, rng) for source, m in zip(sources, number, strict=True)]
 
 
-def density_of(cube: FloatArray, sources: Sequence[Source]) -> FloatArray:
-    """Density (n,), relative to the prior, of what becomes a simulation.
+def density_of(cube: FloatArray, first: FloatArray, sources: Sequence[Source]) -> FloatArray:
+    """Density (n,), relative to the prior, of what becomes a simulation at points (n, d).
 
-    Refused candidates were drawn, too: a share of them did.
+    The density of the first source is known there.  Refused candidates were drawn, too: a share of
+    them became simulations.
     """
-    total = np.zeros(len(cube))
-    for source in sources:
+    total = sources[0].share * first / sources[0].tally.share
+    for source in sources[1:]:
         total += source.share * source.law.density(cube) / source.tally.share
     return total
 

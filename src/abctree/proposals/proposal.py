@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from abctree.data import Boxes
+from abctree.kernels.compiled import draw_in_boxes
 from abctree.types import BoolArray, FloatArray, IntArray
 
 
@@ -59,12 +60,16 @@ class OnBoxes:
 
     @cached_property
     def _cumulative(self) -> FloatArray:
-        return np.cumsum(self.share)
+        return self.share.cumsum()
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
         """See `Proposal`; all are kept."""
-        arm = self.given.pop() if self.given else pick(self._cumulative, n, rng)
-        return self.boxes.sample(arm, rng), np.ones(n, dtype=bool)
+        if self.given:
+            cube = self.boxes.sample(self.given.pop(), rng)
+        else:
+            u, cube = rng.random(n), rng.random((n, self.boxes.d))
+            draw_in_boxes(self.boxes.lower, self.boxes.upper, self._cumulative, u, cube)
+        return cube, np.ones(n, dtype=bool)
 
     def density(self, cube: FloatArray) -> FloatArray:
         """See `Proposal`; O(log K) a point."""

@@ -83,7 +83,11 @@ class CubeKernels:
         total, freedom = np.empty(len(cube)), self._freedom
         power = (freedom + len(self.root)) // 2
         student_sums(cube, self._whiten, self.centre, self.weight, freedom, power, total)
-        return np.asarray(total * np.exp(_log_norm(freedom, self.root)))
+        return total * self._peak
+
+    @cached_property
+    def _peak(self) -> float:
+        return float(np.exp(_log_norm(self._freedom, self.root)))
 
     @cached_property
     def _whiten(self) -> FloatArray:

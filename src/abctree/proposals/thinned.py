@@ -39,8 +39,9 @@ _LAW_WORTH, _BOX_WORTH = 2.0, 0.1
 _SOFTNESS = 0.35
 #: Residuals in a list: numbers in all, bounds, and a multiple of √T.
 _NUMBERS, _FEWEST, _MOST, _PER_ROOT = 1500, 64, 1024, 8.0
-#: Lists of which the laws are fitted at once.
-_LISTS = 32
+#: Numbers in the covariances of the lists whose laws are fitted at once: a thread for less would
+#: take longer to start.
+_AT_ONCE = 2**14
 #: Exponent of the rate in the target: ½ maximises the effective sample size.
 _EXPONENT = 0.5
 #: Candidates from which the bound is set, those to which the base is fitted, and least that these
@@ -84,26 +85,27 @@ class Regressions:
     """What a `Surrogate` is made of before its residuals are drawn."""
 
     boxes: Boxes
-    row_box: IntArray  #: (n,) the box of each row that they were fitted to
+    row_box: IntArray  #: (n,) the box of each row, -1 of one that they were not fitted to
     model_of_box: IntArray  #: (K,)
     beta: FloatArray  #: (M, p, s)
 
     @classmethod
     def fitted(
-        cls, boxes: Boxes, cube: FloatArray, z: FloatArray, usable: BoolArray
+        cls, boxes: Boxes, row_box: IntArray, cube: FloatArray, z: FloatArray, usable: BoolArray
     ) -> Regressions:
-        """Regress summaries z (n, s), in units of ε, on points (n, d).
+        """Regress summaries z (n, s), in units of ε, on points (n, d) in the boxes `row_box`.
 
         They are differences to the observation whose norm is the distance.  Those that are not
-        usable failed: they are in no regression.
+        usable failed: they are in no regression, nor are those whose box is -1.
         """
-        tree, box = boxes.tree, boxes.locate(cube)
-        n_features = min(_MOST_FEATURES, int(np.count_nonzero(usable)) // _ROWS_PER_FEATURE)
+        tree, taught = boxes.tree, usable & (row_box >= 0)
+        n_features = min(_MOST_FEATURES, int(np.count_nonzero(taught)) // _ROWS_PER_FEATURE)
         p = 1 + boxes.d + boxes.d * (boxes.d + 1) // 2
         if p > n_features:
             p = 1 + boxes.d
         where = tree.parent, tree.node_of_box
-        return cls(boxes, box, *fit_models(cube, z, usable, box, *where, p, _ROWS, _STRENGTH))
+        models = fit_models(cube, z, taught, row_box, *where, p, _ROWS, _STRENGTH)
+        return cls(boxes, row_box, *models)
 
 
 def fit_surrogate(
@@ -121,12 +123,13 @@ def fit_surrogate(
     Rows that are not usable are accepted nowhere.
     """
     size = int(np.clip(_NUMBERS / z.shape[1], _FEWEST, min(_MOST, _PER_ROOT * np.sqrt(budget))))
-    order, tree = rng.permutation(len(cube)), fit.boxes.tree
+    order, tree = rng.permutation(np.flatnonzero(fit.row_box >= 0)), fit.boxes.tree
     list_of_box, residual, number = residual_lists(
         cube, z, usable, fit.row_box, order, tree.parent, tree.node_of_box, fit.model_of_box,
         fit.beta, size,
     )  # fmt: skip
-    parts = [slice(a, a + _LISTS) for a in range(0, len(number), _LISTS)]
+    step = max(1, _AT_ONCE // z.shape[1] ** 2)
+    parts = [slice(a, a + step) for a in range(0, len(number), step)]
     laws = [*each(lambda part: residual_laws(residual[part], number[part]), parts)]
     mean, whiten, amplitude = (np.concatenate(column) for column in zip(*laws, strict=True))
     return Surrogate(

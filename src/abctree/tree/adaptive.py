@@ -107,6 +107,7 @@ def with_sources(
     problem: Problem,
     table: Table,
     folds: Sequence[Fold],
+    row_box: Sequence[IntArray],
     teachers: Callable[[int], IntArray],
     epsilon: Tolerances,
     utility: Utility,
@@ -117,12 +118,15 @@ def with_sources(
     """The folds at the start of a round, each with what draws beside its boxes.
 
     The table has all denominators up to date; teachers are the rows that a fold may learn from, in
-    their order, and the utility says what the boxes propose.  Folds draw one after another.
+    their order, `row_box` (n,) has the box of each of them and -1 of all others, and the utility
+    says what the boxes propose.  Folds draw one after another.
     """
-    read: IntArray | None = None  # all
+    read: slice | IntArray = slice(None)
     if not table.is_in_memory and len(table) > _READ:
         read = np.sort(rng.choice(len(table), _READ, replace=False, shuffle=False))
     z = standardised(problem, table, read, epsilon) if "thinned" in plan.proposal else None
+    cube, usable = table.cube[read], np.isfinite(table.distance[read])
+    cube.flags.writeable = False  # as the table's own, for else kernels are compiled again
     wide = _REACH * epsilon.now
     if plan.growth is None or wide < epsilon.last:
         wide = 0.0
@@ -130,8 +134,7 @@ def with_sources(
     if z is not None:
 
         def fitted(f: int) -> Regressions:
-            taught = _taught(table, teachers(f), read, z)
-            return Regressions.fitted(folds[f].partition.boxes, *taught)
+            return Regressions.fitted(folds[f].partition.boxes, row_box[f][read], cube, z, usable)
 
         fits = [*each(fitted, range(len(folds)))]
     laws = []
@@ -143,8 +146,8 @@ def with_sources(
         on_boxes = OnBoxes(fold.partition.boxes, fold.partition.cube_proposal(q))
         thinned = None
         if fit is not None and z is not None:
-            taught, budget = _taught(table, rows, read, z), plan.goal(len(table))
-            thinned = _thinned(problem, fold, on_boxes, fit, taught, budget, rng, each)
+            budget = plan.goal(len(table))
+            thinned = _thinned(problem, fold, on_boxes, fit, (cube, z, usable), budget, rng, each)
         kernels: list[Proposal | None] = []
         for reach in (epsilon.now, wide):
             near = rows[table.distance[rows] < reach] if "kernels" in plan.proposal else rows[:0]
@@ -155,23 +158,12 @@ def with_sources(
     near = np.flatnonzero(table.distance < max(epsilon.last, epsilon.now))
     weight = mixture_weights(table, near)
     counted = [weight * fold.counted(table.cube[near]) for fold in folds]
-    shares = _shares(table, laws, teachers, near, counted, each)
+    shares = _shares(table, laws, teachers, near, counted)
     n = (plan.end_of_round(len(table)) - len(table)) / len(folds)
     return tuple(
         replace(fold, beside=law.sources(share, plan.defensive, n))
         for fold, law, share in zip(folds, laws, shares, strict=True)
     )
-
-
-def _taught(
-    table: Table, rows: IntArray, read: IntArray | None, z: FloatArray
-) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Points, z, and whether they did not fail, of those of some rows that are read."""
-    place = rows
-    if read is not None:
-        place = np.flatnonzero(_among(read, rows))
-        rows = read[place]
-    return table.cube[rows], z[place], np.isfinite(table.distance[rows])
 
 
 def _among(some: IntArray, rows: IntArray) -> BoolArray:
@@ -183,7 +175,7 @@ def _among(some: IntArray, rows: IntArray) -> BoolArray:
 
 
 def standardised(
-    problem: Problem, table: Table, read: IntArray | None, epsilon: Tolerances
+    problem: Problem, table: Table, read: slice | IntArray, epsilon: Tolerances
 ) -> FloatArray | None:
     """z (n, s): summaries as differences to the observation whose norm is the distance over ε.
 
@@ -192,11 +184,10 @@ def standardised(
     """
     if not 0 < table.summary_size <= _SUMMARIES:
         return None
-    rows = slice(None) if read is None else read
-    z = problem.measurement.standardised(table.summary_of(rows))
+    z = problem.measurement.standardised(table.summary_of(read))
     if z is None:
         return None
-    usable = np.isfinite(table.distance[rows])
+    usable = np.isfinite(table.distance[read])
     if np.isnan(z[usable]).any():
         return None
     far = min(_FAR * max(epsilon.first, epsilon.now) / epsilon.now, _FARTHEST)
@@ -238,22 +229,19 @@ def _shares(
     teachers: Callable[[int], IntArray],
     near: IntArray,
     weights: Sequence[FloatArray],
-    each: Each,
 ) -> list[FloatArray]:
     """Shares (5,) of the laws of each fold, judged by accepted rows and what they count to it."""
     standard = [_WITHOUT if law.thinned is None else _STANDARD for law in laws]
     if len(near) < _FEWEST:
         return standard
     added = np.empty((len(near), 5))
-    own = [table.fold[near] == f for f in range(len(laws))]
-    at_own = each(lambda f: laws[f].at(table.cube[near[own[f]]]), range(len(laws)))
-    for rows, density in zip(own, at_own, strict=True):
-        added[rows] = density
+    for f, law in enumerate(laws):
+        own = table.fold[near] == f
+        added[own] = law.at(table.cube[near[own]])
     added *= len(table) / len(laws)
-
-    def shares(f: int) -> FloatArray:
+    shares = []
+    for f, weight in enumerate(weights):
         seen = _among(near, teachers(f))
         known = table.denominator[near[seen]]
-        return best_shares(weights[f][seen], known, added[seen], standard[f])
-
-    return [*each(shares, range(len(laws)))]
+        shares.append(best_shares(weight[seen], known, added[seen], standard[f]))
+    return shares

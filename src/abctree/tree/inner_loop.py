@@ -122,37 +122,41 @@ def pull_arms(
     rng: np.random.Generator,
 ) -> Pulls:
     """Lines 4 to 7 and 10 for the simulations number first..first+n-1, each in its fold."""
-    every = np.arange(n)
-    fold = (first + every) % len(folds)
+    n_folds = len(folds)
+    fold = (first + np.arange(n)) % n_folds
     arm = np.empty(n, dtype=np.int64)
     cube = np.empty((n, problem.d))
     theta = np.empty((n, len(problem.names)))
     proposal = np.empty(n)
     offered = []
     for f, game in enumerate(folds):
-        rows = every[(f - first) % len(folds) :: len(folds)]
-        if not len(rows):
+        begin = (f - first) % n_folds
+        n_own = len(range(begin, n, n_folds))
+        if not n_own:
             continue
+        rows: slice | IntArray = slice(begin, None, n_folds)
         prior_mass, fixed = game.partition.prior_mass, None
         if policy is None:
             eta = game.rates()  # line 4: binned likelihood
             q = utility.optimal_proposal(eta, prior_mass)  # lines 5 and 6
             q = (1.0 - defensive) * q + defensive * prior_mass
         else:  # which may also fix the arms (Algorithm 3)
-            fixed, q = policy.pull(game.beliefs.arms(), game.partition, len(rows), rng)
+            fixed, q = policy.pull(game.beliefs.arms(), game.partition, n_own, rng)
         on_boxes = OnBoxes(game.partition.boxes, game.partition.cube_proposal(q))
         sources = game.sources(on_boxes)
         if fixed is None:  # lines 7 and 8
-            points = draw_from(problem, sources, len(rows), rng)
+            points = draw_from(problem, sources, n_own, rng)
         else:
             points = [draw_in_arms(problem, game.partition, fixed, rng)]
             sources[0].tally.add(points[0])
         if len(points) > 1:
-            rows = rng.permutation(rows)
-        cube[rows] = np.concatenate([drawn.cube for drawn in points])
+            rows = rng.permutation(np.arange(begin, n, n_folds))
+        at = np.concatenate([drawn.cube for drawn in points])
+        cube[rows] = at
         theta[rows] = np.concatenate([drawn.theta for drawn in points])
-        arm[rows] = game.partition.boxes.locate(cube[rows])
-        proposal[rows] = density_of(cube[rows], sources)  # line 10, u = 1 / proposal
+        arm[rows] = at_arm = game.partition.boxes.locate(at)
+        # Line 10, u = 1 / proposal.
+        proposal[rows] = density_of(at, on_boxes.value[at_arm], sources)
         offered.append((f, on_boxes.value, [drawn.n_drawn for drawn in points]))
     return Pulls(cube, theta, arm, proposal, fold, tuple(offered))
 

@@ -199,15 +199,19 @@ def _cut_folds(
 
     fits = table.is_in_memory or len(table) < _LONG
     each = game.each if fits and type(partitioner) is SoftTree else map  # others may draw
-    folds = [
-        _new_fold(game, boxes, mixtures[f], epsilon, _teachers(game, f), arm)
-        for f, (boxes, arm) in enumerate(each(cut, range(len(mixtures))))
-    ]
+    folds: list[Fold] = []
+    row_box: list[IntArray] = []
+    for f, (boxes, arm) in enumerate(each(cut, range(len(mixtures)))):
+        rows = _teachers(game, f)
+        folds.append(_new_fold(game, boxes, mixtures[f], epsilon, rows, arm))
+        if plan.proposal != ("boxes",):
+            row_box.append(np.full(len(table), -1, dtype=np.int32))
+            row_box[f][rows] = arm
     if plan.proposal == ("boxes",):
         return tuple(folds)
     return with_sources(
-        game.problem, table, folds, partial(_teachers, game), epsilon, game.rules.utility,
-        plan, game.rng, game.each,
+        game.problem, table, folds, row_box, partial(_teachers, game), epsilon,
+        game.rules.utility, plan, game.rng, game.each,
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ _LEAST_WEIGHT = 0.01
 def _normalised(q: FloatArray, prior_mass: FloatArray) -> FloatArray:
     """q as probabilities; the prior where nothing has any weight yet."""
     total = q.sum()
-    if not (total > 0.0 and np.isfinite(total)):
+    if not 0.0 < total < np.inf:
         return prior_mass
     return np.asarray(q / total)
 
