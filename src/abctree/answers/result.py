@@ -114,7 +114,7 @@ class Result(Run):
         posterior, of which the parameters are known, then stand in for the observation, and the
         table is read at each of them in eight other ways, too: with all, a third and a tenth of the
         draws; adjusted, with residuals scaled, and as they are.  Where one of them is clearly
-        closer to the known parameters, by two standard errors of the energy score, it is taken.
+        closer to the known parameters, by three standard errors of the energy score, it is taken.
         That costs seconds and no simulation.
 
         Without summaries, which a regression needs, with fewer than 100 rows, or where all

@@ -11,8 +11,10 @@ from abctree.answers.reading.rows import Reading, Rows, systematic
 from abctree.data import effective_sample_size
 from abctree.types import FloatArray, IntArray
 
-#: Rows that stand in for the observation.
-N_PSEUDO = 200
+#: Rows that stand in for the observation, and the share of the default's effective sample size that
+#: they are drawn from: around rows farther away the proposals left fewer rows than around the
+#: observation, and small readings look better there than they are.
+N_PSEUDO, _NEAR = 200, 0.1
 #: How draws are moved: by default, and otherwise.
 _METHODS: tuple[Method | None, ...] = ("ridge", "heteroscedastic", None)
 #: An adjustment wants more draws than an unadjusted answer: it removes most of what ε adds.
@@ -20,7 +22,7 @@ _ESS, _SHARE = 3000.0, 0.1
 #: Effective sample sizes that are tried, as shares of the default's.
 _SHARES = (0.1, 0.3, 1.0)
 #: The default is left for what is better by so many standard errors of the difference.
-_CLEAR = 2.0
+_CLEAR = 3.0
 #: Draws by which a reading is scored, and partners that each is compared with.
 _DRAWS, _PARTNERS = 300, 15
 #: Draws of a reading, at least.
@@ -46,7 +48,7 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
     cells = tuple(Cell(method, ess) for ess in sizes for method in _METHODS)
     if default not in cells:
         return Choice(default, default, {}, 0)
-    picked, share = rows.picked(n, default.ess / 3.0, rng)
+    picked, share = rows.picked(n, _NEAR * default.ess, rng)
     places = rows.places[0]
     unit = places[picked].std(axis=0)
     unit = np.where(unit > 0.0, unit, 1.0)
