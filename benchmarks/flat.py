@@ -62,7 +62,7 @@ def rows_of(
     run: Callable[[], abctree.Result], tables: Path | None, *name: str | int
 ) -> dict[str, np.ndarray]:
     """What `find_mode` reads of a run: from the file of that name where there is one."""
-    path = (tables or Path()) / (re.sub(r"\W+", "_", "-".join(map(str, name))) + ".npz")
+    path = (tables or Path()) / (re.sub(r"[^\w+]+", "_", "-".join(map(str, name))) + ".npz")
     if tables is not None and path.exists():
         with np.load(path) as kept:
             return dict(kept)

@@ -36,7 +36,7 @@ def relative_errors(d, n_seeds, n_simulations, **kwargs):
         sd = np.sqrt(np.mean(posterior.std() ** 2)) / np.sqrt(1 + epsilon**2 / (d + 2))
         volume = pi ** (d / 2) / gamma(d / 2 + 1) * epsilon**d / 20**d
         errors.append((sd - 1, result.evidence(epsilon).estimate / volume - 1))
-        assert epsilon == EPSILONS[-1]
+        assert epsilon == settings["schedule"][-1]
     return np.array(errors)
 
 
@@ -81,7 +81,10 @@ def test_the_same_holds_for_the_other_partitions(d, name):
 @pytest.mark.heavy
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_the_same_holds_for_the_adaptive_proposal(d):
-    mean, error = mean_and_error(relative_errors(d, 40, 100_000, proposal="adaptive"))
+    # In five dimensions .7 is not reached: 3e-7 of the prior is within it.
+    schedule = [epsilon for epsilon in EPSILONS if d < 5 or epsilon >= 1.0]
+    settings = {"proposal": "adaptive", "schedule": schedule}
+    mean, error = mean_and_error(relative_errors(d, 40, 100_000, **settings))
     assert (np.abs(mean) < 0.01).all(), (mean, error)
     assert (error < 0.005).all()
 
