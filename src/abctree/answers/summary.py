@@ -73,13 +73,9 @@ class Summary:
     @property
     def _blocks(self) -> list[_Block]:
         """Means, deviations and quantiles of the quantities; probabilities of each category."""
-        draws = self.posterior
-        named = {draws.names[category.column] for category in draws.categories}
-        rows = zip(draws.names, self.estimates, self.errors, strict=True)
-        quantities = [row for row in rows if row[0] not in named]
+        quantities, categories = by_kind(self.posterior)
         blocks = [_Block(_HEADS, quantities)] if quantities else []
-        for name in (name for name in draws.names if name in named):
-            found = draws.probabilities(name)
+        for name, found in categories:
             for k in range(0, len(found.values), _COLUMNS):
                 some = slice(k, k + _COLUMNS)
                 heads = tuple(f"P({value:g})" for value in found.values[some])
@@ -104,13 +100,13 @@ class Summary:
     def to_dict(self) -> NamedDict:
         """The same numbers as plain Python objects, for JSON."""
         draws, z = self.posterior, self.evidence
-        rows = zip(draws.names, self.estimates.tolist(), self.errors.tolist(), strict=True)
-        parameters = {name: {**_named(value), "mcse": _named(error)} for name, value, error in rows}
-        for category in draws.categories:
-            name = draws.names[category.column]
-            parameters[name] = _probabilities(draws.probabilities(name))
+        quantities, categories = by_kind(draws)
+        found = {
+            name: {**_named(value.tolist()), "mcse": _named(error.tolist())}
+            for name, value, error in quantities
+        } | {name: _probabilities(known) for name, known in categories}
         return {
-            "parameters": parameters,
+            "parameters": {name: found[name] for name in draws.names},
             "epsilon": draws.epsilon,
             "ess": draws.ess,
             "n_draws": len(draws),
@@ -154,6 +150,16 @@ def errors_of(draws: Posterior) -> FloatArray:
     """(p, 5) Monte Carlo standard errors of `estimates_of`."""
     quantiles = [draws.mcse("quantile", prob) for prob in QUANTILES.values()]
     return np.column_stack([draws.mcse(), draws.mcse("std"), *quantiles])
+
+
+def by_kind(
+    draws: Posterior,
+) -> tuple[list[tuple[str, FloatArray, FloatArray]], list[tuple[str, Probabilities]]]:
+    """Quantities with their estimates and errors (5,), and categories with their probabilities."""
+    named = {draws.names[category.column] for category in draws.categories}
+    rows = zip(draws.names, estimates_of(draws), errors_of(draws), strict=True)
+    quantities = [row for row in rows if row[0] not in named]
+    return quantities, [(n, draws.probabilities(n)) for n in draws.names if n in named]
 
 
 def summarise(

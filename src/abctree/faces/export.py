@@ -16,7 +16,7 @@ from abctree.answers.mode import Mode, ModeSummary
 from abctree.answers.posterior import Posterior
 from abctree.answers.result import Result
 from abctree.answers.run_notes import run_notes
-from abctree.answers.summary import QUANTILES, Summary
+from abctree.answers.summary import QUANTILES, Summary, by_kind
 from abctree.errors import MissingDependencyError, ParameterError, warn
 from abctree.keywords import checks_keywords
 from abctree.method import METHODS
@@ -86,12 +86,10 @@ def to_csv(
 def _write_summary(what: Summary, path: str | os.PathLike[str]) -> None:
     columns = ["mean", "sd", *(f"q{q}" for q in QUANTILES)]
     names = ["parameter", *columns, *(f"mcse_{column}" for column in columns)]
-    numbers = np.hstack([what.estimates, what.errors]).tolist()
-    draws = what.posterior
-    named = {draws.names[category.column] for category in draws.categories}
-    rows = [[n, *map(repr, r)] for n, r in zip(draws.names, numbers, strict=True) if n not in named]
-    for name in (name for name in draws.names if name in named):  # the mean of 1[name = value]
-        for value, p, error in zip(*draws.probabilities(name), strict=True):
+    quantities, categories = by_kind(what.posterior)
+    rows = [[name, *map(repr, np.hstack(numbers).tolist())] for name, *numbers in quantities]
+    for name, found in categories:  # the mean of 1[name = value]
+        for value, p, error in zip(*found, strict=True):
             row = {"parameter": f"{name} = {value:g}", "mean": repr(float(p))}
             row["mcse_mean"] = repr(float(error))
             rows.append([row.get(column, "nan") for column in names])

@@ -16,7 +16,7 @@ import scipy
 from abctree import __version__
 from abctree.answers.mode import ModeSummary
 from abctree.answers.result import Result
-from abctree.answers.summary import errors_of, estimates_of
+from abctree.answers.summary import by_kind
 from abctree.errors import AbctreeError, AbctreeWarning
 from abctree.faces import plots
 from abctree.method import METHODS
@@ -106,11 +106,10 @@ def _versions() -> str:
 def _answer(result: Result) -> NamedDict:
     """The table of the answer, for who has no scripts; the page makes it again at each ε."""
     draws = result.answer()
-    named = {draws.names[category.column] for category in draws.categories}
-    numbers = zip(draws.names, estimates_of(draws), errors_of(draws), strict=True)
-    rows = [(n, [*zip(value, error, strict=True)]) for n, value, error in numbers if n not in named]
-    for name in (name for name in draws.names if name in named):
-        for value, p, error in zip(*draws.probabilities(name), strict=True):
+    quantities, categories = by_kind(draws)
+    rows = [(name, [*zip(*numbers, strict=True)]) for name, *numbers in quantities]
+    for name, found in categories:
+        for value, p, error in zip(*found, strict=True):
             rows.append((f"P({name} = {value:g})", [(p, error)]))
     reading = None if draws.reading is None else str(draws.reading)
     return {"reading": reading, "rows": rows}
