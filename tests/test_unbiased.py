@@ -81,8 +81,8 @@ def test_the_same_holds_for_the_other_partitions(d, name):
 @pytest.mark.heavy
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_the_same_holds_for_the_adaptive_proposal(d):
-    # In five dimensions .7 is not reached: 3e-7 of the prior is within it.
-    schedule = [epsilon for epsilon in EPSILONS if d < 5 or epsilon >= 1.0]
+    # In five dimensions so little of the prior is within less that the error would say nothing.
+    schedule = [epsilon for epsilon in EPSILONS if d < 5 or epsilon >= 2.0]
     settings = {"proposal": "adaptive", "schedule": schedule}
     mean, error = mean_and_error(relative_errors(d, 40, 100_000, **settings))
     assert (np.abs(mean) < 0.01).all(), (mean, error)
