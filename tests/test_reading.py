@@ -62,7 +62,7 @@ def by_hand(x, y, weight, penalty):
 
 def test_a_penalised_regression_solves_its_normal_equations():
     x, y, weight = regression_data()
-    fitted, at_zero = regression.Ridge(x, weight, 0.3)(y)
+    fitted, at_zero, _ = regression.Ridge(x, weight, 0.3)(y)
     expected, there = by_hand(x, y, weight, 0.3)
     assert fitted == pytest.approx(expected)
     assert at_zero == pytest.approx(there)
@@ -80,15 +80,34 @@ def test_the_penalty_has_the_least_score_of_cross_validation():
         score[penalty] = left / max(1.0 - df / n, 1e-3) ** 2
     best = min(score, key=score.get)
     assert best not in (min(score), max(score))
-    fitted, _ = regression.Ridge(x, weight)(y)
+    fitted = regression.Ridge(x, weight)(y).there
     assert fitted[:, 0] == pytest.approx(by_hand(x, y, weight, best)[0][:, 0])
 
 
 def test_a_summary_of_tiny_unit_counts_as_any_other():
     x, y, weight = regression_data()
-    fitted, _ = regression.Ridge(x, weight)(y)
-    again, _ = regression.Ridge(x * np.array([1e-150, 1.0, 1e12, 1.0]), weight)(y)
-    assert again == pytest.approx(fitted)
+    fitted, at_zero, widening = regression.Ridge(x, weight)(y)
+    again = regression.Ridge(x * np.array([1e-150, 1.0, 1e12, 1.0]), weight)(y)
+    assert again.there == pytest.approx(fitted)
+    assert again.at_observation == pytest.approx(at_zero)
+    assert again.widening == pytest.approx(widening)
+
+
+def test_residuals_are_widened_by_what_the_fit_hides():
+    """New responses scatter about the fit by residuals times the widening; the twin leaves it."""
+    squares, widened, plain = [], [], []
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        x = rng.standard_normal((60, 20)) + 0.3
+        y = x.sum(axis=1, keepdims=True) + rng.standard_normal((60, 1))
+        there, at_observation, widening = regression.Ridge(x, np.ones(60), 1e-9)(y)
+        squares.append((rng.standard_normal() - at_observation[0]) ** 2)
+        plain.append(np.mean((y - there) ** 2))
+        widened.append(plain[-1] * widening[0] ** 2)
+    error = np.std(squares) / np.sqrt(len(squares)) / np.mean(squares)
+    assert error < 0.1
+    assert abs(np.mean(widened) / np.mean(squares) - 1.0) < 3.5 * error
+    assert np.mean(plain) / np.mean(squares) < 1.0 - 3.5 * error
 
 
 def test_what_one_summary_explains_is_what_is_lost_without_it():
@@ -110,7 +129,7 @@ def test_a_penalty_leaves_residuals_where_summaries_outnumber_rows():
         x = np.repeat(y, 80, axis=1) + 4.0 * rng.standard_normal((40, 80))
         weight = 1.0 - rng.random(40) ** 2
         for name, penalty in (("chosen", None), ("none", 1e-6)):
-            fitted, _ = regression.Ridge(x, weight, penalty)(y)
+            fitted = regression.Ridge(x, weight, penalty)(y).there
             spread[name].append(np.sqrt(weight @ (y - fitted) ** 2 / weight.sum())[0])
     assert 0.15 < np.median(spread["chosen"]) < 0.6  # exact: 1/sqrt(6)
     assert min(spread["chosen"]) > 0.05
@@ -176,9 +195,9 @@ def test_a_penalty_reads_many_summaries_where_least_squares_cannot():
 def test_the_answer_has_the_spread_of_the_exact_posterior():
     """θ | x ~ N(mean, 1/10) under a flat prior; draws at a tolerance are wider."""
     error = {"answer": [], "posterior": []}
-    for seed in range(5):
+    for seed in range(4):
         data = many(np.array([[1.0, -2.0]]), np.random.default_rng(seed))[0]
-        result = run(many, tuple(data.tolist()), seed, 2000)
+        result = run(many, tuple(data.tolist()), seed, 5000)
         for name, errors in error.items():
             errors.append(np.log(getattr(result, name)().std() * np.sqrt(10.0)).mean())
     assert abs(np.mean(error["answer"])) < 0.08
@@ -255,9 +274,10 @@ def test_a_summary_of_one_value_is_left_out_however_it_is_rounded():
     nearly = constant + 1e-9 * x[:, :1]
     fit = regression.Ridge(np.hstack([constant, x, nearly]), weight)
     assert fit.used.tolist() == [False, *[True] * 5]
-    alone, _ = regression.Ridge(x, weight)(y)
-    without, _ = regression.Ridge(np.hstack([constant, x]), weight)(y)
-    assert without == pytest.approx(alone)
+    alone = regression.Ridge(x, weight)(y)
+    without = regression.Ridge(np.hstack([constant, x]), weight)(y)
+    assert without.there == pytest.approx(alone.there)
+    assert without.widening == pytest.approx(alone.widening)
 
 
 @pytest.mark.slow

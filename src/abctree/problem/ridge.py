@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from abctree.data import effective_sample_size
 from abctree.types import BoolArray, FloatArray
-
-#: Fitted values (m, k), and those at the observation (k,), of responses (m, k).
-Fitted = tuple[FloatArray, FloatArray]
 
 #: Penalties that cross-validation chooses from, on summaries of unit spread.
 _PENALTIES = 10.0 ** np.arange(-6.0, 2.25, 0.5)
@@ -21,6 +18,16 @@ LEAST_SQUARES = 1e-8
 _DEPENDENT = 1e-10
 #: Columns whose spread is below this share of their mean may be one value, but for rounding.
 _ROUNDING = 1e-6
+#: Of the rows at least this share counts as left over by a fit, however many slopes it has.
+_LEAST_FREE = 0.1
+
+
+class Fitted(NamedTuple):
+    """What a regression says of responses (m, k)."""
+
+    there: FloatArray  #: (m, k) at the rows
+    at_observation: FloatArray  #: (k,)
+    widening: FloatArray  #: (k,) the error of a new response there over the residuals of the rows
 
 
 @runtime_checkable
@@ -76,13 +83,25 @@ class Ridge:
         self.value = np.maximum(value, 0.0)
 
     def __call__(self, y: FloatArray) -> Fitted:
-        """Fitted values (m, k) of y (m, k), and those at x = 0 (k,)."""
-        mean, slope = self._line(y)
+        """Fit y (m, k)."""
+        mean, slope, penalty = self._line(y)
         at_zero = mean - self.mean @ slope
-        return at_zero + self.x @ slope, at_zero
+        return Fitted(at_zero + self.x @ slope, at_zero, self._widening(penalty))
 
-    def _line(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The mean (k,) of y (m, k), and slopes on the columns that vary."""
+    def _widening(self, penalty: FloatArray) -> FloatArray:
+        """(k,) √((1 + h) / (1 − p / n)): rows are nearer to a fit to them than new responses are.
+
+        Of n rows p parameters were fitted, and the fit at x = 0 has the variance h of a response.
+        """
+        value = self.value[:, None]
+        kept = value / (value + penalty)
+        away = self.vector.T @ (self.mean / self.scale)
+        leverage = (1.0 + away**2 @ (kept / (value + penalty))) / self.n
+        free = 1.0 - (1.0 + (kept * (2.0 - kept)).sum(axis=0)) / self.n
+        return np.asarray(np.sqrt((1.0 + leverage) / np.maximum(free, _LEAST_FREE)))
+
+    def _line(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The mean (k,) of y (m, k), slopes on the columns that vary, and penalties (k,)."""
         mean = self.weight @ y
         centred = y - mean
         moment = self._moment(centred)
@@ -90,7 +109,7 @@ class Ridge:
         if self.penalty is None:
             penalty = self._chosen(moment, self.weight @ centred**2)
         slope = self.vector @ (moment / (self.value[:, None] + penalty))
-        return mean, slope / self.scale[:, None]
+        return mean, slope / self.scale[:, None], penalty
 
     def _moment(self, centred: FloatArray) -> FloatArray:
         """(r, k) Moments of responses (m, k) with the principal axes."""
@@ -99,7 +118,7 @@ class Ridge:
 
     def line(self, y: FloatArray) -> Line:
         """The regression of y (m, k), to be read off anywhere."""
-        mean, slope = self._line(y)
+        mean, slope, _ = self._line(y)
         whole = np.zeros((len(self.used), y.shape[1]))
         whole[self.used] = slope
         return Line(mean - self.mean @ slope, whole)

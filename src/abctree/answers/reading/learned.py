@@ -36,7 +36,7 @@ def learned(run: Run) -> LearnedTable:
             "They are a regression on all rows. Give the problem summary=abctree.Learned().",
         )
     rows = Rows.of(run, most=None)
-    fitted, at_observation = Ridge(rows.x, np.ones(len(rows)))(rows.places[0])
+    fitted, at_observation, _ = Ridge(rows.x, np.ones(len(rows)))(rows.places[0])
     spread = fitted.std(axis=0)
     near = (fitted - at_observation) / np.where(spread > 0.0, spread, 1.0)
     summary = np.full((len(run.table), near.shape[1]), np.nan)

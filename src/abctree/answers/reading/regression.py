@@ -29,7 +29,7 @@ def _of_user(regressor: Regressor, x: FloatArray, weight: FloatArray) -> Regress
             own.fit(x, response, sample_weight=weight)
             columns.append(own.predict(np.vstack([x, np.zeros(x.shape[1])])))
         both = np.column_stack(columns)
-        return both[:-1], both[-1]
+        return Fitted(both[:-1], both[-1], np.ones(both.shape[1]))
 
     return fitted
 
@@ -76,14 +76,17 @@ def moved(
 ) -> FloatArray:
     """Draws z (m, k) moved to where a regression says that they would be at x = 0.
 
-    "heteroscedastic" fits the logarithms of the squared residuals too, and scales residuals as they
-    say.  What is `fitted` to z need not be worked out again.
+    Residuals are widened by what a fit to few rows hides; those of "linear", the textbook's, are
+    not.  "heteroscedastic" fits the logarithms of the squared residuals too, and scales residuals
+    as they say.  What is `fitted` to z need not be worked out again.
     """
-    there, at_observation = fitted or fit(z)
+    there, at_observation, widening = fitted or fit(z)
     residual = z - there
+    if method != "linear":
+        residual *= widening
     if method == "heteroscedastic":
         square = residual**2
-        size, size_there = fit(np.log(square + 1e-12 * square.mean(axis=0)))
+        size, size_there, _ = fit(np.log(square + 1e-12 * square.mean(axis=0)))
         change = np.clip((size_there - size) / 2.0, -_LARGEST_CHANGE, _LARGEST_CHANGE)
         residual *= np.exp(change)
     return np.asarray(at_observation + residual)
