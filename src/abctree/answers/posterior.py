@@ -218,9 +218,9 @@ class Posterior(Moments):
         Parameters
         ----------
         method : {"ridge", "heteroscedastic", "linear"} or Regressor
-            Ridge regression with a penalty by generalised cross-validation; the same, and
-            residuals that are scaled by a regression of their own; least squares; or a regressor
-            with the interface of scikit-learn.
+            Ridge regression with a penalty by generalised cross-validation, and residuals as wide
+            as errors of new data are; the same, and residuals that are scaled by a regression of
+            their own; least squares; or a regressor with the interface of scikit-learn.
 
         Raises
         ------
