@@ -18,6 +18,7 @@ import numpy as np
 from scipy import stats
 
 import abctree
+from abctree.answers.reading.calibration import ranks_of
 from abctree.problems import gauss
 from experiments import command
 
@@ -122,11 +123,9 @@ def one(name: str, n_simulations: int, seed: int) -> dict[str, Any]:
     settings = {"n_datasets": 1, "n_simulations": n_simulations, "keep_summaries": True}
     made = abctree.calibrate(PROBLEMS[name](), rng=seed, reading=read, **settings)
     raw = found.pop("raw")
-    below = [
-        raw.weights @ (column < t) for column, t in zip(raw.theta.T, made.theta[0], strict=True)
-    ]
+    below = ranks_of(raw.theta, raw.weights, made.theta[0], np.random.default_rng(seed))
     free = raw.std() > 0.0
-    return found | {"answer": made.ranks[0][free].tolist(), "raw": np.array(below)[free].tolist()}
+    return found | {"answer": made.ranks[0][free].tolist(), "raw": below[free].tolist()}
 
 
 def measure(args: command.Options) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def test_a_problem_must_be_one():
 
 
 def test_mode_of_example_2_is_found_with_a_small_error():
-    """A third of the floor's repetitions; the twin is the paper's kernel mode of the same runs."""
+    """A few of the floor's repetitions; the twin is the paper's kernel mode of the same runs."""
     runs = [abctree.map_tree(P0, n_simulations=5_000, rng=500 + s) for s in range(4)]
 
     def squares(name):
