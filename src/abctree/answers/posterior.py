@@ -11,7 +11,7 @@ import numpy as np
 
 from abctree.answers.adjustment import adjust
 from abctree.answers.moments import Moments
-from abctree.answers.reading.choice import Choice
+from abctree.answers.reading.choice import Choice, Summaries
 from abctree.answers.reading.regression import Method, check_method
 from abctree.answers.scores import Scores
 from abctree.answers.weighted import column_of, log_of, root_of, scatter
@@ -57,6 +57,7 @@ class Posterior(Moments):
     continuous: BoolArray | None = None  #: (p,) False for a discrete parameter
     region: Region | None = None  #: prior and constraint; with `cube`, what draws may become
     is_adjusted: bool = False  #: whether a regression has moved the draws
+    summaries: Summaries = "own"  #: by which the table was read; `distance` is in their units
     notes: tuple[str, ...] = ()  #: of the run, to be told with the draws
     reading: Choice | None = None  #: of `Result.answer`: how the table is read, and against what
 
@@ -72,10 +73,16 @@ class Posterior(Moments):
     def __len__(self) -> int:
         return len(self.theta)
 
+    @property
+    def tolerance(self) -> str:
+        """The tolerance in words: distances by other summaries have another unit."""
+        of = "" if self.summaries == "own" else f" of {self.summaries} summaries"
+        return f"epsilon {self.epsilon:.4g}{of}"
+
     def __repr__(self) -> str:
         return (
             f"Posterior({listed(self.names)}; {len(self)} draws, ESS {self.ess:.1f}, "
-            f"epsilon {self.epsilon:.4g}{', adjusted' if self.is_adjusted else ''})"
+            f"{self.tolerance}{', adjusted' if self.is_adjusted else ''})"
         )
 
     def _repr_html_(self) -> str:
@@ -119,7 +126,7 @@ class Posterior(Moments):
         if n > 0 and self.ess == 0.0:
             raise ParameterError(
                 f"`n` must be 0 for a posterior without draws, but got {n}. Nothing was accepted "
-                f"at epsilon {self.epsilon:.4g}: use a larger epsilon or more simulations."
+                f"at {self.tolerance}: use a larger epsilon or more simulations."
             )
         generator = checked_rng(rng)
         position = (generator.random() + np.arange(n)) / max(1, n)

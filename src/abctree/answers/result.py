@@ -8,17 +8,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-import numpy as np
-
 from abctree.answers.comparison import compare
 from abctree.answers.mode import Mode, ModeSummary
 from abctree.answers.mode.from_run import mode_of
 from abctree.answers.one_model import of_model
 from abctree.answers.posterior import Posterior
-from abctree.answers.reading.answer import adjusted, answer, calibrated, fitting
+from abctree.answers.reading.answer import adjusted, answer, by_other, calibrated, fitting
 from abctree.answers.reading.calibration import Calibration
+from abctree.answers.reading.choice import Summaries
 from abctree.answers.reading.fit import DOUBT, Fit
-from abctree.answers.reading.learned import learned
+from abctree.answers.reading.learned import learned, local
 from abctree.answers.reading.predict import Keeps, Maps, Predictive, predictive
 from abctree.answers.reading.regression import Method
 from abctree.answers.reading.rows import epanechnikov
@@ -54,7 +53,7 @@ class Result(Run):
         ess: float | None = None,
         weights: Weights | None = None,
         *,
-        summaries: Literal["own", "learned"] = "own",
+        summaries: Summaries = "own",
         kernel: Literal["indicator", "epanechnikov"] = "indicator",
     ) -> Posterior:
         """Weighted draws pooled over all rounds, at a tolerance or an effective sample size.
@@ -70,11 +69,13 @@ class Result(Run):
             `abctree.rejection` with a given `keep` it is all draws kept.
         weights : {"mixture", "round", "draw", "population"}, optional
             See `weights`.
-        summaries : {"own", "learned"}
-            "learned" reads the same simulations by other summaries: for each parameter what a ridge
-            regression on all summaries says of it (semi-automatic ABC).  Distances, and `epsilon`,
-            are then Euclidean in units of their spread.  It helps where there are several times as
-            many summaries as parameters, such as raw data, and can hurt where there are few.
+        summaries : {"own", "local", "learned"}
+            Other summaries read the same simulations again; distances, and `epsilon`, are then
+            Euclidean in units of their own.  "local" are where the data lie along a line that is
+            fitted near the posterior, and how large the rest of them is: they read raw data well,
+            also of unknown noise, see `answer`.  "learned" are for each parameter what a ridge
+            regression over the whole table says of it (semi-automatic ABC).  Both want more
+            summaries than parameters, such as raw data, and can hurt where there are few.
 
         kernel : {"indicator", "epanechnikov"}
             How draws below ε count: alike, or by 1 − (d/ε)², so that those near ε hardly do.  The
@@ -83,24 +84,23 @@ class Result(Run):
         Raises
         ------
         ParameterError
-            If the run did not keep all draws below `epsilon`, a name is unknown, or "learned"
-            summaries are asked of a run without summaries.
+            If the run did not keep all draws below `epsilon`, a name is unknown, or other summaries
+            are asked of a run without summaries, or with too few of them.
 
         Warns
         -----
         AbctreeWarning
             If the target is out of reach: the best effective sample size is given instead.
         """
-        if summaries not in ("own", "learned"):
-            raise wrong("summaries", 'be "own" or "learned"', repr(summaries))
+        if summaries not in ("own", "local", "learned"):
+            raise wrong("summaries", 'be "own", "local" or "learned"', repr(summaries))
         if kernel not in ("indicator", "epanechnikov"):
             raise wrong("kernel", 'be "indicator" or "epanechnikov"', repr(kernel))
         if summaries == "own":
             draws = super().posterior(epsilon, ess, weights)
         else:
-            found = learned(self)
-            ones = found.summary.__getitem__, np.zeros(found.summary.shape[1])
-            draws = self._draws(found.distance, ones, weights, epsilon=epsilon, ess=ess)
+            other = learned(self) if summaries == "learned" else local(self)
+            draws = by_other(self, other, summaries, weights, epsilon=epsilon, ess=ess)
         if kernel == "indicator" or not len(draws):
             return draws
         near = epanechnikov(draws.distance, draws.epsilon)
@@ -113,9 +113,11 @@ class Result(Run):
         draws moved by a ridge regression on the summaries (`Posterior.adjusted`).  200 rows of the
         posterior, of which the parameters are known, then stand in for the observation, and the
         table is read at each of them in eight other ways, too: with all, a third and a tenth of the
-        draws; adjusted, with residuals scaled, and as they are.  Where one of them is clearly
-        closer to the known parameters, by three standard errors of the energy score, it is taken.
-        That costs seconds and no simulation.
+        draws; adjusted, with residuals scaled, and as they are.  Where there are two summaries more
+        than parameters, draws are also read by local ones (``posterior(summaries="local")``): of
+        the two regressions with all draws the one that is closer to the known parameters is the
+        default.  Where another is clearly closer, by three standard errors of the energy score, it
+        is taken.  That costs seconds and no simulation.
 
         Without summaries, which a regression needs, with fewer than 100 rows, or where all
         distances are equal, it is `posterior`, and its `reading` is None.

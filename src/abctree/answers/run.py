@@ -207,7 +207,7 @@ class Run:
             epsilon = self.default_epsilon
         self._check_kept(epsilon)
         observed = self.problem.observed_summary.ravel()
-        return self._draws(
+        return self.draws_by(
             table.distance,
             (table.summary_of, observed) if table.summary_size else None,
             weights,
@@ -217,7 +217,7 @@ class Run:
             near=self._near,
         )
 
-    def _draws(
+    def draws_by(
         self,
         distance: FloatArray,
         summaries: tuple[Callable[[IntArray], FloatArray], FloatArray] | None,

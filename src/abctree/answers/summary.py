@@ -108,6 +108,7 @@ class Summary:
         return {
             "parameters": {name: found[name] for name in draws.names},
             "epsilon": draws.epsilon,
+            "summaries": draws.summaries,
             "ess": draws.ess,
             "n_draws": len(draws),
             "largest_weight": draws.largest_weight,
@@ -184,7 +185,7 @@ def summarise(
     there = "this epsilon" if z.epsilon == draws.epsilon else f"epsilon {z.epsilon:.4g}"
     told = (
         _played(run),
-        f"{len(draws)} draws at epsilon {draws.epsilon:.4g}, "
+        f"{len(draws)} draws at {draws.tolerance}, "
         f"effective sample size {draws.ess:.0f}; the last round was played at {run.epsilon:.4g}",
         *([str(draws.reading)] if draws.reading else []),
         f"evidence {z} at {there}",

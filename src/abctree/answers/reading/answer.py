@@ -8,12 +8,12 @@ import numpy as np
 
 from abctree.answers.posterior import Posterior
 from abctree.answers.reading.calibration import Calibration, calibration
-from abctree.answers.reading.choice import Cell, Choice
+from abctree.answers.reading.choice import Cell, Choice, Summaries
 from abctree.answers.reading.fit import Fit, fit
 from abctree.answers.reading.regression import Method
-from abctree.answers.reading.rows import FEWEST, Rows
+from abctree.answers.reading.rows import FEWEST, Reread, Rows
 from abctree.answers.reading.veto import N_PSEUDO, choose, default_cell
-from abctree.answers.run import Run
+from abctree.answers.run import Run, Weights
 from abctree.answers.selection import default_ess
 from abctree.numbers import check_rule
 from abctree.problem.models import Models
@@ -60,6 +60,25 @@ def fitting(run: Run) -> Fit:
         return fit(rows, ess, np.random.default_rng(run.root))
 
 
+def by_other(
+    run: Run,
+    other: Reread,
+    name: Summaries,
+    weights: Weights | None = None,
+    *,
+    epsilon: float | None = None,
+    ess: float | None = None,
+) -> Posterior:
+    """The posterior of a run by other summaries than its own."""
+    by = other.summary_of, other.observed
+    draws = run.draws_by(other.distance, by, weights, epsilon=epsilon, ess=ess)
+    return replace(draws, summaries=name)
+
+
 def _read(run: Run, rows: Rows, cell: Cell) -> Posterior:
-    draws = run.posterior(epsilon=rows.epsilon(cell.ess))
+    epsilon = rows.epsilon(cell)
+    if cell.summaries == "own":
+        draws = run.posterior(epsilon=epsilon)
+    else:
+        draws = by_other(run, rows.reread(rows.checked_local()), "local", epsilon=epsilon)
     return draws if cell.method is None else draws.adjusted(cell.method)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from abctree.answers.reading.regression import Method
 from abctree.problem.ridge import Regressor
+
+#: What draws are near in and regressed on.
+Summaries = Literal["own", "local", "learned"]
 
 
 class Cell(NamedTuple):
@@ -14,10 +17,13 @@ class Cell(NamedTuple):
 
     method: Method | Regressor | None
     ess: float  #: effective sample size, before the weights of the regression
+    summaries: Summaries = "own"
 
     def __str__(self) -> str:
         how = self.method or "raw"
-        return f"{how if isinstance(how, str) else type(how).__name__} at ESS {self.ess:.0f}"
+        name = how if isinstance(how, str) else type(how).__name__
+        on = "" if self.summaries == "own" else " on local summaries"
+        return f"{name}{on} at ESS {self.ess:.0f}"
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,10 @@
-"""Summaries learned from a table: what its summaries say of each parameter."""
+"""Summaries learned from a table, of all its rows or of those near the posterior."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from abctree.answers.reading.rows import Rows
+from abctree.answers.reading.rows import Reread, Rows
 from abctree.answers.run import Run
 from abctree.errors import wrong
 from abctree.keywords import checks_keywords
@@ -14,15 +12,8 @@ from abctree.problem.ridge import Ridge
 from abctree.types import FloatArray
 
 
-class LearnedTable(NamedTuple):
-    """A table with one summary for each coordinate of the parameters."""
-
-    summary: FloatArray  #: (T, k) predictions less those at the observation; nan for a failure
-    distance: FloatArray  #: (T,) their Euclidean norms in units of their spread; inf for a failure
-
-
-def learned(run: Run) -> LearnedTable:
-    """Regress the scores of the parameters on the summaries, over all rows of a run.
+def learned(run: Run) -> Reread:
+    """A summary for each parameter: a regression of their scores, over all rows of a run.
 
     This is semi-automatic ABC (Fearnhead and Prangle 2012) with ridge regression.  Rows count
     alike, however they were proposed: those near the observation, of which there are most, matter
@@ -38,12 +29,13 @@ def learned(run: Run) -> LearnedTable:
     rows = Rows.of(run, most=None)
     fitted, at_observation, _ = Ridge(rows.x, np.ones(len(rows)))(rows.places[0])
     spread = fitted.std(axis=0)
-    near = (fitted - at_observation) / np.where(spread > 0.0, spread, 1.0)
-    summary = np.full((len(run.table), near.shape[1]), np.nan)
-    summary[rows.number] = near
-    distance = np.full(len(run.table), np.inf)
-    distance[rows.number] = np.sqrt(np.square(near).sum(axis=1))
-    return LearnedTable(summary, distance)
+    return rows.reread((fitted - at_observation) / np.where(spread > 0.0, spread, 1.0))
+
+
+def local(run: Run) -> Reread:
+    """Where data lie along a line near the posterior, and how large the rest of them is."""
+    rows = Rows.of(run).checked()
+    return rows.reread(rows.checked_local())
 
 
 @checks_keywords

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 
-from abctree.answers.reading.choice import Cell
+from abctree.answers.reading.choice import Cell, Summaries
+from abctree.answers.reading.local import LocalModel
 from abctree.answers.reading.regression import Regression, moved, regression
 from abctree.answers.run import Run
 from abctree.answers.scores import Scores
 from abctree.answers.selection import just_above
 from abctree.data import Table, effective_sample_size, running_ess
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, wrong
 from abctree.problem.models import Models
 from abctree.problem.priors.cube import inside
 from abctree.problem.ridge import Fitted, varies
@@ -34,6 +36,10 @@ _NEAREST = 20
 FEWEST = 100
 #: A reading must leave rows outside of it, of which the nearest ends it.
 _LARGEST_SHARE = 0.7
+#: An adjustment wants more draws than an unadjusted answer: it removes most of what ε adds.
+_ESS, _SHARE = 3000.0, 0.1
+#: Local models, each where the draws of the one before are.
+_LOCAL_STEPS = 2
 
 
 class Reading(NamedTuple):
@@ -42,6 +48,14 @@ class Reading(NamedTuple):
     row: IntArray
     z: FloatArray
     weight: FloatArray
+
+
+class Reread(NamedTuple):
+    """A table by other summaries than the run's own: those of the observation are 0."""
+
+    distance: FloatArray  #: (T,) inf where there are none
+    summary_of: Callable[[IntArray], FloatArray]  #: rows (k,) -> (k, m)
+    observed: FloatArray  #: (m,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +132,46 @@ class Rows:
         """The largest effective sample size that a reading may have."""
         return min(_LARGEST_SHARE * effective_sample_size(self.weight), len(self) / 2.5)
 
+    @property
+    def usual_ess(self) -> float:
+        """The effective sample size of an adjustment where nothing speaks against it."""
+        return min(_ESS, _SHARE * self.run.n_simulations, self.largest_ess)
+
+    @cached_property
+    def local(self) -> FloatArray | None:
+        """(n, m) Local summaries, 0 at the observation; None where data are too few numbers.
+
+        The draws of the usual reading say where parameters are, and those that are near the
+        observation in these summaries say it better.
+        """
+        distance, local = self.distance, None
+        for _ in range(_LOCAL_STEPS):
+            row, weight = self._near(distance, self.usual_ess)
+            model = LocalModel.of(self.x, self.places[0], self.places[0][row], weight)
+            if not model.has_rest:
+                return None
+            local = model(self.x) - model(np.zeros((1, self.x.shape[1])))
+            distance = np.linalg.norm(local, axis=1)
+        return local
+
+    def checked_local(self) -> FloatArray:
+        """The same, or an error where there are none."""
+        if self.local is None:
+            raise wrong(
+                "summaries",
+                'be "own" or "learned" where there are about as few of them as parameters',
+                '"local"',
+                "They tell how large the part of the data is that no parameter moves.",
+            )
+        return self.local
+
+    def _near(self, distance: FloatArray, ess: float) -> tuple[IntArray, FloatArray]:
+        """Rows within a distance that have an effective sample size, and their weights (m,)."""
+        row = np.argsort(distance, kind="stable")
+        n = _count(running_ess(self.weight[row]), ess)
+        weight = self.weight[row[:n]] * epanechnikov(distance[row[:n]], distance[row[n]])
+        return row[:n], weight
+
     def distance_to(self, j: int) -> FloatArray:
         """(n,) Distances of all rows to row j, as if it were the observation."""
         if self._is_norm:
@@ -133,10 +187,24 @@ class Rows:
         """`side_by_side`, unless the distance is a function that may not be called in threads."""
         return side_by_side if self._is_norm else map
 
-    def epsilon(self, ess: float) -> float:
+    def _around(self, of: Summaries, j: int | None) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Summaries (n, m), and the distances (n,) of all rows to one or to the observation (m,).
+
+        The observation is no row: j is None.
+        """
+        x = self.x if of == "own" else self.checked_local()
+        at = np.zeros(x.shape[1]) if j is None else x[j]
+        if of == "local":
+            return x, np.linalg.norm(x - at, axis=1), at
+        return x, self.distance if j is None else self.distance_to(j), at
+
+    def epsilon(self, cell: Cell) -> float:
         """The tolerance of a reading; the nearest are read together if they are ties."""
-        last = float(self.distance[_count(self._reached, ess)])
-        return last if last > self.distance[0] else just_above(self.distance, last, np.inf)
+        distance = self._around(cell.summaries, None)[1]
+        row = np.argsort(distance, kind="stable")
+        distance, reached = distance[row], running_ess(self.weight[row])
+        last = float(distance[_count(reached, cell.ess)])
+        return last if last > distance[0] else just_above(distance, last, np.inf)
 
     @cached_property
     def _reached(self) -> FloatArray:
@@ -145,29 +213,37 @@ class Rows:
 
     def at_observation(self, cell: Cell) -> Reading:
         """Read the rows in one way."""
-        row, at = np.arange(len(self)), np.zeros(self.x.shape[1])
-        return next(self._read((cell,), row, self.distance, at))
+        return next(self._read((cell,), None))
 
     def at_row(self, j: int, cells: tuple[Cell, ...]) -> Iterator[Reading]:
         """Read the other rows in several ways, as if row j were the observation."""
-        distance = self.distance_to(j)
-        most = max(cell.ess for cell in cells)
-        # About as many rows as at the observation, or else all.
-        for n in (3 * _count(self._reached, most) // 2, len(self)):
+        return self._read(cells, j)
+
+    def _read(self, cells: tuple[Cell, ...], j: int | None) -> Iterator[Reading]:
+        for of, some in groupby(cells, key=lambda cell: cell.summaries):
+            x, distance, at = self._around(of, j)
+            own = tuple(some)
+            row = self._enough(distance, max(cell.ess for cell in own), j)
+            yield from self._ways(own, x[row] - at, row, distance[row])
+
+    def _enough(self, distance: FloatArray, ess: float, j: int | None) -> IntArray:
+        """The nearest rows but row j, up to an effective sample size, and one more."""
+        # About as many as at the observation, or else all.
+        for n in (3 * _count(self._reached, ess) // 2, len(self)):
             row = nearest(distance, n)
-            row = row[row != j]
-            wanted = _count(running_ess(self.weight[row]), most)
+            if j is not None:
+                row = row[row != j]
+            wanted = _count(running_ess(self.weight[row]), ess)
             if wanted < len(row) - 1:
                 break
-        row = row[: wanted + 1]
-        return self._read(cells, row, distance[row], self.x[j])
+        return row[: wanted + 1]
 
-    def _read(
-        self, cells: tuple[Cell, ...], row: IntArray, distance: FloatArray, at: FloatArray
+    def _ways(
+        self, cells: tuple[Cell, ...], x: FloatArray, row: IntArray, distance: FloatArray
     ) -> Iterator[Reading]:
-        """Read rows in the order of their distances from `at` (q,); ways share regressions."""
+        """Read rows in the order of their distances by their differences x; ways share fits."""
         weight, reached = self.weight[row], running_ess(self.weight[row])
-        x, z, moves = self.x[row] - at, self.places[0][row], self.places[1]
+        z, moves = self.places[0][row], self.places[1]
         fits: dict[tuple[float, bool], tuple[Regression, Fitted]] = {}
         for cell in cells:
             n = _count(reached, cell.ess)
@@ -184,6 +260,17 @@ class Rows:
             new = z[:n].copy()
             new[:, moves] = moved(part, fits[key][0], cell.method, fits[key][1])
             yield Reading(row[:n], new, weight[:n] * kernel[:n])
+
+    def reread(self, x: FloatArray) -> Reread:
+        """The whole table by other summaries x (n, m) of these rows, 0 at the observation."""
+        distance = np.full(len(self.run.table), np.inf)
+        distance[self.number] = np.linalg.norm(x, axis=1)
+        order = np.argsort(self.number)
+
+        def summary_of(row: IntArray) -> FloatArray:
+            return x[order[np.searchsorted(self.number, row, sorter=order)]]
+
+        return Reread(distance, summary_of, np.zeros(x.shape[1]))
 
     def theta_of(self, reading: Reading) -> FloatArray:
         """(m, p) Draws of a reading in user units; those that would not be allowed stay."""

@@ -17,8 +17,6 @@ from abctree.types import FloatArray, IntArray
 N_PSEUDO, _NEAR = 200, 0.1
 #: How draws are moved: by default, and otherwise.
 _METHODS: tuple[Method | None, ...] = ("ridge", "heteroscedastic", None)
-#: An adjustment wants more draws than an unadjusted answer: it removes most of what ε adds.
-_ESS, _SHARE = 3000.0, 0.1
 #: Effective sample sizes that are tried, as shares of the default's.
 _SHARES = (0.1, 0.3, 1.0)
 #: The default is left for what is better by so many standard errors of the difference.
@@ -31,8 +29,7 @@ _FEWEST = 20.0
 
 def default_cell(rows: Rows) -> Cell:
     """The reading that is taken where nothing speaks against it."""
-    wanted = min(_ESS, _SHARE * rows.run.n_simulations)
-    return Cell(_METHODS[0], min(wanted, rows.largest_ess))
+    return Cell(_METHODS[0], rows.usual_ess)
 
 
 def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
@@ -40,14 +37,17 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
 
     They are n of the posterior at most, of which the parameters are known.  All other rows are read
     at each in several ways, and a reading is scored by the energy score of its draws for the known
-    parameters (Gneiting and Raftery 2007).  The best of many noisy scores would be a worse choice
-    than the default, which is left only for what is clearly better.
+    parameters (Gneiting and Raftery 2007).  The default is the better of two, of the run's own
+    summaries and of local ones.  The best of many noisy scores would be a worse choice than it, and
+    it is left only for what is clearly better.
     """
     default = default_cell(rows)
     sizes = [share * default.ess for share in _SHARES if share * default.ess >= _FEWEST]
-    cells = tuple(Cell(method, ess) for ess in sizes for method in _METHODS)
+    cells = [Cell(method, ess) for ess in sizes for method in _METHODS]
     if default not in cells:
         return Choice(default, default, {}, 0)
+    if rows.local is not None:
+        cells += [Cell(_METHODS[0], ess, "local") for ess in sizes]
     picked, share = rows.picked(n, _NEAR * default.ess, rng)
     places = rows.places[0]
     unit = places[picked].std(axis=0)
@@ -57,12 +57,13 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
 
     def scored(i: int) -> list[float]:
         j = int(picked[i])
-        readings = zip(rows.at_row(j, cells), drawn[i], strict=True)
+        readings = zip(rows.at_row(j, tuple(cells)), drawn[i], strict=True)
         return [energy_score(r, places[j], unit, *numbers) for r, numbers in readings]
 
     score = np.array(list(rows.each(scored, range(len(picked)))))
-    own = score[:, cells.index(default)]
-    gap = (score - own[:, None]) / (share @ own)
+    total = dict(zip(cells, share @ score, strict=True))
+    default = min((c for c in cells if c[:2] == default[:2]), key=total.__getitem__)
+    gap = (score - score[:, [cells.index(default)]]) / total[default]
     mean = share @ gap
     error = np.sqrt(share**2 @ (gap - mean) ** 2)
     found = {

@@ -213,7 +213,8 @@ def posteriors_of(posterior: object) -> dict[str, Posterior]:
 
 
 def _said(draws: Posterior) -> str:
-    return f"ε = {draws.epsilon:.3g}{', adjusted' if draws.is_adjusted else ''}"
+    of = "" if draws.summaries == "own" else f", {draws.summaries} summaries"
+    return f"ε = {draws.epsilon:.3g}{of}{', adjusted' if draws.is_adjusted else ''}"
 
 
 def columns_of(posterior: Posterior, names: Sequence[str] | None) -> list[int]:

@@ -43,7 +43,8 @@ def tolerance(result: Result, axes: object = None, n: int = _READINGS) -> Figure
 
     What the table says at n tolerances, from the largest effective sample size that it has to one
     of 30: the draws as they are, shaded; and, where summaries were kept, moved by a ridge
-    regression, dashed.  The dot is `Result.answer`.  A mean that still moves on the left has not
+    regression, dashed.  The dot is `Result.answer`; if that is by other summaries, it stands at the
+    tolerance of as large an effective sample size.  A mean that still moves on the left has not
     arrived; a band that frays there has too few draws.
 
     Parameters
@@ -71,18 +72,19 @@ def tolerance(result: Result, axes: object = None, n: int = _READINGS) -> Figure
     if not found:
         raise ParameterError("`result` must have accepted simulations, but has none. Run more.")
     answer = result.answer()
+    at = tolerance_of(result, answer)
     shown = free_columns(found[0])
     grid = grid_of_axes(axes, (len(shown), 1), (6.5, 0.9 + 1.5 * len(shown)))[:, 0]
     moved = [m for m in map(adjusted_or_none, found) if m is not None]
     for ax, j in zip(grid, shown, strict=True):
         _draw(ax, found, moved, j)
         low, high = answer.quantile(_BAND)[:, j]
-        near = [p for p in (*found, *moved) if p.epsilon <= _NEAR * answer.epsilon]
+        near = [p for p in (*found, *moved) if p.epsilon <= _NEAR * at]
         ends = np.concatenate([[low, high], *(p.quantile(_BAND)[:, j] for p in near)])
         room = 0.08 * np.ptp(ends) or 1.0
         ax.set_ylim(ends.min() - room, ends.max() + room)
-        where = [answer.epsilon], [answer.mean()[j]]
-        ax.vlines(answer.epsilon, low, high, color=TRUTH, linewidth=1.6)
+        where = [at], [answer.mean()[j]]
+        ax.vlines(at, low, high, color=TRUTH, linewidth=1.6)
         ax.plot(*where, "o", color=TRUTH, markersize=5.0, label="answer")
         unit = short_ticks(ax.yaxis, ax.get_ylim()).strip()
         ax.set_ylabel("\n".join(filter(None, (answer.names[j], unit))))
@@ -115,6 +117,15 @@ def _series(found: list[Posterior], j: int) -> FloatArray:
     """(4, n) Tolerances, means, and the ends of the band of one parameter."""
     rows = [[p.epsilon, p.mean()[j], *p.quantile(_BAND)[:, j]] for p in found]
     return np.transpose(rows)
+
+
+def tolerance_of(result: Result, draws: Posterior) -> float:
+    """That of some draws of a run, or by other summaries that of as good a posterior by its own."""
+    if draws.summaries == "own":
+        return draws.epsilon
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AbctreeWarning)  # the best there is will do
+        return result.posterior(ess=draws.ess).epsilon
 
 
 def readings(result: Result, n: int = _READINGS) -> list[Posterior]:

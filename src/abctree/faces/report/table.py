@@ -11,7 +11,12 @@ from abctree.answers.posterior import Posterior
 from abctree.answers.result import Result
 from abctree.answers.summary import QUANTILES, errors_of, estimates_of
 from abctree.faces.plots.prior import LEVELS, PriorDraws
-from abctree.faces.plots.tolerance import adjusted_or_none, free_columns, readings
+from abctree.faces.plots.tolerance import (
+    adjusted_or_none,
+    free_columns,
+    readings,
+    tolerance_of,
+)
 from abctree.types import FloatArray, NamedDict
 
 #: Numbers in the table of draws as they are, most of its rows, and how many of the nearest stay.
@@ -31,9 +36,10 @@ def pair_data(result: Result) -> NamedDict | None:
     if not found:
         return None
     answer = result.answer()
-    others = sorted((p for p in found if p.epsilon != answer.epsilon), key=lambda p: p.epsilon)
-    start = sum(p.epsilon < answer.epsilon for p in others)
-    found = [*others[:start], result.posterior(epsilon=answer.epsilon), *others[start:]]
+    at = tolerance_of(result, answer)
+    others = sorted((p for p in found if p.epsilon != at), key=lambda p: p.epsilon)
+    start = sum(p.epsilon < at for p in others)
+    found = [*others[:start], result.posterior(epsilon=at), *others[start:]]
     moved = [adjusted_or_none(p) for p in found]
     if answer.is_adjusted:
         moved[start] = answer

@@ -1,0 +1,168 @@
+"""Local summaries: where data lie along a line near the posterior, and how large the rest is."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import abctree
+from abctree.answers.reading.local import LocalModel
+
+N_DATA = 20
+PRIOR = {"place": (-5.0, 5.0), "scale": (0.0, 4.0)}
+
+
+def series(theta, rng):
+    """Twenty numbers around one place, of a spread that is not known."""
+    return theta[:, :1] + theta[:, 1:] * rng.standard_normal((len(theta), N_DATA))
+
+
+@cache
+def run(seed, n_simulations=2000, simulator=series, **settings):
+    observed = simulator(np.array([[1.0, 1.5]]), np.random.default_rng([9, seed]))[0]
+    problem = abctree.Problem(PRIOR, simulator, observed, vectorized=True)
+    return abctree.abc_tree(problem, n_simulations=n_simulations, rng=seed, **settings)
+
+
+def exact(observed):
+    """Means and standard deviations (2,) of place and scale, by quadrature of the likelihood."""
+    place, scale = np.linspace(-5, 5, 801)[:, None], np.linspace(0.02, 4, 800)
+    square = np.square(observed - place[:, :, None]).sum(axis=2)
+    log = -N_DATA * np.log(scale) - square / (2.0 * scale**2)
+    mass = np.exp(log - log.max())
+    mass /= mass.sum()
+    moments = [
+        (np.sum(mass * value), np.sum(mass * value**2))
+        for value in np.broadcast_arrays(place, scale)
+    ]
+    mean, square = np.transpose(moments)
+    return mean, np.sqrt(square - mean**2)
+
+
+def misses(read, seeds=range(6)):
+    """How far means are off, in exact standard deviations, and spreads over exact ones."""
+    off, wide = [], []
+    for seed in seeds:
+        result = run(seed)
+        mean, spread = exact(result.problem.observed_summary)
+        draws = read(result)
+        off.append((draws.mean() - mean) / spread)
+        wide.append(draws.std() / spread)
+    return np.sqrt(np.mean(np.square(off), axis=0)), np.exp(np.mean(np.log(wide), axis=0))
+
+
+def test_of_a_line_with_noise_they_are_least_squares_and_the_size_of_what_it_leaves():
+    rng = np.random.default_rng(1)
+    design = rng.standard_normal((2, 12))
+    z = rng.standard_normal((4000, 2))
+    x = z @ design + 0.5 * rng.standard_normal((4000, 12)) + 3.0
+    model = LocalModel.of(x, z, z, np.ones(len(z)))
+    place = (x - 3.0) @ np.linalg.pinv(design) @ design / 0.5
+    rest = np.linalg.norm((x - 3.0) / 0.5 - place, axis=1)
+    found = model(x)
+    assert found.shape == (4000, 3)
+    assert model.free == 10
+    # Directions are those of the design up to a rotation, so that distances are the same.
+    away = np.linalg.norm(found[1:, :2] - found[0, :2], axis=1)
+    assert away == pytest.approx(np.linalg.norm(place[1:] - place[0], axis=1), rel=0.05, abs=0.2)
+    assert found[:, 2] == pytest.approx(np.sqrt(20.0) * np.log(rest), abs=0.4)
+    assert np.std(found[:, 2]) == pytest.approx(1.0, abs=0.1)  # in units of its own noise
+
+
+def test_rows_count_by_their_parameters_not_by_their_data():
+    """A line through rows near the observation follows its noise, and finds the rest too small."""
+    rng = np.random.default_rng(2)
+    z = rng.standard_normal((20_000, 1))
+    x = z + rng.standard_normal((20_000, 8))
+    observed = np.array([1.5, -1.5] * 4)
+    near = np.argsort(np.linalg.norm(x - observed, axis=1))[:200]
+    size = {}
+    for name, rows in (("by parameters", slice(None)), ("by data", near)):
+        model = LocalModel.of(x[rows], z[rows], z[near], np.ones(len(near)))
+        rest = model(observed[None])[0, -1] / np.sqrt(2.0 * model.free)
+        size[name] = np.exp(rest) / np.sqrt(model.free)
+    assert size["by parameters"] == pytest.approx(np.sqrt(18.0 / 7.0), rel=0.05)
+    assert size["by data"] < 0.9 * size["by parameters"]  # twin
+
+
+@pytest.mark.slow
+def test_the_answer_knows_a_spread_that_a_distance_on_raw_data_does_not():
+    off, wide = misses(lambda result: result.answer())
+    assert off.max() < 0.6
+    assert np.all((wide > 0.8) & (wide < 1.5))
+    off, _ = misses(lambda result: result.adjusted())  # twin: by the run's own summaries
+    assert off[1] > 1.5
+
+
+def test_an_answer_says_by_what_it_was_read():
+    result = run(0)
+    draws = result.answer()
+    assert draws.summaries == "local"
+    assert "on local summaries" in str(draws.reading)
+    assert f"epsilon {draws.epsilon:.4g} of local summaries" in str(result.summary())
+    assert result.summary().to_dict()["summaries"] == "local"
+    raw = result.posterior(summaries="local", epsilon=draws.epsilon)
+    assert raw.summaries == "local"
+    assert raw.summary.shape == (len(raw), 3)
+    assert np.linalg.norm(raw.summary, axis=1) == pytest.approx(raw.distance)
+    assert raw.distance.max() < raw.epsilon
+    assert result.posterior().summaries == "own"
+
+
+def test_pictures_and_reports_show_an_answer_by_local_summaries(tmp_path):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("jinja2")
+    from abctree.faces.plots.tolerance import tolerance_of
+
+    result = run(0)
+    at = tolerance_of(result, result.answer())
+    same = result.posterior(epsilon=at)
+    assert same.ess == pytest.approx(min(result.answer().ess, same.ess), rel=0.2)
+    figure = abctree.plots.tolerance(result)
+    dots = [line for line in figure.axes[0].lines if line.get_label() == "answer"]
+    assert dots[0].get_xdata() == pytest.approx([at])
+    result.report(tmp_path / "report.html")
+    assert "local summaries" in (tmp_path / "report.html").read_text()
+
+
+def test_few_summaries_have_no_rest_and_are_read_as_they_are():
+    problem = abctree.Problem(
+        PRIOR, lambda theta, rng: theta + rng.standard_normal(theta.shape), [1.0, 1.0],
+        vectorized=True,
+    )  # fmt: skip
+    result = abctree.abc_tree(problem, n_simulations=500, rng=1)
+    assert not any(cell.summaries == "local" for cell in result.answer().reading.scores)
+    with pytest.raises(abctree.ParameterError, match='`summaries` must be "own" or "learned"'):
+        result.posterior(summaries="local")
+
+
+def test_a_model_that_bends_is_read_by_its_own_summaries():
+    """Rows that stand in for the observation speak against a line through epidemics."""
+
+    def weeks(theta, rng):
+        susceptible, infected, cases = np.full(len(theta), 990), np.full(len(theta), 10), []
+        for _ in range(13):
+            cases.append(rng.binomial(susceptible, -np.expm1(-theta[:, 0] * infected / 1000)))
+            recovered = rng.binomial(infected, -np.expm1(-theta[:, 1]))
+            susceptible, infected = susceptible - cases[-1], infected + cases[-1] - recovered
+        return np.sqrt(np.column_stack(cases))
+
+    prior = {"infection": (0.2, 3.0), "recovery": (0.1, 1.5)}
+    observed = weeks(np.array([[2.0, 0.5]]), np.random.default_rng(3))[0]
+    problem = abctree.Problem(prior, weeks, observed, vectorized=True)
+    choice = abctree.abc_tree(problem, n_simulations=2000, rng=0).answer().reading
+    assert choice.chosen == choice.default
+    assert choice.chosen.summaries == "own"
+    gap, error = choice.scores[choice.default._replace(summaries="local")]
+    assert gap > 3.0 * error
+
+
+def test_local_summaries_of_numbers_without_noise_are_finite():
+    def line(theta, rng):
+        return theta[:, :1] + theta[:, 1:] * np.arange(6.0)
+
+    draws = run(0, simulator=line).posterior(summaries="local", ess=20)
+    assert np.isfinite(draws.distance).all()
+    assert np.isfinite(draws.summary).all()
