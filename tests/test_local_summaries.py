@@ -152,7 +152,7 @@ def test_a_model_that_bends_is_read_by_its_own_summaries():
     prior = {"infection": (0.2, 3.0), "recovery": (0.1, 1.5)}
     observed = weeks(np.array([[2.0, 0.5]]), np.random.default_rng(3))[0]
     problem = abctree.Problem(prior, weeks, observed, vectorized=True)
-    choice = abctree.abc_tree(problem, n_simulations=2000, rng=0).answer().reading
+    choice = abctree.abc_tree(problem, n_simulations=4000, rng=0).answer().reading
     assert choice.chosen == choice.default
     assert choice.chosen.summaries == "own"
     gap, error = choice.scores[choice.default._replace(summaries="local")]

@@ -286,7 +286,7 @@ def test_the_answer_is_the_same_each_time_and_says_what_it_is():
     again = run.__wrapped__(n_simulations=1000).answer()
     assert np.array_equal(first.theta, again.theta)
     assert first.is_adjusted
-    assert str(first.reading).startswith("Read as ridge at ESS 100")
+    assert str(first.reading).startswith("Read as ridge at ESS 200")
 
 
 def test_without_summaries_the_answer_is_the_draws():

@@ -109,15 +109,15 @@ class Result(Run):
     def answer(self) -> Posterior:
         """The posterior to report: adjusted, unless the table itself speaks against it.
 
-        By default it is the posterior at an effective sample size of T / 10, at most 3 000, with
-        draws moved by a ridge regression on the summaries (`Posterior.adjusted`).  200 rows of the
-        posterior, of which the parameters are known, then stand in for the observation, and the
-        table is read at each of them in eight other ways, too: with all, a third and a tenth of the
-        draws; adjusted, with residuals scaled, and as they are.  Where there are two summaries more
-        than parameters, draws are also read by local ones (``posterior(summaries="local")``): of
-        the two regressions with all draws the one that is closer to the known parameters is the
-        default.  Where another is clearly closer, by three standard errors of the energy score, it
-        is taken.  That costs seconds and no simulation.
+        By default it is the posterior at an effective sample size of T / 10, at most 3 000 (and 300
+        or T / 5 of few simulations), with draws moved by a ridge regression on the summaries
+        (`Posterior.adjusted`).  200 rows of the posterior, of which the parameters are known, then
+        stand in for the observation, and the table is read at each of them in eight other ways,
+        too: with all, a third and a tenth of the draws; adjusted, with residuals scaled, and as
+        they are.  Where there are two summaries more than parameters, draws are also read by local
+        ones (``posterior(summaries="local")``): of the two regressions with all draws the one that
+        is closer to the known parameters is the default.  Where another is clearly closer, by three
+        standard errors of the energy score, it is taken.  That costs seconds and no simulation.
 
         Without summaries, which a regression needs, with fewer than 100 rows, or where all
         distances are equal, it is `posterior`, and its `reading` is None.
@@ -142,7 +142,7 @@ class Result(Run):
             See `Posterior.adjusted`.
         ess : float, optional
             Effective sample size before the adjustment, as far as the table has it.  Default:
-            T / 10, at most 3 000.  The regression removes most of what a larger tolerance adds.
+            that of `answer`.  The regression removes most of what a larger tolerance adds.
 
         Raises
         ------

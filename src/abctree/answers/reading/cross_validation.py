@@ -63,7 +63,7 @@ def cross_validate(
     n : int
         Rows to leave out, at most; at least 2.
     ess : float, optional
-        Effective sample size of each reading.  Default: T / 10, at most 3 000.
+        Effective sample size of each reading.  Default: that of `Result.answer`.
     rng : RNGLike
         Picks the rows.
 

@@ -36,8 +36,9 @@ _NEAREST = 20
 FEWEST = 100
 #: A reading must leave rows outside of it, of which the nearest ends it.
 _LARGEST_SHARE = 0.7
-#: An adjustment wants more draws than an unadjusted answer: it removes most of what ε adds.
-_ESS, _SHARE = 3000.0, 0.1
+#: An adjustment wants more draws than an unadjusted answer: it removes most of what ε adds.  They
+#: are a share of the simulations, within bounds, and of few simulations twice as large a share.
+_SHARE, _AT_LEAST, _AT_MOST = 0.1, 300.0, 3000.0
 #: Local models, each where the draws of the one before are.
 _LOCAL_STEPS = 2
 
@@ -135,7 +136,9 @@ class Rows:
     @property
     def usual_ess(self) -> float:
         """The effective sample size of an adjustment where nothing speaks against it."""
-        return min(_ESS, _SHARE * self.run.n_simulations, self.largest_ess)
+        share = _SHARE * self.run.n_simulations
+        wanted = np.clip(share, min(_AT_LEAST, 2.0 * share), _AT_MOST)
+        return min(float(wanted), self.largest_ess)
 
     @cached_property
     def local(self) -> FloatArray | None:
