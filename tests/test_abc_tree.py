@@ -460,7 +460,7 @@ def test_weights_of_all_kinds_estimate_the_same_evidence():
 
 def test_mixture_ratio_integrates_to_one():
     result = abctree.abc_tree(problem(), n_simulations=5000, rng=1, proposal="boxes")
-    theta = np.random.default_rng(0).uniform(-5, 5, (200_000, 2))
+    theta = stats.qmc.scale(stats.qmc.Sobol(2, rng=0).random_base2(14), -5, 5)
     assert result.mixture_ratio(theta).mean() == pytest.approx(1.0, abs=0.02)
 
 

@@ -139,7 +139,8 @@ def test_run_draws_what_a_series_is_predicted_to_be_if_that_takes_seconds(here, 
         "problem = abctree.Problem({'a': (-5.0, 5.0)}, simulate, np.zeros(4))\n"
     )
     settings = ("--n-pilot", 60, "--proposal", "boxes", "--quiet", "--out", "out")
-    done = call("run", "series_model:problem", "-n", 100, "--rng", 1, *settings)
+    n = 70 if kind == "slow" else 100
+    done = call("run", "series_model:problem", "-n", n, "--rng", 1, *settings)
     sys.modules.pop("series_model", None)
     assert done.exit_code == 0, done.output
     picture = here / "out" / "predictive.png"

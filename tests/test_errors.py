@@ -318,7 +318,7 @@ def test_bias_alarm_does_not_believe_round_weights_that_miss_heavy_draws():
     cell = calibration.Cell("no noise", "identity, d = 5", 5000)
     problem = calibration.WITHOUT_NOISE[cell.problem]
     settings = {"n_simulations": 3000, "proposal": "boxes"}
-    runs = [abctree.abc_tree(problem(), rng=seed, **settings) for seed in range(20)]
+    runs = [abctree.abc_tree(problem(), rng=seed, **settings) for seed in range(10)]
     assert not any(run.bias_alarm() for run in runs)
 
     def old(run):
@@ -327,7 +327,7 @@ def test_bias_alarm_does_not_believe_round_weights_that_miss_heavy_draws():
         error = np.hypot(mixture.standard_error, rounds.standard_error)
         return gap > max(0.1 * rounds.estimate, 2.0 * error)
 
-    assert sum(map(old, runs)) >= 2  # the twin: either way, by two errors in quadrature
+    assert any(map(old, runs))  # the twin: either way, by two errors in quadrature
 
 
 def test_populations_and_prior_draws_have_no_alarm(result):
@@ -531,7 +531,7 @@ def test_a_mode_of_the_mass_that_is_named_is_found():
         return np.mean([(run.table.distance == 0.0).any() for run in runs])
 
     named = 3.0 / (100 + 0.05 * 900)
-    assert found(named, 20) >= 0.9
+    assert found(named, 12) > 0.9
     assert found(named / 40.0, 5) < 0.8
 
 

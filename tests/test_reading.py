@@ -197,7 +197,7 @@ def test_the_answer_has_the_spread_of_the_exact_posterior():
     error = {"answer": [], "posterior": []}
     for seed in range(4):
         data = many(np.array([[1.0, -2.0]]), np.random.default_rng(seed))[0]
-        result = run(many, tuple(data.tolist()), seed, 5000)
+        result = run(many, tuple(data.tolist()), seed, 3000)
         for name, errors in error.items():
             errors.append(np.log(getattr(result, name)().std() * np.sqrt(10.0)).mean())
     assert abs(np.mean(error["answer"])) < 0.08
