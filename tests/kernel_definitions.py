@@ -197,6 +197,14 @@ def mixed(root, index):
     return np.array(seeds, dtype=np.uint64)
 
 
+def squared_distances(y, centre):
+    """|y_i − c_j|²."""
+    square = np.zeros((len(y), centre.shape[1]))
+    for at, column in zip(y.T, centre, strict=True):
+        square += (at[:, None] - column) ** 2
+    return square
+
+
 def log_gaussian_sums(y, centre, weight):
     """Log Σ_j w_j exp(−|y_i − c_j|² / 2)."""
     square = ((y[:, None, :] - centre.T) ** 2).sum(axis=2)

@@ -156,6 +156,15 @@ def test_seeds_of_simulations_are_as_defined(root, first, n):
     assert found.tolist() == definition.mixed(root, index).tolist()
 
 
+@given(seed=seeds, d=st.integers(0, 5), n=st.integers(1, 40), size=st.floats(0.1, 1e200))
+def test_squared_distances_are_as_defined_to_the_last_bit(seed, d, n, size):
+    rng = np.random.default_rng(seed)
+    y, centre = size * rng.normal(size=(4, d)), rng.normal(size=(d, n))
+    with np.errstate(over="ignore"):
+        right = definition.squared_distances(y, centre)
+    np.testing.assert_array_equal(gaussian.squared_distances(y, centre), right)
+
+
 @given(seed=seeds, d=st.integers(1, 5), n=st.integers(1, 9), size=st.floats(0.1, 60.0))
 def test_gaussian_sums_are_as_defined(seed, d, n, size):
     rng = np.random.default_rng(seed)

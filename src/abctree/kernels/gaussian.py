@@ -49,6 +49,24 @@ def _exp(x: FloatArray, power: FloatArray) -> None:
         x[j] = series * power[j]
 
 
+@jit
+def squared_distances(y: FloatArray, centre: FloatArray) -> FloatArray:
+    """``|y_i − c_j|²`` (n, N) of points (n, d), rounded as NumPy rounds it.
+
+    Centres (d, N) have one row a coordinate.
+    """
+    found = np.empty((len(y), centre.shape[1]))
+    for i in range(len(y)):
+        row = found[i]
+        row[:] = 0.0
+        for c in range(len(centre)):
+            at = y[i, c]
+            for j in range(len(row)):
+                away = at - centre[c, j]
+                row[j] += away * away
+    return found
+
+
 @jit(fastmath={"reassoc", "contract"})
 def gaussian_sums(
     y: FloatArray, centre: FloatArray, weight: FloatArray
