@@ -90,13 +90,12 @@ class Table:
         end = self._n + n
         if end > len(self._buffers["cube"]):
             self._grow(max(end, 2 * self._n))
-        if "prior_weight" not in self._buffers and np.any(columns["prior_weight"] != 1.0):
+        if "prior_weight" not in self._buffers and np.count_nonzero(columns["prior_weight"] != 1.0):
             self._buffers["prior_weight"] = np.ones(len(self._buffers["cube"]))
         for name, buffer in self._buffers.items():
-            if name == "summary" and buffer.shape[1]:
-                buffer[self._n : end] = np.reshape(columns[name], (n, -1))
-            elif buffer.shape[1:] != (0,):
-                buffer[self._n : end] = columns[name]
+            if buffer.size:  # no column that is not kept
+                rows = columns[name]
+                buffer[self._n : end] = rows.reshape(n, -1) if name == "summary" else rows
         self._n = end
 
     def _grow(self, capacity: int) -> None:

@@ -94,19 +94,20 @@ class Measurement:
         As long as the distance has no scale, summaries are looked at and distances left alone.
         """
         failures = list(simulations.failures)
-        usable = finite_rows(simulations.summary)
-        if not usable.all():
+        rows: slice | IntArray = slice(None)
+        if not is_finite(simulations.summary):
+            usable = finite_rows(simulations.summary)
             source = "simulator" if self.model.summary is None else "summary"
             failures += _unnamed(~usable, failures, theta, index, f"{source} returned nan or inf")
+            rows = np.flatnonzero(usable)
         distance = simulations.distance
         if not self.needs_pilot:
-            rows = slice(None) if usable.all() else np.flatnonzero(usable)
-            distance = np.full(len(usable), np.inf)
+            distance = np.full(len(simulations), np.inf)
             distance[rows] = self._distances(
                 simulations.summary[rows], theta[rows], index[rows], failures
             )
-            bad = ~np.isfinite(distance)
-            if bad.any():
+            if not is_finite(distance):
+                bad = ~np.isfinite(distance)
                 failures += _unnamed(bad, failures, theta, index, "distance returned nan or inf")
                 distance[bad] = np.inf
         more = simulations.began, simulations.other_streams
@@ -157,11 +158,13 @@ class Measurement:
         return distance
 
 
+def is_finite(array: FloatArray) -> bool:
+    """Whether no number is nan or inf."""
+    return bool(np.isfinite(array).all())
+
+
 def finite_rows(summary: FloatArray) -> BoolArray:
     """Which summaries (n, ...) are finite throughout: (n,)."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(summary.sum()):  # no row is nan or inf: by far the most frequent case
-            return np.ones(len(summary), dtype=bool)
     return np.asarray(np.isfinite(summary).all(axis=tuple(range(1, summary.ndim))))
 
 
@@ -187,7 +190,7 @@ class NegativeDistanceError(SimulatorError):
 
 def _not_negative(distance: FloatArray, simulated: FloatArray, observed: FloatArray) -> FloatArray:
     """The distances (n,), 0 where rounding took them below; further below 0 they are an error."""
-    negative = np.flatnonzero(distance < 0.0)
+    negative = (distance < 0.0).nonzero()[0]
     if not len(negative):
         return distance
     # Of each row by itself, so that the answer does not depend on which rows come together.

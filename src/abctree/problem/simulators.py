@@ -178,7 +178,7 @@ class Model:
         n = len(index)
         if n == 0 or not self.vectorized:
             return range(n + 1)
-        first, last = (int(number) // self.batch_size for number in index[[0, -1]])
+        first, last = int(index[0]) // self.batch_size, int(index[-1]) // self.batch_size
         if first == last:
             return 0, n
         starts = np.arange(first + 1, last + 1) * self.batch_size

@@ -101,7 +101,7 @@ def draw_allowed(
 
 def _first(allowed: BoolArray, n: int) -> tuple[IntArray, int]:
     """Rows of the first n allowed points, and how many points had to be looked at."""
-    use = np.flatnonzero(allowed)[:n]
+    use = allowed.nonzero()[0][:n]
     return use, int(use[-1]) + 1 if 0 < n == len(use) else len(allowed)
 
 
@@ -113,11 +113,17 @@ def draw_points(
         none = np.empty(0, dtype=np.int64)
         return Points(np.empty((0, problem.d)), np.empty((0, len(problem.names))), none)
 
+    is_plain = problem.region.is_plain
+    first = proposal.draw(int(n * per_point), rng)
+    if is_plain and len(first[1]) == n == np.count_nonzero(first[1]):  # nothing is refused
+        theta = np.asarray(problem.prior.from_cube(first[0]), dtype=np.float64)
+        return Points(first[0], theta, np.arange(1, n + 1))
+    drawn = iter([first])
     n_proposed = 0
 
     def propose(want: int) -> Columns:
         nonlocal n_proposed
-        cube, kept = proposal.draw(want, rng)
+        cube, kept = next(drawn, None) or proposal.draw(want, rng)
         rows = slice(None) if kept.all() else kept
         theta = np.full((want, len(problem.names)), np.nan)
         theta[rows] = problem.prior.from_cube(cube[rows])
@@ -126,7 +132,7 @@ def draw_points(
         return cube, theta, looked, kept
 
     def allowed(cube: FloatArray, theta: FloatArray, _: IntArray, kept: BoolArray) -> BoolArray:
-        if problem.region.is_plain:
+        if is_plain:
             return kept
         rows = np.flatnonzero(kept)
         rows = rows[problem.region.feasible(theta[rows], cube[rows])]

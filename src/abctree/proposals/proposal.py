@@ -58,17 +58,13 @@ class OnBoxes:
         """(K,) The density in each box, c_k."""
         return np.asarray(self.share / self.boxes.volume)
 
-    @cached_property
-    def _cumulative(self) -> FloatArray:
-        return self.share.cumsum()
-
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
         """See `Proposal`; all are kept."""
         if self.given:
             cube = self.boxes.sample(self.given.pop(), rng)
         else:
             u, cube = rng.random(n), rng.random((n, self.boxes.d))
-            draw_in_boxes(self.boxes.lower, self.boxes.upper, self._cumulative, u, cube)
+            draw_in_boxes(self.boxes.lower, self.boxes.upper, self.share.cumsum(), u, cube)
         return cube, np.ones(n, dtype=bool)
 
     def density(self, cube: FloatArray) -> FloatArray:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Self
 
@@ -23,7 +21,8 @@ class Interrupts:
     """
 
     def __init__(self) -> None:
-        self._is_ours = self._is_held = self._is_open = False
+        self.through = _Through(self)
+        self._is_ours = self._is_held = False
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -38,18 +37,31 @@ class Interrupts:
         self._is_ours = self._is_held = False
 
     def _come(self, number: int, frame: FrameType | None) -> None:
-        if self._is_open or self._is_held:
+        if self.through.is_entered or self._is_held:
             signal.default_int_handler(number, frame)
         self._is_held = True
 
-    @contextmanager
-    def through(self) -> Iterator[None]:
-        """Let Ctrl-C through, also one that has come before."""
-        self._is_open = True
+    def let_out(self) -> None:
+        """Raise `KeyboardInterrupt` if one is held back."""
+        if self._is_held:
+            self._is_held = False
+            raise KeyboardInterrupt
+
+
+class _Through:
+    """While it is entered, Ctrl-C is let through, also one that has come before."""
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self._interrupts = interrupts
+        self.is_entered = False
+
+    def __enter__(self) -> None:
+        self.is_entered = True
         try:
-            if self._is_held:
-                self._is_held = False
-                raise KeyboardInterrupt
-            yield
-        finally:
-            self._is_open = False
+            self._interrupts.let_out()
+        except KeyboardInterrupt:
+            self.is_entered = False
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.is_entered = False

@@ -255,7 +255,7 @@ class Ledger:
         entries = self._blocks.setdefault(first, [])
         if not entries and first < self.n_simulations:
             raise self._another_run(first)
-        missing = np.ones(len(rows), dtype=bool)
+        missing = np.ones(len(rows) if entries else 0, dtype=bool)
         for entry in entries:
             places = entry.index - first
             if entry.size != len(rows) or entry.check != checksum(rows.theta[places]):
@@ -263,7 +263,7 @@ class Ledger:
             missing[places] = False
         self._open[first] = rows
         self._n_begun += 1
-        return rows if missing.all() else rows[missing]
+        return rows[missing] if entries else rows
 
     def put(self, part: Rows, done: Simulations) -> None:
         """Take the answers to some rows of a block; a later one replaces an earlier one."""

@@ -139,7 +139,7 @@ class Runner:
         n_back = 0
         try:
             while not self._ledger.has(rows):
-                with self._interrupts.through():
+                with self._interrupts.through:
                     chunk = next(chunks, None)
                 if chunk is None:
                     raise self._incomplete()
@@ -248,11 +248,13 @@ class Runner:
         self._count(done.failures, theta, index)
 
     def _count(self, failures: Sequence[Failure], theta: FloatArray, index: IntArray) -> None:
+        if not failures:
+            return
         if self._executor is not None:
             log_failures(failures, self.failures.reasons)
         self.failures.add(failures, theta, index)
         self._refuse_negative(failures)
-        if failures and self.spec.on_failure.on_failure == "raise":
+        if self.spec.on_failure.on_failure == "raise":
             case = Case.of(failures[0], theta, index, self.problem.unit, self.root)
             raise FailedSimulationError(case, self.problem.names)
 

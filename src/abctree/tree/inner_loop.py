@@ -99,7 +99,7 @@ def inner_loop(
             pulled = pull_arms(
                 problem, folds, utility, defensive, policy, begun, n, rng
             )  # lines 4 to 7, and 10
-            pending.append((pulled, simulate(pulled.theta, begun + np.arange(n))))  # line 8
+            pending.append((pulled, simulate(pulled.theta, np.arange(begun, begun + n))))  # line 8
             begun += n
         if not pending:
             return n_accepted
@@ -108,7 +108,7 @@ def inner_loop(
         reward = result.distance < epsilon  # line 9
         record(table, problem, pulled, result, round_index)  # line 15
         update_beliefs(folds, pulled, result.distance)  # line 11
-        n_accepted += int(reward.sum())  # line 12
+        n_accepted += int(np.count_nonzero(reward))  # line 12
 
 
 def pull_arms(
@@ -123,7 +123,7 @@ def pull_arms(
 ) -> Pulls:
     """Lines 4 to 7 and 10 for the simulations number first..first+n-1, each in its fold."""
     n_folds = len(folds)
-    fold = (first + np.arange(n)) % n_folds
+    fold = np.arange(first, first + n) % n_folds
     arm = np.empty(n, dtype=np.int64)
     cube = np.empty((n, problem.d))
     theta = np.empty((n, len(problem.names)))

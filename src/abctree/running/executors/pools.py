@@ -81,6 +81,7 @@ class WhereItHelps(Threads):
     def __init__(self) -> None:
         super().__init__(n_threads())
         self._is_new = True
+        self._here = Serial()
 
     def chunks(self, work: Work, rows: Rows) -> Iterator[Chunk]:
         """See `Executor`."""
@@ -88,7 +89,7 @@ class WhereItHelps(Threads):
             yield from super().chunks(work, rows)
             return
         began = time.perf_counter()
-        for chunk in Serial().chunks(work, rows):
+        for chunk in self._here.chunks(work, rows):
             if not self._is_new:  # the first call compiles
                 self._pace.note(len(chunk[1]), time.perf_counter() - began)
             self._is_new = False

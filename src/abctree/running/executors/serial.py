@@ -70,6 +70,9 @@ class Serial:
                 except InterruptedWorkError as error:
                     yield rest[: len(error.done)], error.done
                     raise
+                if len(done) == len(rest):
+                    yield rest, done
+                    break
                 yield rest[: len(done)], done
                 rest = rest[len(done) :]
 
