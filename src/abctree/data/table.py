@@ -92,10 +92,11 @@ class Table:
             self._grow(max(end, 2 * self._n))
         if "prior_weight" not in self._buffers and np.count_nonzero(columns["prior_weight"] != 1.0):
             self._buffers["prior_weight"] = np.ones(len(self._buffers["cube"]))
+        at = slice(self._n, end)
         for name, buffer in self._buffers.items():
             if buffer.size:  # no column that is not kept
                 rows = columns[name]
-                buffer[self._n : end] = rows.reshape(n, -1) if name == "summary" else rows
+                buffer[at] = rows.reshape(n, -1) if name == "summary" else rows
         self._n = end
 
     def _grow(self, capacity: int) -> None:

@@ -37,7 +37,8 @@ class UniformCube:
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
         """See `Proposal`; all are kept."""
-        return np.maximum(rng.random((n, self.d)), np.finfo(float).tiny), np.ones(n, dtype=bool)
+        cube = rng.random((n, self.d))
+        return np.maximum(cube, np.finfo(float).tiny, out=cube), np.ones(n, dtype=bool)
 
     def density(self, cube: FloatArray) -> FloatArray:
         """One."""

@@ -21,8 +21,8 @@ class Interrupts:
     """
 
     def __init__(self) -> None:
-        self.through = _Through(self)
-        self._is_ours = self._is_held = False
+        self.through = _Through()
+        self._is_ours = False
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -34,34 +34,25 @@ class Interrupts:
     def __exit__(self, *_: object) -> None:
         if self._is_ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        self._is_ours = self._is_held = False
+        self._is_ours = self.through.has_come = False
 
     def _come(self, number: int, frame: FrameType | None) -> None:
-        if self.through.is_entered or self._is_held:
+        if self.through.is_open or self.through.has_come:
             signal.default_int_handler(number, frame)
-        self._is_held = True
-
-    def let_out(self) -> None:
-        """Raise `KeyboardInterrupt` if one is held back."""
-        if self._is_held:
-            self._is_held = False
-            raise KeyboardInterrupt
+        self.through.has_come = True
 
 
 class _Through:
     """While it is entered, Ctrl-C is let through, also one that has come before."""
 
-    def __init__(self, interrupts: Interrupts) -> None:
-        self._interrupts = interrupts
-        self.is_entered = False
+    def __init__(self) -> None:
+        self.is_open = self.has_come = False
 
     def __enter__(self) -> None:
-        self.is_entered = True
-        try:
-            self._interrupts.let_out()
-        except KeyboardInterrupt:
-            self.is_entered = False
-            raise
+        self.is_open = True
+        if self.has_come:
+            self.is_open = self.has_come = False
+            raise KeyboardInterrupt
 
     def __exit__(self, *_: object) -> None:
-        self.is_entered = False
+        self.is_open = False

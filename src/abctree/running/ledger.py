@@ -255,15 +255,19 @@ class Ledger:
         entries = self._blocks.setdefault(first, [])
         if not entries and first < self.n_simulations:
             raise self._another_run(first)
-        missing = np.ones(len(rows) if entries else 0, dtype=bool)
+        missing = self._missing(rows, entries) if entries else rows
+        self._open[first] = rows
+        self._n_begun += 1
+        return missing
+
+    def _missing(self, rows: Rows, entries: Sequence[_Entry]) -> Rows:
+        first, missing = int(rows.index[0]), np.ones(len(rows), dtype=bool)
         for entry in entries:
             places = entry.index - first
             if entry.size != len(rows) or entry.check != checksum(rows.theta[places]):
                 raise self._another_run(first)
             missing[places] = False
-        self._open[first] = rows
-        self._n_begun += 1
-        return rows[missing] if entries else rows
+        return rows[missing]
 
     def put(self, part: Rows, done: Simulations) -> None:
         """Take the answers to some rows of a block; a later one replaces an earlier one."""

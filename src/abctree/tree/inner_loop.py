@@ -170,7 +170,7 @@ def record(
         theta=pulled.theta,
         distance=result.distance,
         proposal=pulled.proposal,
-        prior_weight=problem.region.weight(pulled.cube),
+        prior_weight=problem.region.weight(pulled.cube) if problem.region.has_density else 1.0,
         arm=pulled.arm,
         round=round_index,
         fold=pulled.fold,
