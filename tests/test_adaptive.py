@@ -12,8 +12,7 @@ from scipy import integrate, special, stats
 
 import abctree
 from abctree.data import Boxes, Mixture, Plan, Steps
-from abctree.kernels import student
-from abctree.kernels import surrogate as kernel
+from abctree.kernels import student, surrogate
 from abctree.problems import gaussian_mixture
 from abctree.problems.truth import GaussianMixtureTruth
 from abctree.proposals import (
@@ -205,7 +204,7 @@ def test_models_solve_the_normal_equations_of_their_node(rng):
     usable = rng.random(2000) < 0.9
     boxes = tree_of(cube, np.linalg.norm(z, axis=1))
     tree, box = boxes.tree, boxes.locate(cube)
-    model, beta = kernel.fit_models(
+    model, beta = surrogate.fit_models(
         cube, z, usable, box, tree.parent, tree.node_of_box, 3, 200.0, 60.0
     )
     assert len(beta) > 3

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.answers.reading.local import LocalModel
+from abctree.answers.reading import choice, local, rows
 
 N_DATA = 20
 PRIOR = {"place": (-5.0, 5.0), "scale": (0.0, 4.0)}
@@ -58,7 +58,7 @@ def test_of_a_line_with_noise_they_are_least_squares_and_the_size_of_what_it_lea
     design = rng.standard_normal((2, 12))
     z = rng.standard_normal((4000, 2))
     x = z @ design + 0.5 * rng.standard_normal((4000, 12)) + 3.0
-    model = LocalModel.of(x, z, z, np.ones(len(z)))
+    model = local.LocalModel.of(x, z, z, np.ones(len(z)))
     place = (x - 3.0) @ np.linalg.pinv(design) @ design / 0.5
     rest = np.linalg.norm((x - 3.0) / 0.5 - place, axis=1)
     found = model(x)
@@ -79,8 +79,8 @@ def test_rows_count_by_their_parameters_not_by_their_data():
     observed = np.array([1.5, -1.5] * 4)
     near = np.argsort(np.linalg.norm(x - observed, axis=1))[:200]
     size = {}
-    for name, rows in (("by parameters", slice(None)), ("by data", near)):
-        model = LocalModel.of(x[rows], z[rows], z[near], np.ones(len(near)))
+    for name, some in (("by parameters", slice(None)), ("by data", near)):
+        model = local.LocalModel.of(x[some], z[some], z[near], np.ones(len(near)))
         rest = model(observed[None])[0, -1] / np.sqrt(2.0 * model.free)
         size[name] = np.exp(rest) / np.sqrt(model.free)
     assert size["by parameters"] == pytest.approx(np.sqrt(18.0 / 7.0), rel=0.05)
@@ -113,17 +113,16 @@ def test_an_answer_says_by_what_it_was_read():
 
 def test_pictures_show_an_answer_by_local_summaries_where_draws_are_as_many():
     pytest.importorskip("matplotlib")
-    from abctree.faces.plots.tolerance import tolerance_of
-    from abctree.faces.report.table import pair_data
+    from abctree.faces.report import table
 
     result = run(0)
-    at = tolerance_of(result, result.answer())
+    at = table.tolerance_of(result, result.answer())
     same = result.posterior(epsilon=at)
     assert same.ess == pytest.approx(min(result.answer().ess, same.ess), rel=0.2)
     figure = abctree.plots.tolerance(result)
     dots = [line for line in figure.axes[0].lines if line.get_label() == "answer"]
     assert dots[0].get_xdata() == pytest.approx([at])
-    page = pair_data(result)
+    page = table.pair_data(result)
     shown = page["readings"][page["start"]]
     assert shown["epsilon"] == at
     means = [row[0] for row in shown["adjusted"]["estimates"]]
@@ -169,3 +168,34 @@ def test_local_summaries_of_numbers_without_noise_are_finite():
     draws = run(0, simulator=line).posterior(summaries="local", ess=20)
     assert np.isfinite(draws.distance).all()
     assert np.isfinite(draws.summary).all()
+
+
+def test_rows_far_away_by_the_runs_own_distance_count(monkeypatch):
+    """Those of the right noise are not the nearest; the twin knows the nearest only."""
+    result, cell = run(1, n_simulations=4000), choice.Cell(None, 200.0, "local")
+
+    every = rows.Rows.of(result).at_observation(cell)
+    monkeypatch.setattr(rows, "_MOST", 500)
+    nearest = rows.Rows.of(result, most=500)
+    assert len(nearest.checked_local().rows) == 4000
+    again = nearest.at_observation(cell)
+    size = {name: r.rows.distance[r.row].max() for name, r in (("all", every), ("again", again))}
+    assert size["again"] == pytest.approx(size["all"], rel=0.2)
+    monkeypatch.setattr(rows, "_MOST", 20_000)
+    twin = rows.Rows.of(result, most=500).at_observation(cell)
+    assert twin.rows.distance[twin.row].max() > 2.0 * size["all"]
+
+
+def test_a_run_that_kept_the_nearest_has_no_local_summaries():
+    problem = run(0).problem
+    result = abctree.rejection(problem, n_simulations=4000, keep=1000, rng=1)
+    assert result.answer().summaries == "own"
+    with pytest.raises(abctree.ParameterError, match="keep"):
+        result.posterior(summaries="local")
+
+
+def test_a_run_whose_summaries_stay_in_its_folder_has_the_same_answer(tmp_path):
+    settings = {"n_simulations": 2000, "rng": 0, "keep_summaries": "store"}
+    stored = abctree.abc_tree(run(0).problem, store=tmp_path / "run", **settings)
+    assert stored.answer().summaries == "local"
+    assert np.array_equal(stored.answer().theta, run(0).answer().theta)

@@ -322,14 +322,14 @@ def test_calibration_sees_that_raw_draws_are_too_wide():
 
 def test_calibration_sees_intervals_that_are_too_narrow(monkeypatch):
     """Twin: a reading whose draws are shrunk to half of their spread."""
-    theta_of = rows.Rows.theta_of
+    read = rows.Reading.theta.fget
 
-    def shrunk(self, reading):
-        theta = theta_of(self, reading)
+    def shrunk(reading):
+        theta = read(reading)
         mean = reading.weight / reading.weight.sum() @ theta
         return mean + (theta - mean) / 2.0
 
-    monkeypatch.setattr(rows.Rows, "theta_of", shrunk)
+    monkeypatch.setattr(rows.Reading, "theta", property(shrunk))
     assert (run().calibration(100).coverage[0.9] < 0.75).all()
 
 

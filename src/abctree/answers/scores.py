@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -65,6 +65,20 @@ class Scores:
         if turn.any():
             cube = (cube + turn) % 1.0
         return cls(theta, cube, region, None, varies(cube[counts]) & ~fixed, turn)
+
+    def of_others(self, theta: FloatArray, cube: FloatArray) -> Scores:
+        """Scores of draws theta (n, p) at places (n, d) on the same scale."""
+        if self.cube is None or self.region is None:
+            return replace(self, theta=theta)
+        cube = _canonical(self.region.prior, cube)
+        if np.any(self.turn):
+            cube = (cube + self.turn) % 1.0
+        return replace(self, theta=theta, cube=cube)
+
+    def __getitem__(self, rows: IntArray) -> Scores:
+        """Scores of some of the draws."""
+        cube = None if self.cube is None else self.cube[rows]
+        return replace(self, theta=self.theta[rows], cube=cube)
 
     @cached_property
     def z(self) -> FloatArray:

@@ -76,9 +76,9 @@ def by_other(
 
 
 def _read(run: Run, rows: Rows, cell: Cell) -> Posterior:
-    epsilon = rows.epsilon(cell)
     if cell.summaries == "own":
-        draws = run.posterior(epsilon=epsilon)
+        draws = run.posterior(epsilon=rows.epsilon(cell.ess))
     else:
-        draws = by_other(run, rows.reread(rows.checked_local()), "local", epsilon=epsilon)
+        local = rows.checked_local().rows
+        draws = by_other(run, local.reread(), "local", epsilon=local.epsilon(cell.ess))
     return draws if cell.method is None else draws.adjusted(cell.method)

@@ -94,12 +94,14 @@ def calibration(rows: Rows, cell: Cell, raw: Cell, n: int, rng: np.random.Genera
     """Read a table at n of its rows, in one way and with the draws as they are."""
     picked, share = rows.picked(n, raw.ess, rng)
     ranks = np.array(
-        [[_rank(rows, r, int(j), rng) for r in rows.at_row(int(j), (cell, raw))] for j in picked]
+        [
+            [_rank(r, rows.scores.theta[j], rng) for r in rows.at_row(int(j), (cell, raw))]
+            for j in picked
+        ]
     )
     names = tuple(rows.run.problem.names)
     return Calibration(names, cell, raw, ranks[:, 0], ranks[:, 1], share)
 
 
-def _rank(rows: Rows, reading: Reading, j: int, rng: np.random.Generator) -> FloatArray:
-    weight = reading.weight / reading.weight.sum()
-    return ranks_of(rows.theta_of(reading), weight, rows.scores.theta[j], rng)
+def _rank(reading: Reading, truth: FloatArray, rng: np.random.Generator) -> FloatArray:
+    return ranks_of(reading.theta, reading.weight / reading.weight.sum(), truth, rng)

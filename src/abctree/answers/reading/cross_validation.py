@@ -81,6 +81,6 @@ def cross_validate(
     with one_blas_thread():
         for j in picked:
             reading = next(rows.at_row(int(j), (cell,)))
-            means.append(reading.weight / reading.weight.sum() @ rows.theta_of(reading))
+            means.append(reading.weight / reading.weight.sum() @ reading.theta)
     names = tuple(result.problem.names)
     return CrossValidation(names, cell, rows.scores.theta[picked], np.array(means), count / n)

@@ -62,7 +62,7 @@ def fit(rows: Rows, ess: float, rng: np.random.Generator) -> Fit:
     cube are: fresh data of nearly the same parameters.
     """
     accepted = rows.accepted(ess)
-    cube = rows.places[0]
+    cube = rows.places
     tree = cKDTree(cube / _unit(cube[accepted]))
     drawn = accepted[systematic(rows.weight[accepted], _N, rng.random())]
     near = np.asarray(tree.query(tree.data[drawn], k=_NEIGHBOURS + 1)[1])[:, 1:]

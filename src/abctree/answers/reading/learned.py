@@ -27,15 +27,14 @@ def learned(run: Run) -> Reread:
             "They are a regression on all rows. Give the problem summary=abctree.Learned().",
         )
     rows = Rows.of(run, most=None)
-    fitted, at_observation, _ = Ridge(rows.x, np.ones(len(rows)))(rows.places[0])
+    fitted, at_observation, _ = Ridge(rows.x, np.ones(len(rows)))(rows.places)
     spread = fitted.std(axis=0)
-    return rows.reread((fitted - at_observation) / np.where(spread > 0.0, spread, 1.0))
+    return rows.by((fitted - at_observation) / np.where(spread > 0.0, spread, 1.0)).reread()
 
 
 def local(run: Run) -> Reread:
     """Where data lie along a line near the posterior, and how large the rest of them is."""
-    rows = Rows.of(run).checked()
-    return rows.reread(rows.checked_local())
+    return Rows.of(run).checked().checked_local().rows.reread()
 
 
 @checks_keywords
@@ -57,4 +56,4 @@ def select_summaries(result: Run) -> FloatArray:
         If no summaries were kept.
     """
     rows = Rows.of(result)
-    return Ridge(rows.x, rows.weight).drops(rows.places[0])
+    return Ridge(rows.x, rows.weight).drops(rows.places)

@@ -64,6 +64,10 @@ class LocalModel:
         """Whether there is enough beside the directions of the line to have a size."""
         return self.free >= _FREE
 
+    def differences(self, x: FloatArray) -> FloatArray:
+        """(n, r + 1) Local summaries of data x (n, q), less those of the observation, at x = 0."""
+        return self(x) - self(np.zeros((1, x.shape[1])))
+
     def __call__(self, x: FloatArray) -> FloatArray:
         """Data (n, q) -> (n, r + 1): their place, and the logarithm of the size of the rest.
 

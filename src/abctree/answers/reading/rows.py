@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 
-from abctree.answers.reading.choice import Cell, Summaries
+from abctree.answers.reading.choice import Cell
 from abctree.answers.reading.local import LocalModel
 from abctree.answers.reading.regression import Regression, moved, regression
 from abctree.answers.run import Run
@@ -46,9 +46,20 @@ _LOCAL_STEPS = 2
 class Reading(NamedTuple):
     """Draws: numbers of rows (m,), their places (m, k) and weights (m,)."""
 
+    rows: Rows
     row: IntArray
     z: FloatArray
     weight: FloatArray
+
+    @property
+    def theta(self) -> FloatArray:
+        """(m, p) The draws in user units; those that would not be allowed stay."""
+        scores, moves = self.rows.scores, self.rows.moves
+        theta = scores.theta[self.row]
+        if moves.any():
+            new, _, allowed = scores.moved(self.z[:, moves], self.row)
+            theta = np.where(allowed[:, None], new, theta)
+        return theta
 
 
 class Reread(NamedTuple):
@@ -59,21 +70,33 @@ class Reread(NamedTuple):
     observed: FloatArray  #: (m,)
 
 
+class Local(NamedTuple):
+    """Rows in order of their distance by local summaries."""
+
+    rows: Rows
+    model: LocalModel
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Finite rows nearest to the observation, in order of their distance."""
 
     scores: Scores
+    columns: BoolArray | slice  #: dimensions of the cube in which rows differ
     x: FloatArray  #: (n, q) what a regression is on, 0 at the observation
     summary: FloatArray  #: (n, ...) summaries, in their own shape
+    is_norm: bool  #: whether distances are norms of differences of x
     distance: FloatArray  #: (n,) to the observation
     weight: FloatArray  #: (n,) raw importance weights, above 0
     number: IntArray  #: (n,) rows of the table
     run: Run
 
     @classmethod
-    def of(cls, run: Run, most: int | None = _MOST) -> Rows:
-        """Of a run: the nearest, or all, which are every k-th where they stay in the store.
+    def of(cls, run: Run, most: int | None = _MOST, like: Rows | None = None) -> Rows:
+        """Of a run: the nearest, or all, of which there are every k-th if they are many.
+
+        All are taken if they are in memory, unless they are to be `like` others: their places are
+        on the same scale then.
 
         Raises
         ------
@@ -93,19 +116,24 @@ class Rows:
             )
         weight = run.weights()
         row = np.flatnonzero(np.isfinite(table.distance) & (weight > 0.0))
-        if most is None and not table.is_in_memory:
+        if most is None and (like is not None or not table.is_in_memory):
             row = row[:: max(1, len(row) // _THINNED)]
         row = row[np.argsort(table.distance[row], kind="stable")]
         row, summary = _usable(table, row, len(row) if most is None else most)
         x = measurement.standardised(summary)
+        is_norm = x is not None
         if x is None:
             x = summary - measurement.observed_summary.ravel()
-        scores = Scores.of(
-            table.theta_of(row), table.cube[row], run.problem.region, None, None, weight[row],
-            near=max(len(row) // _NEAREST, 1),
-        )  # fmt: skip
+        draws = table.theta_of(row), table.cube[row]
+        if like is None:
+            near = max(len(row) // _NEAREST, 1)
+            scores = Scores.of(*draws, run.problem.region, None, None, weight[row], near=near)
+            columns = slice(None) if scores.cube is None else varies(scores.cube)
+        else:
+            scores, columns = like.scores.of_others(*draws), like.columns
         shaped = summary.reshape(len(row), *measurement.shape)
-        return cls(scores, x, shaped, table.distance[row], weight[row], row, run)
+        more = table.distance[row], weight[row], row, run
+        return cls(scores, columns, x, shaped, is_norm, *more)
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -120,13 +148,19 @@ class Rows:
         return self
 
     @cached_property
-    def places(self) -> tuple[FloatArray, BoolArray]:
-        """(n, k) Where draws lie, on a scale without bounds, and which of the k may move."""
+    def places(self) -> FloatArray:
+        """(n, k) Where draws lie, on a scale without bounds."""
         cube = self.scores.cube
         if cube is None:
-            return self.scores.z, np.ones(self.scores.z.shape[1], dtype=bool)
-        some = varies(cube)
-        return np.asarray(ndtri(inside(cube[:, some]))), self.scores.moves[some]
+            return self.scores.z
+        return np.asarray(ndtri(inside(cube[:, self.columns])))
+
+    @cached_property
+    def moves(self) -> BoolArray:
+        """(k,) Which of their coordinates may move."""
+        if self.scores.cube is None:
+            return np.ones(self.scores.z.shape[1], dtype=bool)
+        return self.scores.moves[self.columns]
 
     @cached_property
     def largest_ess(self) -> float:
@@ -141,24 +175,39 @@ class Rows:
         return min(float(wanted), self.largest_ess)
 
     @cached_property
-    def local(self) -> FloatArray | None:
-        """(n, m) Local summaries, 0 at the observation; None where data are too few numbers.
+    def local(self) -> Local | None:
+        """The table by local summaries; None where data are too few numbers, or rows are missing.
 
         The draws of the usual reading say where parameters are, and those that are near the
-        observation in these summaries say it better.
+        observation in these summaries say it better.  Rows that are far away by the run's own
+        distance may be near in them, so that all count.
         """
-        distance, local = self.distance, None
+        if self.run.n_made is not None:
+            return None
+        every = rows = self if len(self) < _MOST else Rows.of(self.run, None, like=self)
         for _ in range(_LOCAL_STEPS):
-            row, weight = self._near(distance, self.usual_ess)
-            model = LocalModel.of(self.x, self.places[0], self.places[0][row], weight)
+            model = LocalModel.of(every.x, every.places, *rows.near)
             if not model.has_rest:
                 return None
-            local = model(self.x) - model(np.zeros((1, self.x.shape[1])))
-            distance = np.linalg.norm(local, axis=1)
-        return local
+            rows = every.by(model.differences(every.x))
+        return Local(rows, model)
 
-    def checked_local(self) -> FloatArray:
+    def by(self, x: FloatArray) -> Rows:
+        """The same rows by other summaries x (n, m), 0 at the observation."""
+        distance = np.linalg.norm(x, axis=1)
+        order = np.argsort(distance, kind="stable")
+        return replace(
+            self, scores=self.scores[order], x=x[order], summary=x[order], is_norm=True,
+            distance=distance[order], weight=self.weight[order], number=self.number[order],
+        )  # fmt: skip
+
+    def checked_local(self) -> Local:
         """The same, or an error where there are none."""
+        if self.run.n_made is not None:
+            raise ParameterError(
+                "`keep` must be all simulations for local summaries, but the run kept those with "
+                "the smallest distances of its own only. Run again with keep=1.0."
+            )
         if self.local is None:
             raise wrong(
                 "summaries",
@@ -168,46 +217,27 @@ class Rows:
             )
         return self.local
 
-    def _near(self, distance: FloatArray, ess: float) -> tuple[IntArray, FloatArray]:
-        """Rows within a distance that have an effective sample size, and their weights (m,)."""
-        row = np.argsort(distance, kind="stable")
-        n = _count(running_ess(self.weight[row]), ess)
-        weight = self.weight[row[:n]] * epanechnikov(distance[row[:n]], distance[row[n]])
-        return row[:n], weight
+    @property
+    def near(self) -> tuple[FloatArray, FloatArray]:
+        """Places (m, k) of the draws of the usual reading, and their weights (m,)."""
+        n = _count(self._reached, self.usual_ess)
+        return self.places[:n], self.weight[:n] * epanechnikov(self.distance[:n], self.distance[n])
 
     def distance_to(self, j: int) -> FloatArray:
         """(n,) Distances of all rows to row j, as if it were the observation."""
-        if self._is_norm:
+        if self.is_norm:
             return np.asarray(cdist(self.x, self.x[j : j + 1])[:, 0])
         return self.run.problem.distance(self.summary, self.summary[j])
-
-    @cached_property
-    def _is_norm(self) -> bool:
-        return self.run.problem.measurement.standardised(self.summary[:1]) is not None
 
     @property
     def each(self) -> Each:
         """`side_by_side`, unless the distance is a function that may not be called in threads."""
-        return side_by_side if self._is_norm else map
+        return side_by_side if self.is_norm else map
 
-    def _around(self, of: Summaries, j: int | None) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Summaries (n, m), and the distances (n,) of all rows to one or to the observation (m,).
-
-        The observation is no row: j is None.
-        """
-        x = self.x if of == "own" else self.checked_local()
-        at = np.zeros(x.shape[1]) if j is None else x[j]
-        if of == "local":
-            return x, np.linalg.norm(x - at, axis=1), at
-        return x, self.distance if j is None else self.distance_to(j), at
-
-    def epsilon(self, cell: Cell) -> float:
+    def epsilon(self, ess: float) -> float:
         """The tolerance of a reading; the nearest are read together if they are ties."""
-        distance = self._around(cell.summaries, None)[1]
-        row = np.argsort(distance, kind="stable")
-        distance, reached = distance[row], running_ess(self.weight[row])
-        last = float(distance[_count(reached, cell.ess)])
-        return last if last > distance[0] else just_above(distance, last, np.inf)
+        last = float(self.distance[_count(self._reached, ess)])
+        return last if last > self.distance[0] else just_above(self.distance, last, np.inf)
 
     @cached_property
     def _reached(self) -> FloatArray:
@@ -216,42 +246,44 @@ class Rows:
 
     def at_observation(self, cell: Cell) -> Reading:
         """Read the rows in one way."""
-        return next(self._read((cell,), None))
+        rows = self if cell.summaries == "own" else self.checked_local().rows
+        return next(rows._read((cell,), np.zeros(rows.x.shape[1]), rows.distance, -1))
 
     def at_row(self, j: int, cells: tuple[Cell, ...]) -> Iterator[Reading]:
         """Read the other rows in several ways, as if row j were the observation."""
-        return self._read(cells, j)
-
-    def _read(self, cells: tuple[Cell, ...], j: int | None) -> Iterator[Reading]:
         for of, some in groupby(cells, key=lambda cell: cell.summaries):
-            x, distance, at = self._around(of, j)
-            own = tuple(some)
-            row = self._enough(distance, max(cell.ess for cell in own), j)
-            yield from self._ways(own, x[row] - at, row, distance[row])
+            rows, at = self, self.x[j]
+            if of == "own":
+                distance = self.distance_to(j)
+            else:
+                rows, model = self.checked_local()
+                at = model.differences(at[None])[0]
+                distance = cdist(rows.x, at[None])[:, 0]
+            yield from rows._read(tuple(some), at, distance, int(self.number[j]))
 
-    def _enough(self, distance: FloatArray, ess: float, j: int | None) -> IntArray:
-        """The nearest rows but row j, up to an effective sample size, and one more."""
-        # About as many as at the observation, or else all.
-        for n in (3 * _count(self._reached, ess) // 2, len(self)):
-            row = nearest(distance, n)
-            if j is not None:
-                row = row[row != j]
-            wanted = _count(running_ess(self.weight[row]), ess)
+    def _read(
+        self, cells: tuple[Cell, ...], at: FloatArray, distance: FloatArray, without: int
+    ) -> Iterator[Reading]:
+        """Read rows by their distances from `at` (q,) in several ways, which share regressions.
+
+        One row of the table is left out, by its number.
+        """
+        most = max(cell.ess for cell in cells)
+        # About as many rows as at the observation, or else all.
+        for count in (3 * _count(self._reached, most) // 2, len(self)):
+            row = nearest(distance, count)
+            row = row[self.number[row] != without]
+            wanted = _count(running_ess(self.weight[row]), most)
             if wanted < len(row) - 1:
                 break
-        return row[: wanted + 1]
-
-    def _ways(
-        self, cells: tuple[Cell, ...], x: FloatArray, row: IntArray, distance: FloatArray
-    ) -> Iterator[Reading]:
-        """Read rows in the order of their distances by their differences x; ways share fits."""
-        weight, reached = self.weight[row], running_ess(self.weight[row])
-        z, moves = self.places[0][row], self.places[1]
+        row = row[: wanted + 1]
+        distance, weight = distance[row], self.weight[row]
+        x, z, moves, reached = self.x[row] - at, self.places[row], self.moves, running_ess(weight)
         fits: dict[tuple[float, bool], tuple[Regression, Fitted]] = {}
         for cell in cells:
             n = _count(reached, cell.ess)
             if cell.method is None:
-                yield Reading(row[:n], z[:n], weight[:n])
+                yield Reading(self, row[:n], z[:n], weight[:n])
                 continue
             kernel = epanechnikov(distance[:n], distance[n])
             n = int(np.count_nonzero(kernel > 0.0))  # those at the tolerance do not count
@@ -262,27 +294,18 @@ class Rows:
                 fits[key] = fit, fit(part)
             new = z[:n].copy()
             new[:, moves] = moved(part, fits[key][0], cell.method, fits[key][1])
-            yield Reading(row[:n], new, weight[:n] * kernel[:n])
+            yield Reading(self, row[:n], new, weight[:n] * kernel[:n])
 
-    def reread(self, x: FloatArray) -> Reread:
-        """The whole table by other summaries x (n, m) of these rows, 0 at the observation."""
+    def reread(self) -> Reread:
+        """The whole table by the summaries of these rows, of which that of the observation is 0."""
         distance = np.full(len(self.run.table), np.inf)
-        distance[self.number] = np.linalg.norm(x, axis=1)
+        distance[self.number] = self.distance
         order = np.argsort(self.number)
 
         def summary_of(row: IntArray) -> FloatArray:
-            return x[order[np.searchsorted(self.number, row, sorter=order)]]
+            return self.x[order[np.searchsorted(self.number, row, sorter=order)]]
 
-        return Reread(distance, summary_of, np.zeros(x.shape[1]))
-
-    def theta_of(self, reading: Reading) -> FloatArray:
-        """(m, p) Draws of a reading in user units; those that would not be allowed stay."""
-        theta = self.scores.theta[reading.row]
-        moves = self.places[1]
-        if moves.any():
-            new, _, allowed = self.scores.moved(reading.z[:, moves], reading.row)
-            theta = np.where(allowed[:, None], new, theta)
-        return theta
+        return Reread(distance, summary_of, np.zeros(self.x.shape[1]))
 
     def accepted(self, ess: float) -> IntArray:
         """The nearest rows, up to an effective sample size."""

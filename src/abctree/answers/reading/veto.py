@@ -49,7 +49,7 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
     if rows.local is not None:
         cells += [Cell(_METHODS[0], ess, "local") for ess in sizes]
     picked, share = rows.picked(n, _NEAR * default.ess, rng)
-    places = rows.places[0]
+    places = rows.places
     unit = places[picked].std(axis=0)
     unit = np.where(unit > 0.0, unit, 1.0)
     # All random numbers are drawn beforehand, so that rows can be dealt with in any order.
