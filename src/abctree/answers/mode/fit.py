@@ -307,7 +307,7 @@ def fit_peak(climbed: Window) -> Fit:
 def _fit(window: Window) -> Fit:
     """The average of a quadratic and of skewed surfaces, by the evidence of the rows for them."""
     rows, fits = (window.y, window.accepted), [window.quadratic]
-    surface = regression(*rows, window.quadratic.surface, bends=True).surface.raised()
+    surface = regression(*rows, window.quadratic.surface, bends=True).surface
     for kappa in SKEWNESSES:
         fits.append(regression(*rows, surface, kappa, bends=True))
         surface = fits[-1].surface

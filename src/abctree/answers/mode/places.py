@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 
 from abctree.answers.mode.fit import CLIMB, Fit, Rows, Window, climb, fit_peak, reach, squares
 from abctree.answers.mode.landscape import Landscape, grouped, local_rates, n_neighbours
-from abctree.answers.mode.regression import log_likelihood, n_terms
+from abctree.answers.mode.regression import likelihood, n_terms
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Candidates are told down to this density beside the best.
@@ -185,9 +185,9 @@ def _stands(thin: Window, broad: Window) -> bool:
     x = thin.centre + thin.size * thin.y
     if squares(x, broad.centre, broad.spread).max() > reach(thin.rows.r, CLIMB) ** 2:
         return True
-    own = log_likelihood(thin.quadratic.surface.value(thin.y), thin.accepted)
+    own = likelihood(thin.quadratic.surface.value(thin.y), thin.accepted)[0]
     u = broad.quadratic.surface.value((x - broad.centre) / broad.size)
-    gain = 2.0 * (own - log_likelihood(u, thin.accepted))
+    gain = 2.0 * (own - likelihood(u, thin.accepted)[0])
     return bool(gain > special.chdtri(n_terms(thin.rows.r), CHANCE))
 
 
