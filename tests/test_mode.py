@@ -115,8 +115,8 @@ def fitted(seed, d=1, n=1_500, top=0.6):
     x = rng.normal(0.5, 1.5, (n, d))
     rate = top * np.exp(-0.5 * (x**2).sum(axis=1))
     wide = np.full(d, np.inf)
-    rows = Rows(x, accept(x, rate, rng), np.zeros(n), -wide, wide, 25.0 * np.eye(d))
-    return fit_peak(climb(rows, 0.5, np.full(d, 0.4), np.eye(d)))
+    rows = Rows(x, accept(x, rate, rng), 0.5, np.zeros(n), -wide, wide, 25.0 * np.eye(d))
+    return fit_peak(climb(rows, np.full(d, 0.4), np.eye(d)))
 
 
 def test_error_ellipse_covers_as_it_says():

@@ -8,10 +8,10 @@ import numpy as np
 
 from abctree.answers.mode.answer import Candidate, Mode
 from abctree.answers.mode.fit import SATURATED, reach
-from abctree.answers.mode.landscape import Landscape, grouped, kernel_mode
+from abctree.answers.mode.landscape import Landscape, kernel_mode
 from abctree.answers.mode.places import FAINTEST, Place, borne_out, distinct, look_epsilon, places
 from abctree.errors import wrong
-from abctree.types import FloatArray
+from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Discrete values that are told.
 _VALUES = 5
@@ -75,17 +75,17 @@ def find_mode(
         raise wrong("epsilon", "be above 0", epsilon, "Leave it out to let the fit choose.")
     distance = np.where(np.isnan(distance), np.inf, distance)
     look = look_epsilon(distance) if epsilon is None else epsilon
-    land = Landscape.of(
+    land = Landscape(
         theta, distance, look, names, log_prior=log_prior, bounds=bounds, weight=weight,
         prior_spread=prior_spread,
     )  # fmt: skip
     if not (distance < look).any():
-        return nothing(land, look)
-    if len(land.free) == 0:
-        return mode_of_values(land, look)
+        return _nothing(land, look)
+    if not land.column:
+        return _mode_of_values(land, look)
     found, look = places(land, look, serve=epsilon is None)
     found = borne_out(distinct([place.fitted() for place in found]))
-    return answer(land, found, look, kernel_epsilon)
+    return _answer(land, found, look, kernel_epsilon)
 
 
 def _mode(
@@ -101,14 +101,13 @@ def _mode(
         epsilon=epsilon,
         box=None,
         names=land.names,
-        n_simulations=len(land),
+        n_simulations=len(land.theta),
         n_accepted=int((land.distance < epsilon).sum()),
         notes=tuple(notes),
     )
 
 
-def nothing(land: Landscape, epsilon: float) -> Mode:
-    """The answer where nothing was accepted."""
+def _nothing(land: Landscape, epsilon: float) -> Mode:
     note = (
         f"Nothing was accepted at epsilon {epsilon:.4g}: there is no mode to speak of. Use a "
         "larger epsilon, and check that the simulator can produce the observed summaries."
@@ -118,26 +117,29 @@ def nothing(land: Landscape, epsilon: float) -> Mode:
 
 def kernel_answer(land: Landscape, epsilon: float) -> Mode:
     """The answer from accepted draws alone: a kernel mode at the best discrete values."""
-    if len(land) == 0:
-        return nothing(land, epsilon)
-    first, group = grouped(land.theta[:, land.values])
+    if len(land.theta) == 0:
+        return _nothing(land, epsilon)
+    first, group = land.groups()
     heaviest = int(np.argmax(np.bincount(group, land.weight)))
-    use, theta = group == heaviest, land.theta[first[heaviest]]
-    if len(land.free):
-        theta = land.at(kernel_mode(land.x(land.theta[use]), land.weight[use]), theta)
+    theta = _kernel(land, group == heaviest, land.theta[first[heaviest]])
     note = (
         "The table holds the closest simulations only, and a fit needs the others, too: this "
         "is the mode of a kernel density estimate, without an error. Keep all simulations."
     )
-    return _mode(land, epsilon, [Candidate(theta, 1.0, np.nan, len(land))], [note], kernel=theta)
+    one = Candidate(theta, 1.0, np.nan, len(land.theta))
+    return _mode(land, epsilon, [one], [note], kernel=theta)
 
 
-def mode_of_values(land: Landscape, epsilon: float) -> Mode:
+def _kernel(land: Landscape, use: BoolArray | IntArray, like: FloatArray) -> FloatArray:
+    return land.at(kernel_mode(land.x(land.theta[use]), land.weight[use]), like)
+
+
+def _mode_of_values(land: Landscape, epsilon: float) -> Mode:
     """The value, or combination of values, of the highest posterior mass."""
     accepted = land.distance < epsilon
-    first, group = grouped(land.theta[:, land.values])
-    count = np.bincount(group, minlength=len(first)).astype(np.float64)
-    hits = np.bincount(group, accepted, len(first))
+    first, group = land.groups()
+    count = np.bincount(group).astype(np.float64)
+    hits = np.bincount(group, accepted)
     # Strictly between 0 and 1, so that alpha and beta are positive when all rows are accepted.
     rate = (accepted.sum() + 0.5) / (len(accepted) + 1.0)
     alpha, beta, log_prior = hits + rate, count - hits + 1.0 - rate, land.log_prior[first]
@@ -160,51 +162,47 @@ def mode_of_values(land: Landscape, epsilon: float) -> Mode:
     return _mode(land, epsilon, candidates, [note], box=candidates[0].theta)
 
 
-def answer(
+def _answer(
     land: Landscape, places: list[Place], epsilon: float, kernel_epsilon: float | None
 ) -> Mode:
     """The answer at a tolerance, from places of which the best is the first."""
     best = places[0]
+    relative = [float(np.exp(place.log_density - best.log_density)) for place in places]
     candidates = [
-        _candidate(land, place, float(np.exp(place.log_density - best.log_density)), epsilon)
-        for place in places
+        _candidate(land, place, density)
+        for place, density in zip(places, relative, strict=True)
+        if density >= FAINTEST
     ]
-    candidates = [one for one in candidates if one.density >= FAINTEST]
+    found, theta, notes = {}, candidates[0].theta, _notes(land, best, epsilon)
     # The paper's: of all accepted draws.
-    use = best.group[
-        (land.distance[best.group] < (kernel_epsilon or epsilon)) & (land.weight[best.group] > 0.0)
-    ]
-    found = {}
+    use = best.group[land.distance[best.group] < (kernel_epsilon or epsilon)]
+    use = use[land.weight[use] > 0.0]
     if len(use):
-        x = kernel_mode(land.x(land.theta[use]), land.weight[use])
-        found["kernel"] = land.at(x, land.theta[best.row])
+        found["kernel"] = _kernel(land, use, theta)
     if best.fit is not None:
-        found["quadratic"] = land.at(best.fit.peak, candidates[0].theta)
-    notes = _notes(land, best, epsilon)
+        found["quadratic"] = land.at(best.fit.peak, theta)
     if len(land.values):
-        at = ", ".join(f"{land.names[j]}={candidates[0].theta[j]:g}" for j in land.values)
+        at = ", ".join(f"{land.names[j]}={theta[j]:g}" for j in land.values)
         notes.append(f"Of the discrete parameters the best values are {at}.")
     return _mode(land, epsilon, candidates, notes, **found)
 
 
-def _candidate(land: Landscape, place: Place, density: float, epsilon: float) -> Candidate:
-    fit, like = place.fit, land.theta[place.row]
+def _candidate(land: Landscape, place: Place, density: float) -> Candidate:
+    fit, rows, x = place.fit, place.rows, place.peak
     # The top of a polynomial that does not show a peak may be far from the rows' own.
     if fit is None or (fit.shape == "unclear" and place.squares(fit.peak[None])[0] > 1.0):
-        rows, x = place.rows, place.peak
-        use = (rows.distance < epsilon) & (place.squares(rows.x) < reach(rows.r) ** 2)
-        if use.any():
-            x = kernel_mode(rows.x[use], np.ones(int(use.sum())))
+        use = rows.accepted & (place.squares(rows.x) < reach(rows.r) ** 2)
+        x = kernel_mode(rows.x[use], np.ones(use.sum())) if use.any() else x
     else:
         x = fit.peak
     return Candidate(
-        theta=land.at(x, like),
+        theta=land.at(x, land.theta[place.row]),
         density=density,
         acceptance=place.acceptance,
         n_accepted=place.n_accepted,
-        covariance=land.covariance(fit.covariance) if fit and fit.has_error else None,
-        spread=land.covariance(fit.spread) if fit else None,
-        shape=fit.shape if fit else "unclear",
+        covariance=None if fit is None or fit.unknown.all() else land.covariance(fit.covariance),
+        spread=None if fit is None else land.covariance(fit.spread),
+        shape="unclear" if fit is None else fit.shape,
     )
 
 

@@ -108,7 +108,7 @@ def _mode_of_the_closest(run: Run, epsilon: float | None) -> Mode:
     draws = run.posterior(epsilon=epsilon)
     theta, bounds = _opened(run.problem, draws.theta, draws.theta, draws.weights)
     nothing = np.zeros(len(theta))
-    land = Landscape.of(theta, nothing, np.inf, draws.names, bounds=bounds, weight=draws.weights)
+    land = Landscape(theta, nothing, np.inf, draws.names, bounds=bounds, weight=draws.weights)
     mode = replace(kernel_answer(land, draws.epsilon), n_simulations=run.n_simulations)
     return _closed(mode, run.problem)
 
@@ -118,7 +118,7 @@ def _within_constraint(run: Run, mode: Mode, log_prior: FloatArray) -> Mode:
     if not np.isfinite(mode.theta).all() or run.problem.region.feasible(mode.theta[None])[0]:
         return mode
     table = run.table
-    near = np.flatnonzero(table.distance < look_epsilon(table.distance))
+    near = table.distance < look_epsilon(table.distance)
     scale = table.theta[near].std(axis=0)
     varies = scale > 0.0
     x = table.theta[:, varies] / scale[varies]
@@ -131,7 +131,7 @@ def _within_constraint(run: Run, mode: Mode, log_prior: FloatArray) -> Mode:
         mode,
         theta=densest,
         covariance=None,
-        candidates=(Candidate(densest, 1.0, np.nan, len(near)),),
+        candidates=(Candidate(densest, 1.0, np.nan, int(near.sum())),),
         notes=(*mode.notes, note),
     )
 
