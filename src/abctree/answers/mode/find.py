@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -75,10 +76,7 @@ def find_mode(
         raise wrong("epsilon", "be above 0", epsilon, "Leave it out to let the fit choose.")
     distance = np.where(np.isnan(distance), np.inf, distance)
     look = look_epsilon(distance) if epsilon is None else epsilon
-    land = Landscape(
-        theta, distance, look, names, log_prior=log_prior, bounds=bounds, weight=weight,
-        prior_spread=prior_spread,
-    )  # fmt: skip
+    land = Landscape(theta, distance, look, names, log_prior, prior_spread, bounds, weight)
     if not (distance < look).any():
         return _nothing(land, look)
     if not land.column:
@@ -94,11 +92,11 @@ def _mode(
 ) -> Mode:  # fmt: skip
     nowhere = np.full(land.theta.shape[1], np.nan)
     return Mode(
-        theta=candidates[0].theta if candidates else nowhere,
-        covariance=candidates[0].covariance if candidates else None,
-        candidates=tuple(candidates),
-        estimates={"quadratic": nowhere, "kernel": nowhere, "box": nowhere, **estimates},
-        epsilon=epsilon,
+        candidates[0].theta if candidates else nowhere,
+        candidates[0].covariance if candidates else None,
+        tuple(candidates),
+        {"quadratic": nowhere, "kernel": nowhere, "box": nowhere, **estimates},
+        epsilon,
         box=None,
         names=land.names,
         n_simulations=len(land.theta),
@@ -148,13 +146,13 @@ def _mode_of_values(land: Landscape, epsilon: float) -> Mode:
     eta = np.random.default_rng(0).beta(alpha, beta, (_DRAWS, len(first)))
     with np.errstate(divide="ignore"):
         sure = float(np.mean(np.argmax(np.log(eta) + log_prior, axis=1) == order[0]))
+    relative = np.exp(log_density - log_density[order[0]])
     candidates = [
         Candidate(
-            land.theta[first[k]], float(np.exp(log_density[k] - log_density[order[0]])),
-            float(hits[k] / count[k]), int(hits[k]), shape="value",
+            land.theta[first[k]], relative[k], hits[k] / count[k], int(hits[k]), shape="value"
         )
-        for k in order[:_VALUES].tolist()
-    ]  # fmt: skip
+        for k in order[:_VALUES]
+    ]
     note = (
         f"Of {len(first)} values this one is the mode with probability {sure:.2f}, given these "
         "simulations."
@@ -167,12 +165,8 @@ def _answer(
 ) -> Mode:
     """The answer at a tolerance, from places of which the best is the first."""
     best = places[0]
-    relative = [float(np.exp(place.log_density - best.log_density)) for place in places]
-    candidates = [
-        _candidate(land, place, density)
-        for place, density in zip(places, relative, strict=True)
-        if density >= FAINTEST
-    ]
+    candidates = [_candidate(land, place, best.log_density) for place in places]
+    candidates = [one for one in candidates if one.density >= FAINTEST]
     found, theta, notes = {}, candidates[0].theta, _notes(land, best, epsilon)
     # The paper's: of all accepted draws.
     use = best.group[land.distance[best.group] < (kernel_epsilon or epsilon)]
@@ -187,7 +181,7 @@ def _answer(
     return _mode(land, epsilon, candidates, notes, **found)
 
 
-def _candidate(land: Landscape, place: Place, density: float) -> Candidate:
+def _candidate(land: Landscape, place: Place, highest: float) -> Candidate:
     fit, rows, x = place.fit, place.rows, place.peak
     # The top of a polynomial that does not show a peak may be far from the rows' own.
     if fit is None or (fit.shape == "unclear" and place.squares(fit.peak[None])[0] > 1.0):
@@ -195,15 +189,12 @@ def _candidate(land: Landscape, place: Place, density: float) -> Candidate:
         x = kernel_mode(rows.x[use], np.ones(use.sum())) if use.any() else x
     else:
         x = fit.peak
-    return Candidate(
-        theta=land.at(x, land.theta[place.row]),
-        density=density,
-        acceptance=place.acceptance,
-        n_accepted=place.n_accepted,
-        covariance=None if fit is None or fit.unknown.all() else land.covariance(fit.covariance),
-        spread=None if fit is None else land.covariance(fit.spread),
-        shape="unclear" if fit is None else fit.shape,
-    )
+    theta, density = land.at(x, land.theta[place.row]), float(np.exp(place.log_density - highest))
+    one = Candidate(theta, density, place.acceptance, place.n_accepted)
+    if fit is None:
+        return one
+    covariance = None if fit.unknown.all() else land.covariance(fit.covariance)
+    return replace(one, covariance=covariance, spread=land.covariance(fit.spread), shape=fit.shape)
 
 
 def _notes(land: Landscape, place: Place, epsilon: float) -> list[str]:

@@ -1,9 +1,7 @@
 """The fitted peak: where the posterior is highest near a start, and how well that is known.
 
-Whether a simulation is accepted depends on θ and not on how θ was proposed.  So the log of the
-rate of acceptance is regressed on a polynomial in θ over *all* simulations near the peak, accepted
-or not, without weights.  Where the polynomial, with the log-prior, is largest is the mode; the
-curvature of the likelihood of the regression says how well it is known.
+Acceptance depends on θ and not on how θ was proposed.  So its log rate is regressed on θ over *all*
+simulations near the peak, without weights; where that, with the log-prior, is largest is the mode.
 """
 
 from __future__ import annotations
@@ -102,10 +100,9 @@ class Window:
 
     def informed(self) -> BoolArray:
         """Coordinates (r,) along which the rate of acceptance clearly curves down."""
-        top = self.highest(self.quadratic)
-        curvature = np.einsum("iiq,q->i", top.by_hessian, self.quadratic.surface.beta)
-        variance = [top.curvature_variance(axis) for axis in np.eye(self.rows.r)]
-        return np.asarray(-curvature > CLEAR * np.sqrt(variance))
+        by_beta = np.einsum("iiq->iq", self.highest(self.quadratic).by_hessian)
+        variance = np.einsum("iq,qs,is->i", by_beta, self.quadratic.covariance, by_beta)
+        return np.asarray(-by_beta @ self.quadratic.surface.beta > CLEAR * np.sqrt(variance))
 
     def stepped(self, slope: FloatArray, hessian: FloatArray, most: float) -> FloatArray:
         """The spread (r, r) in x of a density of y, in variance within a factor of this one's.
@@ -148,23 +145,21 @@ class Window:
             y = halved[np.argmax(higher)]
         n = len(fit.covariance)
         by = derivatives(lambda y: surface.by_parameters(y)[..., :n], y, white)
-        log_p = float(surface.value(y))
-        return Top(y, log_p, float(density(y)), slope, hessian, ~free, *by, fit.covariance)
+        return Top(fit, y, float(density(y)), slope, hessian, ~free, *by)
 
 
 @dataclass(frozen=True, eq=False)
 class Top:
     """The largest point of a density in a window."""
 
+    of: Regression
     y: FloatArray  #: (r,)
-    log_rate: float  #: of the surface, which may be above zero
     height: float
     slope: FloatArray  #: (r,)
     hessian: FloatArray  #: (r, r)
     border: BoolArray  #: (r,) coordinates at a bound that they would leave
     by_slope: FloatArray  #: (r, n) derivatives of the slope by the parameters
     by_hessian: FloatArray  #: (r, r, n)
-    covariance: FloatArray  #: (n, n) of the parameters
 
     def error(self, free: BoolArray) -> FloatArray:
         """Covariance of the free coordinates by the delta method, the others held.
@@ -173,16 +168,17 @@ class Top:
         """
         hessian = self.hessian[np.ix_(free, free)]
         jacobian = np.linalg.lstsq(hessian, self.by_slope[free], rcond=None)[0]
-        return np.asarray(jacobian @ self.covariance @ jacobian.T)
+        return np.asarray(jacobian @ self.of.covariance @ jacobian.T)
 
-    def slope_variance(self, j: int) -> float:
-        """Of the slope along a coordinate."""
-        return float(self.by_slope[j] @ self.covariance @ self.by_slope[j])
+    def rise(self, j: int) -> FloatArray:
+        """How steep the density is along a coordinate, and the variance of that: (2,)."""
+        by_beta = self.by_slope[j]
+        return np.array([abs(self.slope[j]), by_beta @ self.of.covariance @ by_beta])
 
-    def curvature_variance(self, along: FloatArray) -> float:
-        """Of the second derivative along a direction (r,)."""
-        design = along @ (along @ self.by_hessian)
-        return float(design @ self.covariance @ design)
+    def bend(self, along: FloatArray) -> FloatArray:
+        """How much the density curves down along a direction, and the variance of that: (2,)."""
+        by_beta = along @ (along @ self.by_hessian)
+        return np.array([-along @ self.hessian @ along, by_beta @ self.of.covariance @ by_beta])
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,23 +264,18 @@ def fit_peak(climbed: Window) -> Fit:
     keep = np.flatnonzero(~flat)
     pick = np.ix_(keep, keep)
     inner = climb(rows.only(keep), centre[keep], spread[pick]) if len(keep) else None
+    peak = np.median(window.centre + window.size * window.y[window.accepted], axis=0)
     if inner is None:
         fit = _fit(window).without_error("flat" if flat.all() else "unclear")
-    else:
-        part = fit_peak(inner)
-        flat[keep] = part.flat
-        fit = replace(
-            part,
-            peak=np.zeros(rows.r),
-            covariance=np.full_like(spread, np.nan),
-            spread=np.where(np.outer(flat, flat), rows.prior_spread, 0.0),
-            shape="unclear" if part.shape == "unclear" else "flat",
-        )
-        fit.peak[keep], fit.covariance[pick], fit.spread[pick] = (
-            part.peak, part.covariance, part.spread
-        )  # fmt: skip
-    middle = np.median(window.centre + window.size * window.y[window.accepted], axis=0)
-    return replace(fit, peak=np.where(flat, middle, fit.peak), flat=flat)
+        return replace(fit, peak=np.where(flat, peak, fit.peak), flat=flat)
+    part = fit_peak(inner)
+    flat[keep] = part.flat
+    covariance = np.full_like(spread, np.nan)
+    spread = np.where(np.outer(flat, flat), rows.prior_spread, 0.0)
+    covariance[pick], spread[pick] = part.covariance, part.spread
+    peak[~flat] = part.peak[~part.flat]
+    shape = "unclear" if part.shape == "unclear" else "flat"
+    return replace(part, peak=peak, covariance=covariance, spread=spread, shape=shape, flat=flat)
 
 
 def _fit(window: Window) -> Fit:
@@ -301,33 +292,28 @@ def _fit(window: Window) -> Fit:
         """Of a number or an array of each surface."""
         return np.tensordot(weight, np.asarray(values, dtype=np.float64), 1)
 
-    def clear(values: Sequence[float], variances: Sequence[float]) -> bool:
-        """Whether a number of each surface is clearly above zero."""
-        between = mean((np.array(values) - mean(values)) ** 2)
-        return bool(mean(values) > CLEAR * np.sqrt(mean(variances) + between))
+    def clear(found: Sequence[FloatArray]) -> bool:
+        """Whether a number of each surface, which has a variance, is clearly above zero."""
+        value, variance = np.array(found).T
+        return bool(mean(value) > CLEAR * np.sqrt(mean(variance + (value - mean(value)) ** 2)))
 
     y, hessian = mean([top.y for top in tops]), mean([top.hessian for top in tops])
     border = mean([top.border for top in tops]) > 0.5
     free = np.ix_(~border, ~border)
-    covariance, scale = np.full_like(hessian, np.nan), np.outer(window.size, window.size)
-    between = mean([np.outer(top.y - y, top.y - y) for top in tops])
-    covariance[free] = mean([top.error(~border) for top in tops]) + between[free]
-    # A coordinate on a border stands where the density clearly rises towards it, or peaks there.
-    inner = [
-        j for j in range(len(y))
-        if not border[j]
-        or not clear([abs(t.slope[j]) for t in tops], [t.slope_variance(j) for t in tops])
-    ]  # fmt: skip
-    axes = np.eye(len(y))[inner].T @ np.linalg.eigh(hessian[np.ix_(inner, inner)])[1]
-    resolved = all(
-        clear([float(-v @ t.hessian @ v) for t in tops], [t.curvature_variance(v) for t in tops])
-        for v in axes.T
+    covariance = np.full_like(hessian, np.nan)
+    covariance[free] = mean(
+        [top.error(~border) + np.outer(top.y - y, top.y - y)[free] for top in tops]
     )
+    # A coordinate on a border stands where the density clearly rises towards it, or peaks there.
+    inner = [j for j, at in enumerate(border) if not (at and clear([top.rise(j) for top in tops]))]
+    axes = np.eye(len(y))[inner].T @ np.linalg.eigh(hessian[np.ix_(inner, inner)])[1]
+    resolved = all(clear([top.bend(axis) for top in tops]) for axis in axes.T)
+    log_p = mean([float(top.of.surface.value(top.y)) for top in tops])
     found = Fit(
         peak=np.clip(window.centre + window.size * y, window.rows.lower, window.rows.upper),
-        covariance=covariance * scale,
+        covariance=covariance * np.outer(window.size, window.size),
         spread=window.stepped(mean([top.slope for top in tops]), hessian, 16.0),
-        acceptance=float(np.exp(log_rate(mean([top.log_rate for top in tops])))),
+        acceptance=float(np.exp(log_rate(log_p))),
         log_density=float(mean([top.height for top in tops])),
         n_accepted=int(window.accepted.sum()),
         shape="border" if border.any() else "peak",

@@ -57,8 +57,8 @@ def _mode_of_the_closest(run: Run, epsilon: float | None) -> Mode:
     """The kernel mode: without rejected rows there is nothing to fit."""
     draws = run.posterior(epsilon=epsilon)
     theta, bounds = _opened(run.problem, draws.theta, draws.theta, draws.weights)
-    nothing = np.zeros(len(theta))
-    land = Landscape(theta, nothing, np.inf, draws.names, bounds=bounds, weight=draws.weights)
+    all_accepted = np.zeros(len(theta)), np.inf
+    land = Landscape(theta, *all_accepted, draws.names, None, None, bounds, draws.weights)
     mode = replace(kernel_answer(land, draws.epsilon), n_simulations=run.n_simulations)
     return _closed(mode, run.problem)
 

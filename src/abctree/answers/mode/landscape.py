@@ -28,17 +28,10 @@ class Landscape:
     """
 
     def __init__(
-        self,
-        theta: FloatArray,
-        distance: FloatArray,
-        epsilon: float,
-        names: Sequence[str] | None = None,
-        *,
-        log_prior: FloatArray | None = None,
-        prior_spread: FloatArray | None = None,
-        bounds: FloatArray | None = None,
-        weight: FloatArray | None = None,
-    ) -> None:
+        self, theta: FloatArray, distance: FloatArray, epsilon: float, names: Sequence[str] | None,
+        log_prior: FloatArray | None, prior_spread: FloatArray | None, bounds: FloatArray | None,
+        weight: FloatArray | None,
+    ) -> None:  # fmt: skip
         n, p = theta.shape
         ends = np.full((p, 2), [-np.inf, np.inf])
         known = ends if bounds is None else bounds
@@ -56,9 +49,9 @@ class Landscape:
         discrete = (number > 1) & whole & np.isnan(known).any(axis=1)
         continuous = (number > 1) & ~discrete
         lattice = discrete & (number > _MOST_VALUES) & continuous.any()
-        #: Discrete columns whose values are looked at one by one, and those that are rounded.
+        # Discrete columns whose values are looked at one by one, and those that are rounded.
         self.values, self.lattice = np.flatnonzero(discrete & ~lattice), np.flatnonzero(lattice)
-        #: Columns that are coordinates; others that are fitted are linear functions of these.
+        # Columns that are coordinates; others that are fitted are linear functions of these.
         self.column: list[int] = []
         self.rest: list[int] = []
         for j in np.flatnonzero(continuous | lattice).tolist():

@@ -29,8 +29,8 @@ _DOUBT = 2.0
 #: Each start of a climb is so many times as broad as the one before, and a fit is broad beside
 #: another if its spread is half as many times that of the other.
 _BROADER = 4.0
-#: A thin peak stands where a gain in likelihood as large as its own has a smaller chance than this.
-#: The chance is for a fixed place; thin peaks are looked for everywhere, by the run and by the fit.
+#: A thin peak stands where a gain in likelihood as large as its own has a smaller chance than this
+#: at a fixed place: thin peaks are looked for everywhere, by the run and by the fit.
 CHANCE = 1e-6
 
 
@@ -59,19 +59,16 @@ class Place:
         window = climb_in_scale(rows, self.peak, self.spread)
         if window is not None:
             height = window.highest(window.quadratic).height
-            return replace(
-                self, rows=rows, window=window, peak=window.centre, spread=window.spread,
-                log_density=height,
-            )  # fmt: skip
+            here = replace(self, peak=window.centre, spread=window.spread, log_density=height)
+            return replace(here, rows=rows, window=window)
         # By the nearest rows alone: their rate, less some of its standard errors.
         k = n_neighbours(len(rows.x))
         near = np.argsort(((rows.x - self.peak) ** 2).sum(axis=1), kind="stable")[:k]
         hits = int(rows.accepted[near].sum())
         low = max(hits - _DOUBT * np.sqrt(hits * (1.0 - hits / k)), 0.5) / k
-        return replace(
-            self, rows=rows, window=None, log_density=float(np.log(low) + rows.log_prior[near[0]]),
-            acceptance=hits / k, n_accepted=hits,
-        )  # fmt: skip
+        density = float(np.log(low) + rows.log_prior[near[0]])
+        here = replace(self, log_density=density, acceptance=hits / k, n_accepted=hits)
+        return replace(here, rows=rows, window=None)
 
     def fitted(self) -> Place:
         """The same place, with a fit of the rows that it climbed to."""
@@ -87,23 +84,21 @@ class Place:
 
     def is_at(self, other: Place) -> bool:
         """Whether two places are the same peak: within two spreads of either."""
-        away = min(self.squares(other.peak[None])[0], other.squares(self.peak[None])[0])
-        return self.group is other.group and bool(away < 4.0)
+        away = (self.squares(other.peak[None]), other.squares(self.peak[None]))
+        return self.group is other.group and bool(min(away) < 4.0)
 
 
 def _is_ridge(rows: Rows, fit: Fit) -> bool:
     """Whether the density is high where the fit says low, without a valley between.
 
-    High is above half of the top's, two standard errors allowed for, by the rates among the nearest
-    rows of accepted ones; low is below a tenth.  Coordinates without an error are left out.
+    High is above half of the top's by the rates among the nearest rows, two standard errors allowed
+    for; low is below a tenth.  Coordinates without an error are left out.
     """
     known = ~fit.unknown
     root = np.linalg.cholesky(fit.spread[np.ix_(known, known)])
     z = np.linalg.solve(root, (rows.x[:, known] - fit.peak[known]).T).T
     outer, square = (RING * reach(rows.r)) ** 2, (z**2).sum(axis=1)
-    use = square < 4.0 * outer
-    z, square, log_prior, accepted = z[use], square[use], rows.log_prior[use], rows.accepted[use]
-    outside = np.flatnonzero(accepted & (square > 2.0 * np.log(10.0)) & (square < outer))
+    outside = np.flatnonzero(rows.accepted & (square > 2.0 * np.log(10.0)) & (square < outer))
     if len(outside) == 0 or len(z) <= _NEIGHBOURS:
         return False
     tree = cKDTree(z)
@@ -111,9 +106,9 @@ def _is_ridge(rows: Rows, fit: Fit) -> bool:
     def high(at: FloatArray, errors: float) -> BoolArray:
         """Points (m,) of z at which a rate so many standard errors higher is high."""
         near = np.asarray(tree.query(at, k=_NEIGHBOURS + 1)[1])[:, 1:]
-        rate = accepted[near].mean(axis=1)
+        rate = rows.accepted[near].mean(axis=1)
         rate = rate + errors * np.sqrt(rate * (1.0 - rate) / _NEIGHBOURS)
-        density = np.log(np.maximum(rate, 1e-300)) + log_prior[near].mean(axis=1)
+        density = np.log(np.maximum(rate, 1e-300)) + rows.log_prior[near].mean(axis=1)
         return np.asarray(density > fit.log_density - np.log(2.0))
 
     at = z[outside[:: 1 + len(outside) // 300]]
@@ -145,10 +140,9 @@ def borne_out(found: list[Place]) -> list[Place]:
 def climb_in_scale(rows: Rows, start: FloatArray, spread: FloatArray) -> Window | None:
     """Climb as `climb`; to a broader peak where a thin one is not borne out.
 
-    A run that looks for thin peaks leaves dense little clusters of rows, and where it was lucky a
-    fit to such a cluster finds a thin peak, with a small error.  So every peak that is thin beside
-    the accepted rows is also climbed to from broader starts, and stands only where its rows are far
-    more likely under it than under the broader fit.
+    A run leaves dense little clusters of rows, and where it was lucky a fit to one finds a thin
+    peak.  So a peak that is thin beside the accepted rows is also climbed to from broader starts,
+    and stands only where its rows are far more likely under it than under the broader fit.
     """
     best = climb(rows, start, spread)
     accepted = rows.x[rows.accepted]
@@ -159,7 +153,7 @@ def climb_in_scale(rows: Rows, start: FloatArray, spread: FloatArray) -> Window 
     while (np.sqrt(np.diag(wide)) < 0.5 * size).all():
         broad = climb(rows, start, wide)
         wide = _BROADER**2 * wide
-        if broad is None or (best is not None and _size(broad) < 0.5 * _BROADER * _size(best)):
+        if broad is None or (best is not None and not _is_broad(broad, best)):
             continue
         if best is not None and _stands(best, broad):
             break
@@ -167,9 +161,9 @@ def climb_in_scale(rows: Rows, start: FloatArray, spread: FloatArray) -> Window 
     return best
 
 
-def _size(window: Window) -> float:
-    """Geometric mean of the standard deviations along the axes of a spread."""
-    return float(np.exp(0.5 * np.linalg.slogdet(window.spread)[1] / window.rows.r))
+def _is_broad(one: Window, other: Window) -> bool:
+    ratio = np.linalg.slogdet(one.spread)[1] - np.linalg.slogdet(other.spread)[1]
+    return bool(ratio >= 2.0 * one.rows.r * np.log(0.5 * _BROADER))
 
 
 def _stands(thin: Window, broad: Window) -> bool:
@@ -187,11 +181,8 @@ def _stands(thin: Window, broad: Window) -> bool:
 
 def look_epsilon(distance: FloatArray) -> float:
     """The tolerance at which candidates are looked for."""
-    finite = np.sort(distance[np.isfinite(distance)])
-    if len(finite) == 0:
-        return np.inf
-    n = int(np.clip(_LOOK_SHARE * len(distance), _LOOK_LEAST, _LOOK_MOST))
-    return float(np.nextafter(finite[min(n, len(finite)) - 1], np.inf))
+    n = np.clip(_LOOK_SHARE * len(distance), _LOOK_LEAST, _LOOK_MOST)
+    return _smallest(distance, n, np.inf)
 
 
 def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], float]:
@@ -211,7 +202,7 @@ def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], f
         rows, start = land.rows(group, look), land.x(land.theta[row])
         place = Place(group, rows, row, start, _first_spread(rows, start))
         if serve and not found:
-            look = max(look, serving_epsilon(place) or look)
+            look = max(look, serving_epsilon(place))
         place = place.at(look)
         here = ((rows.x - start) ** 2).sum(axis=1) <= (1.5 * radius) ** 2
         here |= (place.window is not None) & (place.squares(rows.x) < 9.0)
@@ -219,10 +210,9 @@ def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], f
         found.append(place)
     found = distinct(found)
     for _ in range(3 if serve else 0):  # the best, and its spread, change with the tolerance
-        at = serving_epsilon(found[0])
-        if at is None or at == look:
+        last, look = look, serving_epsilon(found[0])
+        if look == last:
             break
-        look = at
         found = distinct([place.at(look) for place in found])
     return found, look
 
@@ -250,15 +240,18 @@ def _first_spread(rows: Rows, start: FloatArray) -> FloatArray:
     return np.asarray(scatter + 1e-2 * size * np.eye(rows.r))
 
 
-def serving_epsilon(place: Place) -> float | None:
+def serving_epsilon(place: Place) -> float:
     """The tolerance at which enough rows near a place are accepted, or about `TOP` at its peak.
 
-    Rows are weighted by the shape of the peak: of them `TOP` times that sum are accepted where the
-    rate at the peak is `TOP`.
+    There `TOP` times the sum of the rows is accepted, weighted by the shape of the peak.
     """
-    square, terms = place.squares(place.rows.x), n_terms(place.rows.r)
-    near = square < reach(place.rows.r) ** 2
-    distance = np.sort(place.rows.distance[near])
-    n = int(max(min(ENOUGH, TOP * np.exp(-0.5 * square[near]).sum()), _LEAST * terms))
-    n = min(n, int(np.isfinite(distance).sum()))
-    return float(np.nextafter(distance[n - 1], np.inf)) if n > 0 else None
+    rows, square = place.rows, place.squares(place.rows.x)
+    near = square < reach(rows.r) ** 2
+    n = min(ENOUGH, TOP * np.exp(-0.5 * square[near]).sum())
+    return _smallest(rows.distance[near], max(n, _LEAST * n_terms(rows.r)), rows.epsilon)
+
+
+def _smallest(distance: FloatArray, n: float, other: float) -> float:
+    """The smallest tolerance at which n rows are accepted, or all; another if none can be."""
+    finite = np.sort(distance[np.isfinite(distance)])[: int(n)]
+    return float(np.nextafter(finite[-1], np.inf)) if len(finite) else other

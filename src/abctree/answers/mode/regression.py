@@ -1,13 +1,11 @@
 """A regression of acceptance on a polynomial of θ whose terms beyond the quadratic are shrunk.
 
-The rate P of acceptance and the polynomial u are linked by P = (1 + exp(−ku))^(−1/k), k = `POWER`.
-Up to P = ½ that is u = log P within .001, the log of the ε-likelihood.  Where u rises to zero P
-tends to one smoothly, as no rate can be larger.
+The rate P of acceptance and the polynomial u are linked by P = (1 + exp(−ku))^(−1/k), k = `POWER`:
+up to P = ½ that is u = log P within .001, and above P tends to one, which no rate can exceed.
 
-A log-likelihood of n independent data has third, fourth, … derivatives of the sizes κ, κ², … in
-units of its standard deviation, κ about 1/√n.  So the term of degree j has the variance
-κ^(2(j − 2)) / j² of the kernel Σ κ^(2(j − 2)) (z·z')^j / j².  And a scale is simplest in its
-logarithm: each coordinate y is bent to log(1 + ρy) / ρ, ρ fitted with a quadratic.
+The term of degree j has the variance of the kernel Σ κ^(2(j − 2)) (z·z')^j / j²: a log-likelihood
+of n independent data has derivatives of the sizes κ^(j − 2), κ about 1/√n, in units of its standard
+deviation.  And each coordinate y is bent to log(1 + ρy) / ρ, in which a scale is simpler.
 """
 
 from __future__ import annotations
@@ -22,8 +20,7 @@ from scipy import special
 
 from abctree.types import BoolArray, FloatArray, IntArray
 
-#: k of the link.  With k = 1 log-odds are quadratic; they are not where much is accepted, and a
-#: prior moves the mode off the top of that hill, where the misfit moves the answer, too.
+#: k of the link.
 POWER = 8
 #: κ that are averaged over, after none, and their weights beforehand.
 SKEWNESSES, BEFOREHAND = (0.2, 0.6), (3.0, 2.0, 1.0)
@@ -41,7 +38,7 @@ _STEP = 5e-4
 def powers_of(r: int, degree: int) -> IntArray:
     """Exponents (q, r) of all monomials up to a degree, by degree."""
     rows = [
-        np.bincount(np.array(of, dtype=np.int64), minlength=r)
+        [of.count(i) for i in range(r)]
         for j in range(degree + 1)
         for of in combinations_with_replacement(range(r), j)
     ]
@@ -114,10 +111,7 @@ class Surface:
 def derivatives(
     f: Callable[[FloatArray], FloatArray], y: FloatArray, white: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """First (r, …) and second (r, r, …) derivatives of a function of rows at a point (r,).
-
-    By differences along the axes of white y.
-    """
+    """First (r, …) and second (r, r, …) derivatives at a point, by differences along white y."""
     e = _STEP * np.linalg.inv(white).T
     both, apart = e[:, None] + e, e[:, None] - e
     pp, pm, mp, mm = f(y + np.array([both, apart, -apart, -both]))
@@ -189,10 +183,7 @@ def quadratic(y: FloatArray, accepted: BoolArray, white: FloatArray) -> Regressi
 
 
 def _ridge(powers: IntArray, skewness: float) -> FloatArray:
-    """Inverse variances beforehand of β.
-
-    The kernel's variance of the coefficient of zᵅ, times α!² for coefficients over α!.
-    """
+    """Inverse variances beforehand of β: the kernel's, of coefficients of zᵅ / α!."""
     degree = powers.sum(axis=1)
     ridge = np.where(degree > 0, _RIDGE, 1e-9)
     over = special.factorial(degree) * special.factorial(powers).prod(axis=1)
@@ -202,10 +193,7 @@ def _ridge(powers: IntArray, skewness: float) -> FloatArray:
 
 
 def expansion_of(y: FloatArray, value: FloatArray, white: FloatArray) -> Surface:
-    """A polynomial near a smooth function known at y (m, r), near 0 above all.
-
-    The constant where the function is one.
-    """
+    """A polynomial near a smooth function known at y (m, r), near 0 above all; or its constant."""
     known, r = np.isfinite(value), y.shape[1]
     y, value = y[known], value[known]
     flat = np.ptp(value) == 0.0
