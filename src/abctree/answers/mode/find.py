@@ -75,10 +75,11 @@ def find_mode(
     if epsilon is not None and not epsilon > 0.0:
         raise wrong("epsilon", "be above 0", epsilon, "Leave it out to let the fit choose.")
     distance = np.where(np.isnan(distance), np.inf, distance)
+    names = tuple(names or (f"theta{j + 1}" for j in range(theta.shape[1])))
     look = look_epsilon(distance) if epsilon is None else epsilon
-    land = Landscape(theta, distance, look, names, log_prior, prior_spread, bounds, weight)
     if not (distance < look).any():
-        return _nothing(land, look)
+        return _nothing(names, distance, look)
+    land = Landscape(theta, distance, look, names, log_prior, prior_spread, bounds, weight)
     if not land.column:
         return _mode_of_values(land, look)
     found, look = places(land, look, serve=epsilon is None)
@@ -87,10 +88,10 @@ def find_mode(
 
 
 def _mode(
-    land: Landscape, epsilon: float, candidates: Sequence[Candidate], notes: Sequence[str],
-    **estimates: FloatArray,
+    names: tuple[str, ...], distance: FloatArray, epsilon: float,
+    candidates: Sequence[Candidate], notes: Sequence[str], **estimates: FloatArray,
 ) -> Mode:  # fmt: skip
-    nowhere = np.full(land.theta.shape[1], np.nan)
+    nowhere = np.full(len(names), np.nan)
     return Mode(
         candidates[0].theta if candidates else nowhere,
         candidates[0].covariance if candidates else None,
@@ -98,34 +99,39 @@ def _mode(
         {"quadratic": nowhere, "kernel": nowhere, "box": nowhere, **estimates},
         epsilon,
         box=None,
-        names=land.names,
-        n_simulations=len(land.theta),
-        n_accepted=int((land.distance < epsilon).sum()),
+        names=names,
+        n_simulations=len(distance),
+        n_accepted=int((distance < epsilon).sum()),
         notes=tuple(notes),
     )
 
 
-def _nothing(land: Landscape, epsilon: float) -> Mode:
+def _nothing(names: tuple[str, ...], distance: FloatArray, epsilon: float) -> Mode:
     note = (
         f"Nothing was accepted at epsilon {epsilon:.4g}: there is no mode to speak of. Use a "
         "larger epsilon, and check that the simulator can produce the observed summaries."
     )
-    return _mode(land, epsilon, (), [note])
+    return _mode(names, distance, epsilon, (), [note])
 
 
-def kernel_answer(land: Landscape, epsilon: float) -> Mode:
+def kernel_answer(
+    theta: FloatArray, weight: FloatArray, epsilon: float, names: tuple[str, ...],
+    bounds: FloatArray,
+) -> Mode:  # fmt: skip
     """The answer from accepted draws alone: a kernel mode at the best discrete values."""
-    if len(land.theta) == 0:
-        return _nothing(land, epsilon)
+    distance = np.zeros(len(theta))
+    if len(theta) == 0:
+        return _nothing(names, distance, epsilon)
+    land = Landscape(theta, distance, np.inf, names, None, None, bounds, weight)
     first, group = land.groups()
     heaviest = int(np.argmax(np.bincount(group, land.weight)))
-    theta = _kernel(land, group == heaviest, land.theta[first[heaviest]])
+    best = _kernel(land, group == heaviest, theta[first[heaviest]])
     note = (
         "The table holds the closest simulations only, and a fit needs the others, too: this "
         "is the mode of a kernel density estimate, without an error. Keep all simulations."
     )
-    one = Candidate(theta, 1.0, np.nan, len(land.theta))
-    return _mode(land, epsilon, [one], [note], kernel=theta)
+    one = Candidate(best, 1.0, np.nan, len(theta))
+    return _mode(names, distance, epsilon, [one], [note], kernel=best)
 
 
 def _kernel(land: Landscape, use: BoolArray | IntArray, like: FloatArray) -> FloatArray:
@@ -157,7 +163,7 @@ def _mode_of_values(land: Landscape, epsilon: float) -> Mode:
         f"Of {len(first)} values this one is the mode with probability {sure:.2f}, given these "
         "simulations."
     )
-    return _mode(land, epsilon, candidates, [note], box=candidates[0].theta)
+    return _mode(land.names, land.distance, epsilon, candidates, [note], box=candidates[0].theta)
 
 
 def _answer(
@@ -178,7 +184,7 @@ def _answer(
     if len(land.values):
         at = ", ".join(f"{land.names[j]}={theta[j]:g}" for j in land.values)
         notes.append(f"Of the discrete parameters the best values are {at}.")
-    return _mode(land, epsilon, candidates, notes, **found)
+    return _mode(land.names, land.distance, epsilon, candidates, notes, **found)
 
 
 def _candidate(land: Landscape, place: Place, highest: float) -> Candidate:

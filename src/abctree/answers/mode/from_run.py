@@ -9,7 +9,7 @@ import numpy as np
 from abctree.answers.circles import Direction, circles_of, closed, opened
 from abctree.answers.mode.answer import Candidate, Mode
 from abctree.answers.mode.find import find_mode, kernel_answer
-from abctree.answers.mode.landscape import Landscape, local_rates
+from abctree.answers.mode.landscape import local_rates
 from abctree.answers.mode.places import look_epsilon
 from abctree.answers.run import Run
 from abctree.answers.run_notes import run_notes
@@ -57,10 +57,8 @@ def _mode_of_the_closest(run: Run, epsilon: float | None) -> Mode:
     """The kernel mode: without rejected rows there is nothing to fit."""
     draws = run.posterior(epsilon=epsilon)
     theta, bounds = _opened(run.problem, draws.theta, draws.theta, draws.weights)
-    all_accepted = np.zeros(len(theta)), np.inf
-    land = Landscape(theta, *all_accepted, draws.names, None, None, bounds, draws.weights)
-    mode = replace(kernel_answer(land, draws.epsilon), n_simulations=run.n_simulations)
-    return _closed(mode, run.problem)
+    mode = kernel_answer(theta, draws.weights, draws.epsilon, draws.names, bounds)
+    return _closed(replace(mode, n_simulations=run.n_simulations), run.problem)
 
 
 def rows_of(run: Run, epsilon: float | None = None) -> tuple[dict[str, FloatArray], list[str]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from scipy.spatial import cKDTree
 
@@ -23,12 +21,11 @@ _SHIFTS = 200
 class Landscape:
     """The rows of a table, the kinds of its columns, and coordinates x of a natural size.
 
-    It is made from the arrays of `find_mode`; rows below a tolerance say what size is natural.
-    Of the columns that are fitted, θ = base + embed x.
+    Rows below a tolerance say what size is natural.  Of columns that are fitted θ = base + embed x.
     """
 
     def __init__(
-        self, theta: FloatArray, distance: FloatArray, epsilon: float, names: Sequence[str] | None,
+        self, theta: FloatArray, distance: FloatArray, epsilon: float, names: tuple[str, ...],
         log_prior: FloatArray | None, prior_spread: FloatArray | None, bounds: FloatArray | None,
         weight: FloatArray | None,
     ) -> None:  # fmt: skip
@@ -36,10 +33,10 @@ class Landscape:
         ends = np.full((p, 2), [-np.inf, np.inf])
         known = ends if bounds is None else bounds
         if prior_spread is None:  # of a flat prior, and of the rows where there are no bounds
-            width, of_rows = known[:, 1] - known[:, 0], theta.var(axis=0) if n else np.ones(p)
-            prior_spread = np.diag(np.where(np.isfinite(width), width**2 / 12.0, of_rows))
-        self.theta, self.distance, self.prior_spread = theta, distance, prior_spread
-        self.names = tuple(names or (f"theta{j + 1}" for j in range(p)))
+            width = known[:, 1] - known[:, 0]
+            prior_spread = np.diag(np.where(np.isfinite(width), width**2 / 12, theta.var(axis=0)))
+        self.theta, self.distance, self.names = theta, distance, names
+        self.prior_spread = prior_spread
         self.log_prior = np.zeros(n) if log_prior is None else log_prior
         self.weight = np.ones(n) if weight is None else weight
         self.bounds = np.where(np.isnan(known), ends, known)  # (p, 2)
@@ -58,7 +55,10 @@ class Landscape:
             among = np.corrcoef(theta[:, [*self.column, j]], rowvar=False)
             differs = np.linalg.eigvalsh(np.atleast_2d(among))[0] > 1e-10
             (self.column if differs else self.rest).append(j)
-        self.scale = _scale_of(theta[:, self.column], distance < epsilon)  # (r,)
+        # Half the middle two thirds of the accepted rows; of all where these are one value.
+        near, wide = theta[distance < epsilon][:, self.column], theta[:, self.column].std(axis=0)
+        low, high = np.quantile(near, [1.0 / 6.0, 5.0 / 6.0], axis=0)
+        self.scale = np.where(high - low > 2e-12 * wide, 0.5 * (high - low), wide)  # (r,)
         self.base, self.embed = np.zeros(p), np.zeros((p, len(self.column)))
         self.embed[self.column, np.arange(len(self.column))] = self.scale
         if self.rest:
@@ -108,15 +108,6 @@ class Landscape:
 
     def _moved_by(self, which: BoolArray) -> BoolArray:
         return np.asarray((self.embed[:, which] != 0.0).any(axis=1))
-
-
-def _scale_of(columns: FloatArray, accepted: BoolArray) -> FloatArray:
-    """Half the middle two thirds of the accepted rows; of all where these are one value."""
-    if not accepted.any():
-        return np.ones(columns.shape[1])
-    low, high = np.quantile(columns[accepted], [1.0 / 6.0, 5.0 / 6.0], axis=0)
-    wide = columns.std(axis=0)
-    return np.asarray(np.where(high - low > 2e-12 * wide, 0.5 * (high - low), wide))
 
 
 def n_neighbours(n: int) -> int:
