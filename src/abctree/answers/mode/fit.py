@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -98,9 +99,14 @@ class Window:
         fit = quadratic(y, accepted, white)
         return cls(rows, centre, spread, size, white, y, accepted, prior, fit)
 
+    @cached_property
+    def top(self) -> Top:
+        """Of the quadratic."""
+        return self.highest(self.quadratic)
+
     def informed(self) -> BoolArray:
         """Coordinates (r,) along which the rate of acceptance clearly curves down."""
-        by_beta = np.einsum("iiq->iq", self.highest(self.quadratic).by_hessian)
+        by_beta = np.einsum("iiq->iq", self.top.by_hessian)
         variance = np.einsum("iq,qs,is->i", by_beta, self.quadratic.covariance, by_beta)
         return np.asarray(-by_beta @ self.quadratic.surface.beta > CLEAR * np.sqrt(variance))
 
@@ -238,14 +244,13 @@ def climb(rows: Rows, start: FloatArray, spread: FloatArray) -> Window | None:
         window = Window.of(rows, centre, spread, CLIMB)
         if window is None:
             return None
-        top = window.highest(window.quadratic)
-        spread = window.stepped(top.slope, top.hessian, 4.0)
+        spread = window.stepped(window.top.slope, window.top.hessian, 4.0)
         change = np.linalg.eigvals(np.linalg.solve(window.spread, spread)).real
-        length = float(np.linalg.norm(window.white @ top.y))
+        length = float(np.linalg.norm(window.white @ window.top.y))
         if length < _ARRIVED * radius and np.abs(np.log(change)).max() < _SETTLED:
             break
         move = min(1.0, 0.5 * radius / max(length, 1e-300))
-        centre = np.clip(centre + move * window.size * top.y, rows.lower, rows.upper)
+        centre = np.clip(centre + move * window.size * window.top.y, rows.lower, rows.upper)
     return window
 
 
@@ -280,13 +285,12 @@ def fit_peak(climbed: Window) -> Fit:
 
 def _fit(window: Window) -> Fit:
     """The average of a quadratic and of skewed surfaces, by the evidence of the rows for them."""
-    rows, fits = (window.y, window.accepted), [window.quadratic]
-    surface = regression(*rows, window.quadratic.surface, bends=True).surface
+    rows, tops = (window.y, window.accepted), [window.top]
+    fit = regression(*rows, window.quadratic.surface, bends=True)
     for kappa in SKEWNESSES:
-        fits.append(regression(*rows, surface, kappa, bends=True))
-        surface = fits[-1].surface
-    tops = [window.highest(fit) for fit in fits]
-    weight = special.softmax(np.log(BEFOREHAND) + [fit.log_evidence for fit in fits])
+        fit = regression(*rows, fit.surface, kappa, bends=True)
+        tops.append(window.highest(fit))
+    weight = special.softmax(np.log(BEFOREHAND) + [top.of.log_evidence for top in tops])
 
     def mean(values: ArrayLike) -> FloatArray:
         """Of a number or an array of each surface."""

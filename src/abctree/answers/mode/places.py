@@ -58,17 +58,16 @@ class Place:
         rows = replace(self.rows, epsilon=epsilon)
         window = climb_in_scale(rows, self.peak, self.spread)
         if window is not None:
-            height = window.highest(window.quadratic).height
-            here = replace(self, peak=window.centre, spread=window.spread, log_density=height)
-            return replace(here, rows=rows, window=window)
+            here = replace(self, rows=rows, window=window, log_density=window.top.height)
+            return replace(here, peak=window.centre, spread=window.spread)
         # By the nearest rows alone: their rate, less some of its standard errors.
         k = n_neighbours(len(rows.x))
         near = np.argsort(((rows.x - self.peak) ** 2).sum(axis=1), kind="stable")[:k]
         hits = int(rows.accepted[near].sum())
         low = max(hits - _DOUBT * np.sqrt(hits * (1.0 - hits / k)), 0.5) / k
         density = float(np.log(low) + rows.log_prior[near[0]])
-        here = replace(self, log_density=density, acceptance=hits / k, n_accepted=hits)
-        return replace(here, rows=rows, window=None)
+        here = replace(self, rows=rows, window=None, log_density=density)
+        return replace(here, acceptance=hits / k, n_accepted=hits)
 
     def fitted(self) -> Place:
         """The same place, with a fit of the rows that it climbed to."""
