@@ -24,9 +24,7 @@ class Candidate:
     density: float  #: ε-posterior density relative to that of the best candidate; 1 for the best
     acceptance: float  #: acceptance rate there, at the tolerance of the answer
     n_accepted: int  #: accepted simulations that it rests on
-    covariance: FloatArray | None = (
-        None  #: (p, p) of the error of `theta`; None where it is unknown
-    )
+    covariance: FloatArray | None = None  #: (p, p) of the error of `theta`; None if unknown
     spread: FloatArray | None = None  #: (p, p) of the ε-posterior around it, if it is elliptic
     shape: str = "unclear"  #: "peak", "border", "flat", "value" or "unclear"
 
@@ -39,9 +37,7 @@ class Mode:
     theta: FloatArray  #: (p,) nan if nothing was accepted
     covariance: FloatArray | None  #: (p, p) of the error of `theta`; None where it is not elliptic
     candidates: tuple[Candidate, ...]  #: the best first
-    estimates: dict[
-        str, FloatArray
-    ]  #: "quadratic", "kernel", "box", each (p,); nan if there is none
+    estimates: dict[str, FloatArray]  #: "quadratic", "kernel", "box", each (p,); nan for none
     epsilon: float  #: tolerance of the answer
     box: tuple[FloatArray, FloatArray] | None  #: corners (p,), (p,) of the best box, if known
     names: tuple[str, ...]
@@ -63,7 +59,7 @@ class Mode:
         """(p,) Standard errors of `theta`; nan where there is none."""
         if self.covariance is None:
             return np.full(len(self.theta), np.nan)
-        return np.asarray(np.sqrt(np.diag(self.covariance)))
+        return _sd(self.covariance)
 
     def contains(self, theta: Sequence[float] | FloatArray, level: float = 0.9) -> bool:
         """Whether a point is in the error ellipse of a level.
@@ -84,7 +80,8 @@ class Mode:
         known = np.flatnonzero(np.diag(self.covariance) > 0.0)
         inside = self.covariance[np.ix_(known, known)]
         away = (np.asarray(theta, dtype=np.float64) - self.theta)[known]
-        sd = np.sqrt(np.diag(inside))
+        sd = _sd(inside)
+        # Where parameters sum to one, say, they vary in fewer directions than there are.
         value, vector = np.linalg.eigh(inside / np.outer(sd, sd))
         varies = value > 1e-9
         z = (vector.T @ (away / sd))[varies] / np.sqrt(value[varies])
@@ -113,41 +110,36 @@ class ModeSummary:
     run: tuple[str, ...] = ()  #: what was done
 
     def __str__(self) -> str:
-        mode = self.mode
-        head = (
+        mode, spread = self.mode, self.mode.spread
+        columns = {
+            "mode": mode.theta,
+            "std. error": mode.standard_error,
+            "posterior sd": mode.standard_error * np.nan if spread is None else _sd(spread),
+            "kernel": mode.estimates["kernel"],
+            "box": mode.estimates["box"],
+        }
+        width = max(9, *map(len, mode.names))
+        lines = [
+            *self.run,
             f"posterior mode at epsilon {mode.epsilon:.4g}: {mode.n_accepted} of "
-            f"{mode.n_simulations} simulations accepted"
-        )
-        return "\n".join([*self.run, head, "", *self._table(), *self._rivals(), "", *mode.notes])
+            f"{mode.n_simulations} simulations accepted",
+            "",
+            " " * width + "".join(f"{head:>14}" for head in columns),
+        ]
+        for name, *values in zip(mode.names, *columns.values(), strict=True):
+            lines.append(f"{name:<{width}}" + "".join(f"{value:>14.5g}" for value in values))
+        if len(mode.candidates) > 1:
+            lines += ["", "other candidates, with their density relative to the mode"]
+        for other in mode.candidates[1:]:
+            at = ", ".join(f"{value:.5g}" for value in other.theta)
+            lines.append(f"  {other.density:>8.3g}  at ({at})")
+        return "\n".join([*lines, "", *mode.notes])
 
     def __repr__(self) -> str:
         return f"ModeSummary({self.mode!r}; print it)"
 
     def _repr_html_(self) -> str:
         return self.mode._repr_html_()
-
-    def _table(self) -> list[str]:
-        mode = self.mode
-        sd = np.full(len(mode.theta), np.nan)
-        if mode.spread is not None:
-            sd = np.sqrt(np.diag(mode.spread))
-        others = mode.estimates["kernel"], mode.estimates["box"]
-        columns = [mode.theta, mode.standard_error, sd, *others]
-        heads = ("mode", "std. error", "posterior sd", "kernel", "box")
-        width = max(9, *(len(name) for name in mode.names))
-        rows = [
-            f"{name:<{width}}" + "".join(f"{column[j]:>14.5g}" for column in columns)
-            for j, name in enumerate(mode.names)
-        ]
-        return [f"{'':<{width}}" + "".join(f"{h:>14}" for h in heads), *rows]
-
-    def _rivals(self) -> list[str]:
-        rivals = [
-            f"  {other.density:>8.3g}  at ({', '.join(f'{v:.5g}' for v in other.theta)})"
-            for other in self.mode.candidates[1:]
-        ]
-        title = ["", "other candidates, with their density relative to the mode"]
-        return [*title, *rivals] if rivals else []
 
     def to_dict(self) -> NamedDict:
         """The same numbers as plain Python objects, for JSON; nan as None."""
@@ -167,6 +159,10 @@ class ModeSummary:
             "n_accepted": mode.n_accepted,
             "notes": list(mode.notes),
         }
+
+
+def _sd(covariance: FloatArray) -> FloatArray:
+    return np.asarray(np.sqrt(np.diag(covariance)))
 
 
 def _plain(value: FloatArray) -> Any:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from abctree.answers.mode.answer import Candidate, Mode
 from abctree.answers.mode.fit import SATURATED, reach
-from abctree.answers.mode.landscape import Landscape, grouped, kernel_mode
+from abctree.answers.mode.landscape import Landscape, kernel_mode
 from abctree.answers.mode.places import FAINTEST, Place, borne_out, distinct, look_epsilon, places
 from abctree.errors import wrong
-from abctree.types import FloatArray
+from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Discrete values that are told.
 _VALUES = 5
@@ -74,70 +75,75 @@ def find_mode(
     if epsilon is not None and not epsilon > 0.0:
         raise wrong("epsilon", "be above 0", epsilon, "Leave it out to let the fit choose.")
     distance = np.where(np.isnan(distance), np.inf, distance)
+    names = tuple(names or (f"theta{j + 1}" for j in range(theta.shape[1])))
     look = look_epsilon(distance) if epsilon is None else epsilon
-    land = Landscape.of(
-        theta, distance, look, names, log_prior=log_prior, bounds=bounds, weight=weight,
-        prior_spread=prior_spread,
-    )  # fmt: skip
     if not (distance < look).any():
-        return nothing(land, look)
-    if len(land.free) == 0:
-        return mode_of_values(land, look)
+        return _nothing(names, distance, look)
+    land = Landscape(theta, distance, look, names, log_prior, prior_spread, bounds, weight)
+    if not land.column:
+        return _mode_of_values(land, look)
     found, look = places(land, look, serve=epsilon is None)
     found = borne_out(distinct([place.fitted() for place in found]))
-    return answer(land, found, look, kernel_epsilon)
+    return _answer(land, found, look, kernel_epsilon)
 
 
 def _mode(
-    land: Landscape, epsilon: float, candidates: Sequence[Candidate], notes: Sequence[str],
-    **estimates: FloatArray,
+    names: tuple[str, ...], distance: FloatArray, epsilon: float,
+    candidates: Sequence[Candidate], notes: Sequence[str], **estimates: FloatArray,
 ) -> Mode:  # fmt: skip
-    nowhere = np.full(land.theta.shape[1], np.nan)
+    nowhere = np.full(len(names), np.nan)
     return Mode(
-        theta=candidates[0].theta if candidates else nowhere,
-        covariance=candidates[0].covariance if candidates else None,
-        candidates=tuple(candidates),
-        estimates={"quadratic": nowhere, "kernel": nowhere, "box": nowhere, **estimates},
-        epsilon=epsilon,
+        candidates[0].theta if candidates else nowhere,
+        candidates[0].covariance if candidates else None,
+        tuple(candidates),
+        {"quadratic": nowhere, "kernel": nowhere, "box": nowhere, **estimates},
+        epsilon,
         box=None,
-        names=land.names,
-        n_simulations=len(land),
-        n_accepted=int((land.distance < epsilon).sum()),
+        names=names,
+        n_simulations=len(distance),
+        n_accepted=int((distance < epsilon).sum()),
         notes=tuple(notes),
     )
 
 
-def nothing(land: Landscape, epsilon: float) -> Mode:
-    """The answer where nothing was accepted."""
+def _nothing(names: tuple[str, ...], distance: FloatArray, epsilon: float) -> Mode:
     note = (
         f"Nothing was accepted at epsilon {epsilon:.4g}: there is no mode to speak of. Use a "
         "larger epsilon, and check that the simulator can produce the observed summaries."
     )
-    return _mode(land, epsilon, (), [note])
+    return _mode(names, distance, epsilon, (), [note])
 
 
-def kernel_answer(land: Landscape, epsilon: float) -> Mode:
+def kernel_answer(
+    theta: FloatArray, weight: FloatArray, epsilon: float, names: tuple[str, ...],
+    bounds: FloatArray,
+) -> Mode:  # fmt: skip
     """The answer from accepted draws alone: a kernel mode at the best discrete values."""
-    if len(land) == 0:
-        return nothing(land, epsilon)
-    first, group = grouped(land.theta[:, land.values])
+    distance = np.zeros(len(theta))
+    if len(theta) == 0:
+        return _nothing(names, distance, epsilon)
+    land = Landscape(theta, distance, np.inf, names, None, None, bounds, weight)
+    first, group = land.groups()
     heaviest = int(np.argmax(np.bincount(group, land.weight)))
-    use, theta = group == heaviest, land.theta[first[heaviest]]
-    if len(land.free):
-        theta = land.at(kernel_mode(land.x(land.theta[use]), land.weight[use]), theta)
+    best = _kernel(land, group == heaviest, theta[first[heaviest]])
     note = (
         "The table holds the closest simulations only, and a fit needs the others, too: this "
         "is the mode of a kernel density estimate, without an error. Keep all simulations."
     )
-    return _mode(land, epsilon, [Candidate(theta, 1.0, np.nan, len(land))], [note], kernel=theta)
+    one = Candidate(best, 1.0, np.nan, len(theta))
+    return _mode(names, distance, epsilon, [one], [note], kernel=best)
 
 
-def mode_of_values(land: Landscape, epsilon: float) -> Mode:
+def _kernel(land: Landscape, use: BoolArray | IntArray, like: FloatArray) -> FloatArray:
+    return land.at(kernel_mode(land.x(land.theta[use]), land.weight[use]), like)
+
+
+def _mode_of_values(land: Landscape, epsilon: float) -> Mode:
     """The value, or combination of values, of the highest posterior mass."""
     accepted = land.distance < epsilon
-    first, group = grouped(land.theta[:, land.values])
-    count = np.bincount(group, minlength=len(first)).astype(np.float64)
-    hits = np.bincount(group, accepted, len(first))
+    first, group = land.groups()
+    count = np.bincount(group).astype(np.float64)
+    hits = np.bincount(group, accepted)
     # Strictly between 0 and 1, so that alpha and beta are positive when all rows are accepted.
     rate = (accepted.sum() + 0.5) / (len(accepted) + 1.0)
     alpha, beta, log_prior = hits + rate, count - hits + 1.0 - rate, land.log_prior[first]
@@ -146,66 +152,55 @@ def mode_of_values(land: Landscape, epsilon: float) -> Mode:
     eta = np.random.default_rng(0).beta(alpha, beta, (_DRAWS, len(first)))
     with np.errstate(divide="ignore"):
         sure = float(np.mean(np.argmax(np.log(eta) + log_prior, axis=1) == order[0]))
+    relative = np.exp(log_density - log_density[order[0]])
     candidates = [
         Candidate(
-            land.theta[first[k]], float(np.exp(log_density[k] - log_density[order[0]])),
-            float(hits[k] / count[k]), int(hits[k]), shape="value",
+            land.theta[first[k]], relative[k], hits[k] / count[k], int(hits[k]), shape="value"
         )
-        for k in order[:_VALUES].tolist()
-    ]  # fmt: skip
+        for k in order[:_VALUES]
+    ]
     note = (
         f"Of {len(first)} values this one is the mode with probability {sure:.2f}, given these "
         "simulations."
     )
-    return _mode(land, epsilon, candidates, [note], box=candidates[0].theta)
+    return _mode(land.names, land.distance, epsilon, candidates, [note], box=candidates[0].theta)
 
 
-def answer(
+def _answer(
     land: Landscape, places: list[Place], epsilon: float, kernel_epsilon: float | None
 ) -> Mode:
     """The answer at a tolerance, from places of which the best is the first."""
     best = places[0]
-    candidates = [
-        _candidate(land, place, float(np.exp(place.log_density - best.log_density)), epsilon)
-        for place in places
-    ]
+    candidates = [_candidate(land, place, best.log_density) for place in places]
     candidates = [one for one in candidates if one.density >= FAINTEST]
+    found, theta, notes = {}, candidates[0].theta, _notes(land, best, epsilon)
     # The paper's: of all accepted draws.
-    use = best.group[
-        (land.distance[best.group] < (kernel_epsilon or epsilon)) & (land.weight[best.group] > 0.0)
-    ]
-    found = {}
+    use = best.group[land.distance[best.group] < (kernel_epsilon or epsilon)]
+    use = use[land.weight[use] > 0.0]
     if len(use):
-        x = kernel_mode(land.x(land.theta[use]), land.weight[use])
-        found["kernel"] = land.at(x, land.theta[best.row])
+        found["kernel"] = _kernel(land, use, theta)
     if best.fit is not None:
-        found["quadratic"] = land.at(best.fit.peak, candidates[0].theta)
-    notes = _notes(land, best, epsilon)
+        found["quadratic"] = land.at(best.fit.peak, theta)
     if len(land.values):
-        at = ", ".join(f"{land.names[j]}={candidates[0].theta[j]:g}" for j in land.values)
+        at = ", ".join(f"{land.names[j]}={theta[j]:g}" for j in land.values)
         notes.append(f"Of the discrete parameters the best values are {at}.")
-    return _mode(land, epsilon, candidates, notes, **found)
+    return _mode(land.names, land.distance, epsilon, candidates, notes, **found)
 
 
-def _candidate(land: Landscape, place: Place, density: float, epsilon: float) -> Candidate:
-    fit, like = place.fit, land.theta[place.row]
+def _candidate(land: Landscape, place: Place, highest: float) -> Candidate:
+    fit, rows, x = place.fit, place.rows, place.peak
     # The top of a polynomial that does not show a peak may be far from the rows' own.
     if fit is None or (fit.shape == "unclear" and place.squares(fit.peak[None])[0] > 1.0):
-        rows, x = place.rows, place.peak
-        use = (rows.distance < epsilon) & (place.squares(rows.x) < reach(rows.r) ** 2)
-        if use.any():
-            x = kernel_mode(rows.x[use], np.ones(int(use.sum())))
+        use = rows.accepted & (place.squares(rows.x) < reach(rows.r) ** 2)
+        x = kernel_mode(rows.x[use], np.ones(use.sum())) if use.any() else x
     else:
         x = fit.peak
-    return Candidate(
-        theta=land.at(x, like),
-        density=density,
-        acceptance=place.acceptance,
-        n_accepted=place.n_accepted,
-        covariance=land.covariance(fit.covariance) if fit and fit.has_error else None,
-        spread=land.covariance(fit.spread) if fit else None,
-        shape=fit.shape if fit else "unclear",
-    )
+    theta, density = land.at(x, land.theta[place.row]), float(np.exp(place.log_density - highest))
+    one = Candidate(theta, density, place.acceptance, place.n_accepted)
+    if fit is None:
+        return one
+    covariance = None if fit.unknown.all() else land.covariance(fit.covariance)
+    return replace(one, covariance=covariance, spread=land.covariance(fit.spread), shape=fit.shape)
 
 
 def _notes(land: Landscape, place: Place, epsilon: float) -> list[str]:

@@ -1,16 +1,14 @@
 """The fitted peak: where the posterior is highest near a start, and how well that is known.
 
-Whether a simulation is accepted depends on θ and not on how θ was proposed.  So the log of the
-rate of acceptance is regressed on a polynomial in θ over *all* simulations near the peak, accepted
-or not, without weights.  Where the polynomial, with the log-prior, is largest is the mode; the
-curvature of the likelihood of the regression says how well it is known.
+Acceptance depends on θ and not on how θ was proposed.  So its log rate is regressed on θ over *all*
+simulations near the peak, without weights; where that, with the log-prior, is largest is the mode.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,17 +40,14 @@ SATURATED = 0.97
 #: Steps of a climb, and what counts as having arrived; steps to a top.
 _STEPS, _ARRIVED, _SETTLED, _NEWTON = 12, 0.05, 0.3, 60
 
-#: What the top looks like: a peak, also one at an end of the prior's support; flat along some
-#: parameters, or accepted throughout; or one that too few accepted simulations show.
-Shape = Literal["peak", "border", "flat", "unclear"]
-
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What a table says about acceptance, in coordinates of a natural size."""
+    """What a table says about acceptance at a tolerance, in coordinates of a natural size."""
 
     x: FloatArray  #: (n, r)
     distance: FloatArray  #: (n,) inf for a failure
+    epsilon: float
     log_prior: FloatArray  #: (n,) log-density of the prior up to a constant
     lower: FloatArray  #: (r,) of the prior's support, -inf where there is no bound
     upper: FloatArray  #: (r,)
@@ -63,59 +58,57 @@ class Rows:
         """Coordinates."""
         return int(self.x.shape[1])
 
+    @property
+    def accepted(self) -> BoolArray:
+        """(n,)."""
+        return self.distance < self.epsilon
+
     def only(self, keep: IntArray) -> Rows:
         """Some of the coordinates."""
-        return Rows(
-            self.x[:, keep], self.distance, self.log_prior, self.lower[keep], self.upper[keep],
-            self.prior_spread[np.ix_(keep, keep)],
+        return replace(
+            self, x=self.x[:, keep], lower=self.lower[keep], upper=self.upper[keep],
+            prior_spread=self.prior_spread[np.ix_(keep, keep)],
         )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Rows near a centre: x = centre + size · y, and t = white y has a spread of one."""
+    """Rows near a centre: x = centre + size · y, and white y has a spread of one."""
 
     rows: Rows
-    epsilon: float
     centre: FloatArray  #: (r,)
     spread: FloatArray  #: (r, r)
+    size: FloatArray  #: (r,)
+    white: FloatArray  #: (r, r)
     y: FloatArray  #: (m, r)
     accepted: BoolArray  #: (m,)
     prior: Surface  #: the log-prior
     quadratic: Regression  #: of log P
 
     @classmethod
-    def of(
-        cls, rows: Rows, epsilon: float, centre: FloatArray, spread: FloatArray, share: float
-    ) -> Window | None:
+    def of(cls, rows: Rows, centre: FloatArray, spread: FloatArray, share: float) -> Window | None:
         """Rows near a centre; None if too few are accepted, or rejected, for a quadratic."""
         near = squares(rows.x, centre, spread) < reach(rows.r, share) ** 2
-        accepted = rows.distance[near] < epsilon
-        least = n_terms(rows.r) + rows.r
+        accepted, least = rows.accepted[near], n_terms(rows.r) + rows.r
         if accepted.sum() < least or (~accepted).sum() < min(least, 10):
             return None
         size = np.sqrt(np.diag(spread))
         white = np.linalg.inv(np.linalg.cholesky(spread)) * size
         y = (rows.x[near] - centre) / size
         prior = expansion_of(y, rows.log_prior[near], white)
-        return cls(rows, epsilon, centre, spread, y, accepted, prior, quadratic(y, accepted, white))
+        fit = quadratic(y, accepted, white)
+        return cls(rows, centre, spread, size, white, y, accepted, prior, fit)
 
-    @property
-    def white(self) -> FloatArray:
-        """(r, r)."""
-        return self.prior.white
-
-    @property
-    def size(self) -> FloatArray:
-        """(r,)."""
-        return np.asarray(np.sqrt(np.diag(self.spread)))
+    @cached_property
+    def top(self) -> Top:
+        """Of the quadratic."""
+        return self.highest(self.quadratic)
 
     def informed(self) -> BoolArray:
         """Coordinates (r,) along which the rate of acceptance clearly curves down."""
-        top = self.highest(self.quadratic)
-        curvature = np.einsum("iiq,q->i", top.by_hessian, self.quadratic.surface.beta)
-        variance = [top.curvature_variance(axis) for axis in np.eye(self.rows.r)]
-        return np.asarray(-curvature > CLEAR * np.sqrt(variance))
+        by_beta = np.einsum("iiq->iq", self.top.by_hessian)
+        variance = np.einsum("iq,qs,is->i", by_beta, self.quadratic.covariance, by_beta)
+        return np.asarray(-by_beta @ self.quadratic.surface.beta > CLEAR * np.sqrt(variance))
 
     def stepped(self, slope: FloatArray, hessian: FloatArray, most: float) -> FloatArray:
         """The spread (r, r) in x of a density of y, in variance within a factor of this one's.
@@ -141,32 +134,31 @@ class Window:
             return surface.value(y) + self.prior.value(y)
 
         y = np.clip(np.zeros(r), low, high)
-        for steps in range(_NEWTON, -1, -1):
+        for _ in range(_NEWTON):
             slope, hessian = derivatives(density, y, white)
             free = ~((y <= low) & (slope < 0.0) | (y >= high) & (slope > 0.0))
-            step = np.zeros(r)
             value, vector = np.linalg.eigh(-hessian[np.ix_(free, free)])
             value = np.maximum(np.abs(value), 1e-2)  # what curves upwards is turned round
+            step = np.zeros(r)
             step[free] = vector @ ((vector.T @ slope[free]) / value)
-            length, height = float(np.linalg.norm(white @ step)), float(density(y))
-            step = step * min(1.0, 0.5 / max(length, 1e-300))
-            for _ in range(20 if length > 1e-6 and steps else 0):
-                new = np.clip(y + step, low, high)
-                if density(new) > height and np.linalg.norm(white @ new) <= reach(r):
-                    break
-                step = 0.5 * step
-            else:
+            length = max(float(np.linalg.norm(white @ step)), 1e-300)
+            step = step * min(1.0, 0.5 / length)
+            halved = np.clip(y + step * 0.5 ** np.arange(20)[:, None], low, high)
+            higher = density(halved) > density(y)
+            higher &= np.linalg.norm(halved @ white.T, axis=1) <= reach(r)
+            if length <= 1e-6 or not higher.any():
                 break
-            y = new
+            y = halved[np.argmax(higher)]
         n = len(fit.covariance)
         by = derivatives(lambda y: surface.by_parameters(y)[..., :n], y, white)
-        return Top(y, height, slope, hessian, ~free, *by, fit.covariance)
+        return Top(fit, y, float(density(y)), slope, hessian, ~free, *by)
 
 
 @dataclass(frozen=True, eq=False)
 class Top:
     """The largest point of a density in a window."""
 
+    of: Regression
     y: FloatArray  #: (r,)
     height: float
     slope: FloatArray  #: (r,)
@@ -174,7 +166,6 @@ class Top:
     border: BoolArray  #: (r,) coordinates at a bound that they would leave
     by_slope: FloatArray  #: (r, n) derivatives of the slope by the parameters
     by_hessian: FloatArray  #: (r, r, n)
-    covariance: FloatArray  #: (n, n) of the parameters
 
     def error(self, free: BoolArray) -> FloatArray:
         """Covariance of the free coordinates by the delta method, the others held.
@@ -183,16 +174,17 @@ class Top:
         """
         hessian = self.hessian[np.ix_(free, free)]
         jacobian = np.linalg.lstsq(hessian, self.by_slope[free], rcond=None)[0]
-        return np.asarray(jacobian @ self.covariance @ jacobian.T)
+        return np.asarray(jacobian @ self.of.covariance @ jacobian.T)
 
-    def slope_variance(self, j: int) -> float:
-        """Of the slope along a coordinate."""
-        return float(self.by_slope[j] @ self.covariance @ self.by_slope[j])
+    def rise(self, j: int) -> FloatArray:
+        """How steep the density is along a coordinate, and the variance of that: (2,)."""
+        by_beta = self.by_slope[j]
+        return np.array([abs(self.slope[j]), by_beta @ self.of.covariance @ by_beta])
 
-    def curvature_variance(self, along: FloatArray) -> float:
-        """Of the second derivative along a direction (r,)."""
-        design = np.einsum("i,ijq,j->q", along, self.by_hessian, along)
-        return float(design @ self.covariance @ design)
+    def bend(self, along: FloatArray) -> FloatArray:
+        """How much the density curves down along a direction, and the variance of that: (2,)."""
+        by_beta = along @ (along @ self.by_hessian)
+        return np.array([-along @ self.hessian @ along, by_beta @ self.of.covariance @ by_beta])
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,21 +197,17 @@ class Fit:
     acceptance: float  #: rate at the peak
     log_density: float  #: of the ε-posterior at the peak, up to a constant of the problem
     n_accepted: int
-    shape: Shape
+    shape: str  #: "peak", "border", "flat" or "unclear"
     flat: BoolArray  #: (r,) coordinates along which there is no peak
-    unknown: BoolArray  #: (r,) those, those of a border, and unclear ones: without an error
 
     @property
-    def has_error(self) -> bool:
-        """Whether it is known for any coordinate how far the peak may be off."""
-        return not bool(self.unknown.all())
+    def unknown(self) -> BoolArray:
+        """(r,) Coordinates without an error: flat, on a border, or unclear."""
+        return np.isnan(np.diag(self.covariance))
 
-    def without_error(self, shape: Shape = "unclear") -> Fit:
+    def without_error(self, shape: str = "unclear") -> Fit:
         """The same where nothing is known of how far the peak may be off."""
-        nothing = np.full_like(self.covariance, np.nan)
-        return replace(
-            self, covariance=nothing, shape=shape, unknown=np.ones(len(nothing), dtype=bool)
-        )
+        return replace(self, covariance=np.full_like(self.covariance, np.nan), shape=shape)
 
 
 def reach(r: int, share: float = REACH) -> float:
@@ -230,7 +218,7 @@ def reach(r: int, share: float = REACH) -> float:
 def squares(x: FloatArray, centre: FloatArray, spread: FloatArray) -> FloatArray:
     """Squared distances (m,) of x (m, r) from a centre, in spreads."""
     z = np.linalg.solve(np.linalg.cholesky(spread), (x - centre).T)
-    return np.asarray(np.einsum("ji,ji->i", z, z))
+    return np.asarray((z**2).sum(axis=0))
 
 
 def within(spread: FloatArray, prior: FloatArray) -> FloatArray:
@@ -243,29 +231,26 @@ def within(spread: FloatArray, prior: FloatArray) -> FloatArray:
     return np.asarray(factor @ factor.T)
 
 
-def climb(rows: Rows, epsilon: float, start: FloatArray, spread: FloatArray) -> Window | None:
-    """Step to the rows around the peak that is near a start.
+def climb(rows: Rows, start: FloatArray, spread: FloatArray) -> Window | None:
+    """Step to the rows around the peak that is near a start; None where these are too few.
 
     A quadratic is fitted to the rows within `reach` of the centre, the centre goes to its largest
     point (at most half a radius away, inside the prior's support), and the spread becomes that of
     the quadratic, changing at most twofold and never more than the prior's; until both settle.
-
-    None where there are too few rows, accepted or rejected, for a quadratic.
     """
     centre, radius = start, reach(rows.r, CLIMB)
     spread = within(spread, rows.prior_spread)
     for _ in range(_STEPS):
-        window = Window.of(rows, epsilon, centre, spread, CLIMB)
+        window = Window.of(rows, centre, spread, CLIMB)
         if window is None:
             return None
-        top = window.highest(window.quadratic)
-        spread = window.stepped(top.slope, top.hessian, 4.0)
+        spread = window.stepped(window.top.slope, window.top.hessian, 4.0)
         change = np.linalg.eigvals(np.linalg.solve(window.spread, spread)).real
-        length = float(np.linalg.norm(window.white @ top.y))
+        length = float(np.linalg.norm(window.white @ window.top.y))
         if length < _ARRIVED * radius and np.abs(np.log(change)).max() < _SETTLED:
             break
         move = min(1.0, 0.5 * radius / max(length, 1e-300))
-        centre = np.clip(centre + move * window.size * top.y, rows.lower, rows.upper)
+        centre = np.clip(centre + move * window.size * window.top.y, rows.lower, rows.upper)
     return window
 
 
@@ -275,80 +260,68 @@ def fit_peak(climbed: Window) -> Fit:
     Flat coordinates, along which the peak is about as wide as the prior, the others given, are left
     out; in them the peak is the middle.
     """
-    rows, spread = climbed.rows, climbed.spread
+    rows, centre, spread = climbed.rows, climbed.centre, climbed.spread
     wide = np.diag(np.linalg.inv(spread)) * np.diag(rows.prior_spread) * FLAT < 1.0
     flat = wide & ~climbed.informed()
-    window = Window.of(rows, climbed.epsilon, climbed.centre, spread, REACH) or climbed
+    window = Window.of(rows, centre, spread, REACH) or climbed
     if not flat.any():
         return _fit(window)
     keep = np.flatnonzero(~flat)
-    pick, inner = np.ix_(keep, keep), None
-    if len(keep):
-        inner = climb(rows.only(keep), climbed.epsilon, climbed.centre[keep], spread[pick])
+    pick = np.ix_(keep, keep)
+    inner = climb(rows.only(keep), centre[keep], spread[pick]) if len(keep) else None
+    peak = np.median(window.centre + window.size * window.y[window.accepted], axis=0)
     if inner is None:
         fit = _fit(window).without_error("flat" if flat.all() else "unclear")
-    else:
-        part = fit_peak(inner)
-        flat[keep] = part.flat
-        fit = replace(
-            part,
-            peak=np.zeros(rows.r),
-            covariance=np.full_like(spread, np.nan),
-            spread=np.diag(flat) @ rows.prior_spread @ np.diag(flat),
-            shape="unclear" if part.shape == "unclear" else "flat",
-            unknown=flat.copy(),
-        )
-        fit.peak[keep], fit.unknown[keep] = part.peak, part.unknown
-        fit.covariance[pick], fit.spread[pick] = part.covariance, part.spread
-    middle = np.median(window.centre + window.size * window.y[window.accepted], axis=0)
-    return replace(fit, peak=np.where(flat, middle, fit.peak), flat=flat)
+        return replace(fit, peak=np.where(flat, peak, fit.peak), flat=flat)
+    part = fit_peak(inner)
+    flat[keep] = part.flat
+    covariance = np.full_like(spread, np.nan)
+    spread = np.where(np.outer(flat, flat), rows.prior_spread, 0.0)
+    covariance[pick], spread[pick] = part.covariance, part.spread
+    peak[~flat] = part.peak[~part.flat]
+    shape = "unclear" if part.shape == "unclear" else "flat"
+    return replace(part, peak=peak, covariance=covariance, spread=spread, shape=shape, flat=flat)
 
 
 def _fit(window: Window) -> Fit:
     """The average of a quadratic and of skewed surfaces, by the evidence of the rows for them."""
-    rows, fits = (window.y, window.accepted), [window.quadratic]
-    surface = regression(*rows, window.quadratic.surface, bends=True).surface.raised()
+    rows, tops = (window.y, window.accepted), [window.top]
+    fit = regression(*rows, window.quadratic.surface, bends=True)
     for kappa in SKEWNESSES:
-        fits.append(regression(*rows, surface, kappa, bends=True))
-        surface = fits[-1].surface
-    tops = [window.highest(fit) for fit in fits]
-    weight = special.softmax(np.log(BEFOREHAND) + [fit.log_evidence for fit in fits])
+        fit = regression(*rows, fit.surface, kappa, bends=True)
+        tops.append(window.highest(fit))
+    weight = special.softmax(np.log(BEFOREHAND) + [top.of.log_evidence for top in tops])
 
     def mean(values: ArrayLike) -> FloatArray:
         """Of a number or an array of each surface."""
         return np.tensordot(weight, np.asarray(values, dtype=np.float64), 1)
 
-    def clear(values: Sequence[float], variances: Sequence[float]) -> bool:
-        """Whether a number of each surface is clearly above zero."""
-        between = mean((np.array(values) - mean(values)) ** 2)
-        return bool(mean(values) > CLEAR * np.sqrt(mean(variances) + between))
+    def clear(found: Sequence[FloatArray]) -> bool:
+        """Whether a number of each surface, which has a variance, is clearly above zero."""
+        value, variance = np.array(found).T
+        return bool(mean(value) > CLEAR * np.sqrt(mean(variance + (value - mean(value)) ** 2)))
 
     y, hessian = mean([top.y for top in tops]), mean([top.hessian for top in tops])
     border = mean([top.border for top in tops]) > 0.5
     free = np.ix_(~border, ~border)
-    covariance, scale = np.full_like(hessian, np.nan), np.outer(window.size, window.size)
-    between = mean([np.outer(top.y - y, top.y - y) for top in tops])
-    covariance[free] = mean([top.error(~border) for top in tops]) + between[free]
-    # A coordinate on a border stands where the density clearly rises towards it, or peaks there.
-    rises = [clear([abs(t.slope[j]) for t in tops], [t.slope_variance(j) for t in tops])
-             for j in range(len(y))]  # fmt: skip
-    inner = np.flatnonzero(~(border & rises))
-    axes = np.eye(len(y))[inner].T @ np.linalg.eigh(hessian[np.ix_(inner, inner)])[1]
-    resolved = all(
-        clear([float(-v @ t.hessian @ v) for t in tops], [t.curvature_variance(v) for t in tops])
-        for v in axes.T
+    covariance = np.full_like(hessian, np.nan)
+    covariance[free] = mean(
+        [top.error(~border) + np.outer(top.y - y, top.y - y)[free] for top in tops]
     )
-    rate = mean([float(fit.surface.value(top.y)) for fit, top in zip(fits, tops, strict=True)])
+    # A coordinate on a border stands where the density clearly rises towards it, or peaks there.
+    inner = [j for j, at in enumerate(border) if not (at and clear([top.rise(j) for top in tops]))]
+    axes = np.eye(len(y))[inner].T @ np.linalg.eigh(hessian[np.ix_(inner, inner)])[1]
+    resolved = all(clear([top.bend(axis) for top in tops]) for axis in axes.T)
+    log_p = mean([float(top.of.surface.value(top.y)) for top in tops])
     found = Fit(
         peak=np.clip(window.centre + window.size * y, window.rows.lower, window.rows.upper),
-        covariance=covariance * scale,
+        covariance=covariance * np.outer(window.size, window.size),
         spread=window.stepped(mean([top.slope for top in tops]), hessian, 16.0),
-        acceptance=float(np.exp(log_rate(rate))),
+        acceptance=float(np.exp(log_rate(log_p))),
         log_density=float(mean([top.height for top in tops])),
         n_accepted=int(window.accepted.sum()),
         shape="border" if border.any() else "peak",
         flat=np.zeros_like(border),
-        unknown=border,
     )
     if found.acceptance > SATURATED:
         return found.without_error("flat")

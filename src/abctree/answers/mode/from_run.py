@@ -9,7 +9,7 @@ import numpy as np
 from abctree.answers.circles import Direction, circles_of, closed, opened
 from abctree.answers.mode.answer import Candidate, Mode
 from abctree.answers.mode.find import find_mode, kernel_answer
-from abctree.answers.mode.landscape import Landscape, local_rates
+from abctree.answers.mode.landscape import local_rates
 from abctree.answers.mode.places import look_epsilon
 from abctree.answers.run import Run
 from abctree.answers.run_notes import run_notes
@@ -26,13 +26,12 @@ _PRIOR_DRAWS = 4000
 
 def mode_of(run: Run, epsilon: float | None) -> Mode:
     """See `Result.mode`; without its run."""
-    mode = _mode_of(run, epsilon)
+    whole = len(run.table) == run.n_simulations
+    mode = _mode_of_all(run, epsilon) if whole else _mode_of_the_closest(run, epsilon)
     return replace(mode, notes=(*mode.notes, *run_notes(run)))
 
 
-def _mode_of(run: Run, epsilon: float | None) -> Mode:
-    if len(run.table) < run.n_simulations:
-        return _mode_of_the_closest(run, epsilon)
+def _mode_of_all(run: Run, epsilon: float | None) -> Mode:
     rows, unknown = rows_of(run, epsilon)
     seeking = METHODS[run.method].seeks_mode
     mode = find_mode(
@@ -47,9 +46,19 @@ def _mode_of(run: Run, epsilon: float | None) -> Mode:
     mode = _closed(replace(mode, notes=(*mode.notes, *unknown)), run.problem)
     ends = _box_of(run, mode.epsilon)
     if ends is not None:
-        box, centre = _corners(run.problem, *ends)
+        box, centre = _in_theta(run.problem, *ends)
         mode = replace(mode, box=box, estimates={**mode.estimates, "box": centre})
-    return _within_constraint(run, mode, rows["log_prior"])
+    if np.isfinite(mode.theta).all() and not run.problem.region.feasible(mode.theta[None])[0]:
+        return _within_constraint(run, mode, rows["log_prior"])
+    return mode
+
+
+def _mode_of_the_closest(run: Run, epsilon: float | None) -> Mode:
+    """The kernel mode: without rejected rows there is nothing to fit."""
+    draws = run.posterior(epsilon=epsilon)
+    theta, bounds = _opened(run.problem, draws.theta, draws.theta, draws.weights)
+    mode = kernel_answer(theta, draws.weights, draws.epsilon, draws.names, bounds)
+    return _closed(replace(mode, n_simulations=run.n_simulations), run.problem)
 
 
 def rows_of(run: Run, epsilon: float | None = None) -> tuple[dict[str, FloatArray], list[str]]:
@@ -93,8 +102,6 @@ def _opened(
 def _closed(mode: Mode, problem: Problem) -> Mode:
     """The mode with circles as they are in θ."""
     circles = circles_of(problem.prior)
-    if not circles:
-        return mode
     return replace(
         mode,
         theta=closed(mode.theta, circles),
@@ -103,26 +110,12 @@ def _closed(mode: Mode, problem: Problem) -> Mode:
     )
 
 
-def _mode_of_the_closest(run: Run, epsilon: float | None) -> Mode:
-    """The kernel mode: without rejected rows there is nothing to fit."""
-    draws = run.posterior(epsilon=epsilon)
-    theta, bounds = _opened(run.problem, draws.theta, draws.theta, draws.weights)
-    nothing = np.zeros(len(theta))
-    land = Landscape.of(theta, nothing, np.inf, draws.names, bounds=bounds, weight=draws.weights)
-    mode = replace(kernel_answer(land, draws.epsilon), n_simulations=run.n_simulations)
-    return _closed(mode, run.problem)
-
-
 def _within_constraint(run: Run, mode: Mode, log_prior: FloatArray) -> Mode:
-    """The mode, or the densest accepted simulation where the constraint refuses it."""
-    if not np.isfinite(mode.theta).all() or run.problem.region.feasible(mode.theta[None])[0]:
-        return mode
-    table = run.table
-    near = np.flatnonzero(table.distance < look_epsilon(table.distance))
-    scale = table.theta[near].std(axis=0)
-    varies = scale > 0.0
-    x = table.theta[:, varies] / scale[varies]
-    densest = table.theta[local_rates(x, near, log_prior)[0][0]]
+    """The densest accepted simulation, where the constraint refuses the mode."""
+    theta, near = run.table.theta, run.table.distance < look_epsilon(run.table.distance)
+    scale = theta[near].std(axis=0)
+    x = theta[:, scale > 0.0] / scale[scale > 0.0]
+    densest = theta[local_rates(x, near, log_prior)[0][0]]
     note = (
         "The fitted peak is outside the constraint: the mode is on its border, and the accepted "
         "simulation in the densest place is given, without an error."
@@ -131,7 +124,7 @@ def _within_constraint(run: Run, mode: Mode, log_prior: FloatArray) -> Mode:
         mode,
         theta=densest,
         covariance=None,
-        candidates=(Candidate(densest, 1.0, np.nan, len(near)),),
+        candidates=(Candidate(densest, 1.0, np.nan, int(near.sum())),),
         notes=(*mode.notes, note),
     )
 
@@ -143,8 +136,7 @@ def log_prior_of(
 
     A prior that is only known as a map of the cube has the density |det ∂θ/∂u|⁻¹, by differences.
     """
-    prior = problem.prior
-    value = None
+    prior, value = problem.prior, None
     if isinstance(prior, HasLogDensity):
         value = np.asarray(prior.log_density(theta))
     if value is None or np.isnan(value).all():
@@ -155,20 +147,19 @@ def log_prior_of(
             "prior, where the likelihood is largest."
         ]
     finite = value[np.isfinite(value)]
-    flat = len(finite) == 0 or np.ptp(finite) <= 1e-12 * max(1.0, float(np.abs(finite).max()))
+    flat = np.allclose(finite, finite[:1], rtol=1e-12, atol=1e-12)
     return np.zeros(len(theta)) if flat else value, []
 
 
 def _density_of_map(problem: Problem, cube: FloatArray) -> FloatArray | None:
-    step = 1e-5
     n, d = cube.shape
     if len(problem.names) != d:
         return None
     slopes = np.empty((n, d, d))
     for j in range(d):
         low, high = cube.copy(), cube.copy()
-        low[:, j] = np.maximum(cube[:, j] - step, 0.5 * cube[:, j])
-        high[:, j] = np.minimum(cube[:, j] + step, 0.5 + 0.5 * cube[:, j])
+        low[:, j] = np.maximum(cube[:, j] - 1e-5, 0.5 * cube[:, j])
+        high[:, j] = np.minimum(cube[:, j] + 1e-5, 0.5 + 0.5 * cube[:, j])
         change = problem.prior.from_cube(high) - problem.prior.from_cube(low)
         slopes[:, :, j] = change / (high[:, j] - low[:, j])[:, None]
     sign, log_volume = np.linalg.slogdet(slopes)
@@ -177,23 +168,22 @@ def _density_of_map(problem: Problem, cube: FloatArray) -> FloatArray | None:
 
 def _box_of(run: Run, epsilon: float) -> tuple[FloatArray, FloatArray] | None:
     """k̂ of the run's last partition, or of one that is cut for the purpose."""
-    last = run.rounds[-1]
+    last, table = run.rounds[-1], run.table
     if len(last.partitions[0]) > 1:
         return best_box(last.partitions, last.arms)
-    table = run.table
     if not np.isfinite(epsilon) or not (table.distance < epsilon).any():
         return None
     rng = np.random.default_rng(0)
     boxes = SoftTree().partition(table.cube, table.distance, epsilon, None, rng)
-    partition: Partition = run.problem.region.measure(boxes)
     arm = boxes.locate(table.cube)
     count = np.bincount(arm, minlength=len(boxes)).astype(np.float64)
     accepted = np.bincount(arm, table.distance < epsilon, len(boxes))
     rate = accepted.sum() / len(table)
-    return best_box((partition,), (Arms(accepted + rate, count - accepted + 1.0 - rate),))
+    arms = Arms(accepted + rate, count - accepted + 1.0 - rate)
+    return best_box((run.problem.region.measure(boxes),), (arms,))
 
 
-def _corners(
+def _in_theta(
     problem: Problem, lower: FloatArray, upper: FloatArray
 ) -> tuple[tuple[FloatArray, FloatArray], FloatArray]:
     """Least and largest θ at the corners of a box of the cube, and its centre."""

@@ -9,16 +9,16 @@ from scipy import special
 from scipy.spatial import cKDTree
 
 from abctree.answers.mode.fit import CLIMB, Fit, Rows, Window, climb, fit_peak, reach, squares
-from abctree.answers.mode.landscape import Landscape, grouped, local_rates, n_neighbours
-from abctree.answers.mode.regression import log_likelihood, n_terms
+from abctree.answers.mode.landscape import Landscape, local_rates, n_neighbours
+from abctree.answers.mode.regression import likelihood, n_terms
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Candidates are told down to this density beside the best.
 FAINTEST = 1.0 / 50.0
 #: Draws that candidates are looked for among: this share of the simulations, within these numbers.
 _LOOK_SHARE, _LOOK_LEAST, _LOOK_MOST = 0.05, 50, 1000
-#: Places that are tried and kept, and combinations of values of discrete parameters.
-_TRIES, _KEPT, _GROUPS = 8, 5, 12
+#: Places that are tried, and combinations of values of discrete parameters.
+_TRIES, _GROUPS = 5, 12
 #: The tolerance of the answer is the smallest at which so many rows of the fit are accepted, if
 #: that is not above this rate at the peak; and so many for each term of a quadratic, at least.
 ENOUGH, TOP, _LEAST = 3000, 0.5, 4
@@ -29,8 +29,8 @@ _DOUBT = 2.0
 #: Each start of a climb is so many times as broad as the one before, and a fit is broad beside
 #: another if its spread is half as many times that of the other.
 _BROADER = 4.0
-#: A thin peak stands where a gain in likelihood as large as its own has a smaller chance than this.
-#: The chance is for a fixed place; thin peaks are looked for everywhere, by the run and by the fit.
+#: A thin peak stands where a gain in likelihood as large as its own has a smaller chance than this
+#: at a fixed place: thin peaks are looked for everywhere, by the run and by the fit.
 CHANCE = 1e-6
 
 
@@ -39,15 +39,15 @@ class Place:
     """A candidate: where it was found, and what was fitted there."""
 
     group: IntArray  #: rows that share its discrete values
-    rows: Rows
+    rows: Rows  #: those, at a tolerance
     row: int  #: of the table, where it was found
     peak: FloatArray  #: (r,) by the fit, or where the place was found
     spread: FloatArray  #: (r, r) by the fit, or a first guess
-    window: Window | None = None  #: the rows around the peak that it climbed to
-    fit: Fit | None = None
     log_density: float = -np.inf  #: of the ε-posterior, up to a constant of the problem
     acceptance: float = 0.0
     n_accepted: int = 0
+    window: Window | None = None  #: the rows around the peak that it climbed to
+    fit: Fit | None = None
 
     def squares(self, x: FloatArray) -> FloatArray:
         """Squared distances (n,) from the peak, in spreads."""
@@ -55,76 +55,64 @@ class Place:
 
     def at(self, epsilon: float) -> Place:
         """The same place at another tolerance, climbed to its peak."""
-        window = climb_in_scale(self.rows, epsilon, self.peak, self.spread)
-        if window is None:
-            return self._unfitted(epsilon)
-        return replace(
-            self, window=window, peak=window.centre, spread=window.spread,
-            log_density=window.highest(window.quadratic).height,
-        )  # fmt: skip
+        rows = replace(self.rows, epsilon=epsilon)
+        window = climb_in_scale(rows, self.peak, self.spread)
+        if window is not None:
+            here = replace(self, rows=rows, window=window, log_density=window.top.height)
+            return replace(here, peak=window.centre, spread=window.spread)
+        # By the nearest rows alone: their rate, less some of its standard errors.
+        k = n_neighbours(len(rows.x))
+        near = np.argsort(((rows.x - self.peak) ** 2).sum(axis=1), kind="stable")[:k]
+        hits = int(rows.accepted[near].sum())
+        low = max(hits - _DOUBT * np.sqrt(hits * (1.0 - hits / k)), 0.5) / k
+        density = float(np.log(low) + rows.log_prior[near[0]])
+        here = replace(self, rows=rows, window=None, log_density=density)
+        return replace(here, acceptance=hits / k, n_accepted=hits)
 
     def fitted(self) -> Place:
         """The same place, with a fit of the rows that it climbed to."""
         if self.window is None:
             return self
         fit = fit_peak(self.window)
-        if fit.has_error and self._is_ridge(fit, self.window.epsilon):
+        if not fit.unknown.all() and _is_ridge(self.rows, fit):
             fit = fit.without_error()
         found = replace(self, fit=fit, acceptance=fit.acceptance, n_accepted=fit.n_accepted)
-        if not fit.has_error:  # a top that the rows do not bear out may be anywhere
+        if fit.unknown.all():  # a top that the rows do not bear out may be anywhere
             return found
         return replace(found, peak=fit.peak, spread=fit.spread, log_density=fit.log_density)
 
-    def _unfitted(self, epsilon: float) -> Place:
-        """By the nearest rows alone: their rate, less some of its standard errors."""
-        away = ((self.rows.x - self.peak) ** 2).sum(axis=1)
-        k = n_neighbours(len(away))
-        near = np.argpartition(away, k - 1)[:k]
-        hits = float((self.rows.distance[near] < epsilon).sum())
-        low = max(hits - _DOUBT * np.sqrt(hits * (1.0 - hits / k)), 0.5)
-        log_prior = float(self.rows.log_prior[int(np.argmin(away))])
-        return replace(
-            self, window=None, log_density=float(np.log(low / k)) + log_prior,
-            acceptance=hits / k, n_accepted=int(hits),
-        )  # fmt: skip
-
-    def _is_ridge(self, fit: Fit, epsilon: float) -> bool:
-        """Whether the density is high where the fit says low, without a valley between.
-
-        High is above half of the top's, two standard errors allowed for, by the rates among the
-        nearest rows of accepted ones; low is below a tenth.  Flat coordinates are left out.
-        """
-        known = ~fit.unknown
-        root = np.linalg.cholesky(fit.spread[np.ix_(known, known)])
-        z = np.linalg.solve(root, (self.rows.x[:, known] - fit.peak[known]).T).T
-        outer, square = (RING * reach(self.rows.r)) ** 2, np.einsum("ij,ij->i", z, z)
-        use = square < 4.0 * outer
-        z, square, log_prior = z[use], square[use], self.rows.log_prior[use]
-        accepted = self.rows.distance[use] < epsilon
-        outside = np.flatnonzero(accepted & (square > 2.0 * np.log(10.0)) & (square < outer))
-        if len(outside) == 0 or len(z) <= _NEIGHBOURS:
-            return False
-        tree = cKDTree(z)
-
-        def high(at: FloatArray, errors: float) -> BoolArray:
-            """Points (m,) of z at which a rate so many standard errors higher is high."""
-            near = np.asarray(tree.query(at, k=_NEIGHBOURS + 1)[1])[:, 1:]
-            rate = accepted[near].mean(axis=1)
-            rate = rate + errors * np.sqrt(rate * (1.0 - rate) / _NEIGHBOURS)
-            with np.errstate(divide="ignore"):
-                density = np.log(np.maximum(rate, 0.0)) + log_prior[near].mean(axis=1)
-            return np.asarray(density > fit.log_density - np.log(2.0))
-
-        at = z[outside[:: 1 + len(outside) // 300]]
-        at = at[high(at, -_DOUBT)]
-        return len(at) > 0 and bool(high(0.5 * at, _DOUBT).any())
-
     def is_at(self, other: Place) -> bool:
         """Whether two places are the same peak: within two spreads of either."""
-        if not np.array_equal(self.group, other.group):
-            return False
         away = (self.squares(other.peak[None]), other.squares(self.peak[None]))
-        return bool(min(away) < 4.0)
+        return self.group is other.group and bool(min(away) < 4.0)
+
+
+def _is_ridge(rows: Rows, fit: Fit) -> bool:
+    """Whether the density is high where the fit says low, without a valley between.
+
+    High is above half of the top's by the rates among the nearest rows, two standard errors allowed
+    for; low is below a tenth.  Coordinates without an error are left out.
+    """
+    known = ~fit.unknown
+    root = np.linalg.cholesky(fit.spread[np.ix_(known, known)])
+    z = np.linalg.solve(root, (rows.x[:, known] - fit.peak[known]).T).T
+    outer, square = (RING * reach(rows.r)) ** 2, (z**2).sum(axis=1)
+    outside = np.flatnonzero(rows.accepted & (square > 2.0 * np.log(10.0)) & (square < outer))
+    if len(outside) == 0 or len(z) <= _NEIGHBOURS:
+        return False
+    tree = cKDTree(z)
+
+    def high(at: FloatArray, errors: float) -> BoolArray:
+        """Points (m,) of z at which a rate so many standard errors higher is high."""
+        near = np.asarray(tree.query(at, k=_NEIGHBOURS + 1)[1])[:, 1:]
+        rate = rows.accepted[near].mean(axis=1)
+        rate = rate + errors * np.sqrt(rate * (1.0 - rate) / _NEIGHBOURS)
+        density = np.log(np.maximum(rate, 1e-300)) + rows.log_prior[near].mean(axis=1)
+        return np.asarray(density > fit.log_density - np.log(2.0))
+
+    at = z[outside[:: 1 + len(outside) // 300]]
+    at = at[high(at, -_DOUBT)]
+    return len(at) > 0 and bool(high(0.5 * at, _DOUBT).any())
 
 
 def distinct(moved: list[Place]) -> list[Place]:
@@ -143,31 +131,28 @@ def borne_out(found: list[Place]) -> list[Place]:
     """
     best, *others = found
     rivals = [p for p in others if p.log_density > best.log_density - np.log(2.0)]
-    if best.fit is None or all(p.fit is not None and p.fit.has_error for p in rivals):
+    if best.fit is None or all(p.fit is not None and not p.fit.unknown.all() for p in rivals):
         return found
     return [replace(best, fit=best.fit.without_error()), *others]
 
 
-def climb_in_scale(
-    rows: Rows, epsilon: float, start: FloatArray, spread: FloatArray
-) -> Window | None:
+def climb_in_scale(rows: Rows, start: FloatArray, spread: FloatArray) -> Window | None:
     """Climb as `climb`; to a broader peak where a thin one is not borne out.
 
-    A run that looks for thin peaks leaves dense little clusters of rows, and where it was lucky a
-    fit to such a cluster finds a thin peak, with a small error.  So every peak that is thin beside
-    the accepted rows is also climbed to from broader starts, and stands only where its rows are far
-    more likely under it than under the broader fit.
+    A run leaves dense little clusters of rows, and where it was lucky a fit to one finds a thin
+    peak.  So a peak that is thin beside the accepted rows is also climbed to from broader starts,
+    and stands only where its rows are far more likely under it than under the broader fit.
     """
-    best = climb(rows, epsilon, start, spread)
-    accepted = rows.x[rows.distance < epsilon]
-    size = np.ptp(accepted, axis=0) if len(accepted) else np.zeros(rows.x.shape[1])
+    best = climb(rows, start, spread)
+    accepted = rows.x[rows.accepted]
+    size = np.ptp(accepted, axis=0) if len(accepted) else np.zeros(rows.r)
     if best is not None:
         start, spread = best.centre, best.spread
     wide = _BROADER**2 * spread
     while (np.sqrt(np.diag(wide)) < 0.5 * size).all():
-        broad = climb(rows, epsilon, start, wide)
+        broad = climb(rows, start, wide)
         wide = _BROADER**2 * wide
-        if broad is None or (best is not None and _size(broad) < 0.5 * _BROADER * _size(best)):
+        if broad is None or (best is not None and not _is_broad(broad, best)):
             continue
         if best is not None and _stands(best, broad):
             break
@@ -175,9 +160,9 @@ def climb_in_scale(
     return best
 
 
-def _size(window: Window) -> float:
-    """Geometric mean of the standard deviations along the axes of a spread."""
-    return float(np.exp(0.5 * np.linalg.slogdet(window.spread)[1] / window.rows.r))
+def _is_broad(one: Window, other: Window) -> bool:
+    ratio = np.linalg.slogdet(one.spread)[1] - np.linalg.slogdet(other.spread)[1]
+    return bool(ratio >= 2.0 * one.rows.r * np.log(0.5 * _BROADER))
 
 
 def _stands(thin: Window, broad: Window) -> bool:
@@ -185,19 +170,18 @@ def _stands(thin: Window, broad: Window) -> bool:
     x = thin.centre + thin.size * thin.y
     if squares(x, broad.centre, broad.spread).max() > reach(thin.rows.r, CLIMB) ** 2:
         return True
-    own = log_likelihood(thin.quadratic.surface.value(thin.y), thin.accepted)
-    u = broad.quadratic.surface.value((x - broad.centre) / broad.size)
-    gain = 2.0 * (own - log_likelihood(u, thin.accepted))
-    return bool(gain > special.chdtri(n_terms(thin.rows.r), CHANCE))
+    u = (
+        thin.quadratic.surface.value(thin.y),
+        broad.quadratic.surface.value((x - broad.centre) / broad.size),
+    )
+    own, other = (likelihood(value, thin.accepted)[0] for value in u)
+    return bool(2.0 * (own - other) > special.chdtri(n_terms(thin.rows.r), CHANCE))
 
 
 def look_epsilon(distance: FloatArray) -> float:
     """The tolerance at which candidates are looked for."""
-    finite = np.sort(distance[np.isfinite(distance)])
-    if len(finite) == 0:
-        return np.inf
-    n = int(np.clip(_LOOK_SHARE * len(distance), _LOOK_LEAST, _LOOK_MOST))
-    return float(np.nextafter(finite[min(n, len(finite)) - 1], np.inf))
+    n = np.clip(_LOOK_SHARE * len(distance), _LOOK_LEAST, _LOOK_MOST)
+    return _smallest(distance, n, np.inf)
 
 
 def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], float]:
@@ -206,20 +190,18 @@ def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], f
     That is at least the one that serves the first of them.
     """
     found: list[Place] = []
-    used = np.zeros(len(land), dtype=bool)
-    tries, faintest = 0, -np.inf
-    for row, log_density, radius, group in _starts(land, look):
-        if tries == 0:
-            faintest = log_density + np.log(FAINTEST) - 1.0
-        if used[row] or log_density < faintest:
+    used = np.zeros(len(land.theta), dtype=bool)
+    starts = _starts(land, look)
+    faintest = starts[0][1] + np.log(FAINTEST) - 1.0
+    for row, log_density, radius, group in starts:
+        if used[row]:
             continue
-        if tries == _TRIES or len(found) == _KEPT:
+        if log_density < faintest or len(found) == _TRIES:
             break
-        tries += 1
-        rows, start = land.rows(group), land.x(land.theta[row])
-        place = Place(group, rows, row, start, _first_spread(rows, start, look))
-        if tries == 1 and serve:
-            look = max(look, serving_epsilon(place) or look)
+        rows, start = land.rows(group, look), land.x(land.theta[row])
+        place = Place(group, rows, row, start, _first_spread(rows, start))
+        if serve and not found:
+            look = max(look, serving_epsilon(place))
         place = place.at(look)
         here = ((rows.x - start) ** 2).sum(axis=1) <= (1.5 * radius) ** 2
         here |= (place.window is not None) & (place.squares(rows.x) < 9.0)
@@ -227,52 +209,48 @@ def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], f
         found.append(place)
     found = distinct(found)
     for _ in range(3 if serve else 0):  # the best, and its spread, change with the tolerance
-        at = serving_epsilon(found[0])
-        if at is None or at == look:
+        last, look = look, serving_epsilon(found[0])
+        if look == last:
             break
-        look = at
         found = distinct([place.at(look) for place in found])
     return found, look
 
 
 def _starts(land: Landscape, look: float) -> list[tuple[int, float, float, IntArray]]:
     """Accepted rows with their local density, the highest first, from all groups of values."""
-    _, label = grouped(land.theta[:, land.values])
+    label, starts = land.groups()[1], []
     hits = np.bincount(label, land.distance < look)
-    chosen = np.argsort(-hits, kind="stable")[:_GROUPS]
-    starts = []
-    for group in [np.flatnonzero(label == g) for g in chosen if hits[g] > 0.0]:
-        accepted = np.flatnonzero(land.distance[group] < look)
-        x = land.x(land.theta[group])
-        for i, density, radius in zip(
-            *local_rates(x, accepted, land.log_prior[group]), strict=True
-        ):
-            starts.append((int(group[i]), float(density), float(radius), group))
+    most = min(_GROUPS, np.count_nonzero(hits))
+    for g in np.argsort(-hits, kind="stable")[:most]:
+        group = np.flatnonzero(label == g)
+        rows = land.rows(group, look)
+        row, density, radius = local_rates(rows.x, rows.accepted, rows.log_prior)
+        starts += [(*at, group) for at in zip(group[row], density, radius, strict=True)]
     return sorted(starts, key=lambda start: -start[1])
 
 
-def _first_spread(rows: Rows, start: FloatArray, look: float) -> FloatArray:
+def _first_spread(rows: Rows, start: FloatArray) -> FloatArray:
     """Covariance (r, r) of the nearest accepted rows, as a first guess of the spread."""
-    x = rows.x[rows.distance < look]
-    m = min(len(x), max(2 * rows.r + 5, min(5 * n_terms(rows.r), len(x) // 4)))
-    away = ((x - start) ** 2).sum(axis=1)
-    near = x[np.argsort(away, kind="stable")[:m]] - start
+    away = rows.x[rows.accepted] - start
+    m = min(len(away), max(2 * rows.r + 5, min(5 * n_terms(rows.r), len(away) // 4)))
+    near = away[np.argsort((away**2).sum(axis=1), kind="stable")[:m]]
     scatter = near.T @ near / max(1, m - 1)
-    size = float(np.trace(scatter)) / rows.r
-    size = size if size > 0.0 else 1e-4
+    size = float(np.trace(scatter)) / rows.r or 1e-4
     return np.asarray(scatter + 1e-2 * size * np.eye(rows.r))
 
 
-def serving_epsilon(place: Place) -> float | None:
+def serving_epsilon(place: Place) -> float:
     """The tolerance at which enough rows near a place are accepted, or about `TOP` at its peak.
 
-    Rows are weighted by the shape of the peak: of them `TOP` times that sum are accepted where the
-    rate at the peak is `TOP`.
+    There `TOP` times the sum of the rows is accepted, weighted by the shape of the peak.
     """
-    square = place.squares(place.rows.x)
-    near = square < reach(place.rows.r) ** 2
-    distance = np.sort(place.rows.distance[near])
-    n = int(min(ENOUGH, TOP * np.exp(-0.5 * square[near]).sum()))
-    n = max(n, _LEAST * n_terms(place.rows.r))
-    n = min(n, int(np.isfinite(distance).sum()))
-    return float(np.nextafter(distance[n - 1], np.inf)) if n > 0 else None
+    rows, square = place.rows, place.squares(place.rows.x)
+    near = square < reach(rows.r) ** 2
+    n = min(ENOUGH, TOP * np.exp(-0.5 * square[near]).sum())
+    return _smallest(rows.distance[near], max(n, _LEAST * n_terms(rows.r)), rows.epsilon)
+
+
+def _smallest(distance: FloatArray, n: float, other: float) -> float:
+    """The smallest tolerance at which n rows are accepted, or all; another if none can be."""
+    finite = np.sort(distance[np.isfinite(distance)])[: int(n)]
+    return float(np.nextafter(finite[-1], np.inf)) if len(finite) else other
