@@ -16,7 +16,6 @@ from scipy import optimize, stats
 import abctree
 from abctree import Growth, problems
 from abctree.answers.mode import find_mode, fit, from_run, landscape, places, regression
-from abctree.answers.mode.fit import Rows, climb, fit_peak
 from abctree.data import Arms, Boxes
 from abctree.problems import truth
 
@@ -115,8 +114,8 @@ def fitted(seed, d=1, n=1_500, top=0.6):
     x = rng.normal(0.5, 1.5, (n, d))
     rate = top * np.exp(-0.5 * (x**2).sum(axis=1))
     wide = np.full(d, np.inf)
-    rows = Rows(x, accept(x, rate, rng), 0.5, np.zeros(n), -wide, wide, 25.0 * np.eye(d))
-    return fit_peak(climb(rows, np.full(d, 0.4), np.eye(d)))
+    rows = fit.Rows(x, accept(x, rate, rng), 0.5, np.zeros(n), -wide, wide, 25.0 * np.eye(d))
+    return fit.fit_peak(fit.climb(rows, np.full(d, 0.4), np.eye(d)))
 
 
 def test_error_ellipse_covers_as_it_says():
@@ -358,7 +357,9 @@ def test_a_lucky_cluster_of_rows_is_no_peak(rng, monkeypatch):
     mode = find_mode(theta, distance)
     assert abs(mode.theta[0]) < 3.5 * mode.standard_error[0]
     assert mode.spread[0, 0] > 0.1
-    monkeypatch.setattr(places, "climb_in_scale", climb)  # the twin: whatever a thin start shows
+    monkeypatch.setattr(
+        places, "climb_in_scale", fit.climb
+    )  # the twin: whatever a thin start shows
     thin = find_mode(theta, distance, epsilon=0.35)
     assert abs(thin.theta[0]) > 0.25
     assert thin.candidates[0].n_accepted < 120
@@ -391,7 +392,7 @@ def test_runs_that_were_lucky_in_a_thin_box_do_not_report_it(seed, monkeypatch):
     result = abctree.map_tree(problem, n_simulations=3_000, rng=seed, policy=policy)
     mode = result.mode()
     assert abs(mode.theta[0] - 1.5) < 3.5 * mode.standard_error[0]
-    monkeypatch.setattr(places, "climb_in_scale", climb)
+    monkeypatch.setattr(places, "climb_in_scale", fit.climb)
     twin = dataclasses.replace(result).mode()  # found anew
     assert abs(twin.theta[0] - 1.5) > 0.4
 

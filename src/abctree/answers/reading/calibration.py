@@ -95,8 +95,8 @@ def calibration(rows: Rows, cell: Cell, raw: Cell, n: int, rng: np.random.Genera
     picked, share = rows.picked(n, raw.ess, rng)
     ranks = np.array(
         [
-            [_rank(r, rows.scores.theta[j], rng) for r in rows.at_row(int(j), (cell, raw))]
-            for j in picked
+            [_rank(reading, of.scores.theta[j], rng) for reading in rows.at_row(j, (cell, raw), of)]
+            for of, j in picked
         ]
     )
     names = tuple(rows.run.problem.names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -71,10 +72,11 @@ class Reread(NamedTuple):
 
 
 class Local(NamedTuple):
-    """Rows in order of their distance by local summaries."""
+    """A table by local summaries."""
 
-    rows: Rows
+    rows: Rows  #: in order of their distance by them
     model: LocalModel
+    every: Rows  #: the same in order of the run's own distance
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +192,7 @@ class Rows:
             if not model.has_rest:
                 return None
             rows = every.by(model.differences(every.x))
-        return Local(rows, model)
+        return Local(rows, model, every)
 
     def by(self, x: FloatArray) -> Rows:
         """The same rows by other summaries x (n, m), 0 at the observation."""
@@ -223,11 +225,12 @@ class Rows:
         n = _count(self._reached, self.usual_ess)
         return self.places[:n], self.weight[:n] * epanechnikov(self.distance[:n], self.distance[n])
 
-    def distance_to(self, j: int) -> FloatArray:
-        """(n,) Distances of all rows to row j, as if it were the observation."""
+    def distance_to(self, j: int, of: Rows | None = None) -> FloatArray:
+        """(n,) Distances of all rows to row j of these or of others, as if it were observed."""
+        of = of or self
         if self.is_norm:
-            return np.asarray(cdist(self.x, self.x[j : j + 1])[:, 0])
-        return self.run.problem.distance(self.summary, self.summary[j])
+            return np.asarray(cdist(self.x, of.x[j : j + 1])[:, 0])
+        return self.run.problem.distance(self.summary, of.summary[j])
 
     @property
     def each(self) -> Each:
@@ -249,17 +252,18 @@ class Rows:
         rows = self if cell.summaries == "own" else self.checked_local().rows
         return next(rows._read((cell,), np.zeros(rows.x.shape[1]), rows.distance, -1))
 
-    def at_row(self, j: int, cells: tuple[Cell, ...]) -> Iterator[Reading]:
-        """Read the other rows in several ways, as if row j were the observation."""
-        for of, some in groupby(cells, key=lambda cell: cell.summaries):
-            rows, at = self, self.x[j]
-            if of == "own":
-                distance = self.distance_to(j)
+    def at_row(self, j: int, cells: tuple[Cell, ...], of: Rows | None = None) -> Iterator[Reading]:
+        """Read the other rows in several ways, as if row j of these or of others were observed."""
+        of = of or self
+        for by, some in groupby(cells, key=lambda cell: cell.summaries):
+            rows, at = self, of.x[j]
+            if by == "own":
+                distance = self.distance_to(j, of)
             else:
-                rows, model = self.checked_local()
+                rows, model, _ = self.checked_local()
                 at = model.differences(at[None])[0]
                 distance = cdist(rows.x, at[None])[:, 0]
-            yield from rows._read(tuple(some), at, distance, int(self.number[j]))
+            yield from rows._read(tuple(some), at, distance, int(of.number[j]))
 
     def _read(
         self, cells: tuple[Cell, ...], at: FloatArray, distance: FloatArray, without: int
@@ -311,15 +315,26 @@ class Rows:
         """The nearest rows, up to an effective sample size."""
         return np.arange(_count(self._reached, ess))
 
-    def picked(self, n: int, ess: float, rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
-        """Rows of the posterior at an effective sample size, and how often each of n draws is one.
+    def picked(
+        self, n: int, ess: float, rng: np.random.Generator
+    ) -> tuple[list[tuple[Rows, int]], FloatArray]:
+        """Rows of n draws of the posterior that stand in for the observation, and their shares.
 
-        The shares (k,) sum to one.
+        Each is a number of a row of these or of others; the shares (k,) sum to one.  Half of them
+        are near the observation by local summaries, if there are any: of unknown noise those that
+        are near by the run's own have too little.
         """
-        row, count = np.unique(
-            systematic(self.weight[self.accepted(ess)], n, rng.random()), return_counts=True
-        )
-        return row, count / n
+        stand, start = [], rng.random()
+        sources = [(self, self)]
+        if self.local is not None:
+            sources.append((self.local.rows, self.local.every))
+        for near, rows in sources:
+            draw = systematic(near.weight[near.accepted(ess)], n // len(sources), start)
+            where = np.argsort(rows.number)
+            found = np.searchsorted(rows.number, near.number[draw], sorter=where)
+            stand += [(rows, int(j)) for j in where[found]]
+        counts = Counter(stand)
+        return list(counts), np.array(list(counts.values())) / len(stand)
 
 
 def _usable(table: Table, row: IntArray, most: int) -> tuple[IntArray, FloatArray]:

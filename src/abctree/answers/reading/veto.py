@@ -49,16 +49,16 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
     if rows.local is not None:
         cells += [Cell(_METHODS[0], ess, "local") for ess in sizes]
     picked, share = rows.picked(n, _NEAR * default.ess, rng)
-    places = rows.places
-    unit = places[picked].std(axis=0)
+    places = np.array([of.places[j] for of, j in picked])
+    unit = places.std(axis=0)
     unit = np.where(unit > 0.0, unit, 1.0)
     # All random numbers are drawn beforehand, so that rows can be dealt with in any order.
     drawn = [[(rng.random(), rng.permutation(_DRAWS)) for _ in cells] for _ in picked]
 
     def scored(i: int) -> list[float]:
-        j = int(picked[i])
-        readings = zip(rows.at_row(j, tuple(cells)), drawn[i], strict=True)
-        return [energy_score(r, places[j], unit, *numbers) for r, numbers in readings]
+        of, j = picked[i]
+        readings = zip(rows.at_row(j, tuple(cells), of), drawn[i], strict=True)
+        return [energy_score(r, places[i], unit, *numbers) for r, numbers in readings]
 
     score = np.array(list(rows.each(scored, range(len(picked)))))
     total = dict(zip(cells, share @ score, strict=True))
