@@ -190,8 +190,10 @@ def test_a_run_that_kept_the_nearest_has_no_local_summaries():
     problem = run(0).problem
     result = abctree.rejection(problem, n_simulations=4000, keep=1000, rng=1)
     assert result.answer().summaries == "own"
-    with pytest.raises(abctree.ParameterError, match="keep"):
+    with pytest.raises(abctree.ParameterError, match="`keep` must be all simulations"):
         result.posterior(summaries="local")
+    result = abctree.rejection(problem, n_simulations=1000, keep=1000, rng=1)
+    assert result.posterior(summaries="local", ess=100).summaries == "local"
 
 
 def test_a_run_whose_summaries_stay_in_its_folder_has_the_same_answer(tmp_path):

@@ -184,7 +184,7 @@ class Rows:
         observation in these summaries say it better.  Rows that are far away by the run's own
         distance may be near in them, so that all count.
         """
-        if self.run.n_made is not None:
+        if self._kept_the_nearest:
             return None
         every = rows = self if len(self) < _MOST else Rows.of(self.run, None, like=self)
         for _ in range(_LOCAL_STEPS):
@@ -193,6 +193,10 @@ class Rows:
                 return None
             rows = every.by(model.differences(every.x))
         return Local(rows, model, every)
+
+    @property
+    def _kept_the_nearest(self) -> bool:
+        return len(self.run.table) < self.run.n_simulations
 
     def by(self, x: FloatArray) -> Rows:
         """The same rows by other summaries x (n, m), 0 at the observation."""
@@ -205,10 +209,12 @@ class Rows:
 
     def checked_local(self) -> Local:
         """The same, or an error where there are none."""
-        if self.run.n_made is not None:
-            raise ParameterError(
-                "`keep` must be all simulations for local summaries, but the run kept those with "
-                "the smallest distances of its own only. Run again with keep=1.0."
+        if self._kept_the_nearest:
+            raise wrong(
+                "keep",
+                "be all simulations for local summaries",
+                f"{len(self.run.table)} of {self.run.n_simulations}",
+                "Others may be near in them than were by the run's own distance.",
             )
         if self.local is None:
             raise wrong(
@@ -227,7 +233,7 @@ class Rows:
 
     def distance_to(self, j: int, of: Rows | None = None) -> FloatArray:
         """(n,) Distances of all rows to row j of these or of others, as if it were observed."""
-        of = of or self
+        of = self if of is None else of
         if self.is_norm:
             return np.asarray(cdist(self.x, of.x[j : j + 1])[:, 0])
         return self.run.problem.distance(self.summary, of.summary[j])
@@ -254,7 +260,7 @@ class Rows:
 
     def at_row(self, j: int, cells: tuple[Cell, ...], of: Rows | None = None) -> Iterator[Reading]:
         """Read the other rows in several ways, as if row j of these or of others were observed."""
-        of = of or self
+        of = self if of is None else of
         for by, some in groupby(cells, key=lambda cell: cell.summaries):
             rows, at = self, of.x[j]
             if by == "own":
