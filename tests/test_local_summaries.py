@@ -26,7 +26,7 @@ def run(seed, n_simulations=2000, simulator=series, **settings):
     return abctree.abc_tree(problem, n_simulations=n_simulations, rng=seed, **settings)
 
 
-def exact(observed):
+def exact_moments(observed):
     """Means and standard deviations (2,) of place and scale, by quadrature of the likelihood."""
     place, scale = np.linspace(-5, 5, 801)[:, None], np.linspace(0.02, 4, 800)
     square = np.square(observed - place[:, :, None]).sum(axis=2)
@@ -46,7 +46,7 @@ def misses(read, seeds=range(6)):
     off, wide = [], []
     for seed in seeds:
         result = run(seed)
-        mean, spread = exact(result.problem.observed_summary)
+        mean, spread = exact_moments(result.problem.observed_summary)
         draws = read(result)
         off.append((draws.mean() - mean) / spread)
         wide.append(draws.std() / spread)
@@ -201,3 +201,20 @@ def test_a_run_whose_summaries_stay_in_its_folder_has_the_same_answer(tmp_path):
     stored = abctree.abc_tree(run(0).problem, store=tmp_path / "run", **settings)
     assert stored.answer().summaries == "local"
     assert np.array_equal(stored.answer().theta, run(0).answer().theta)
+
+
+def test_half_of_the_rows_that_stand_in_are_near_by_local_summaries():
+    """Those that are near by the run's own distance are of too small a scale."""
+    own = rows.Rows.of(run(0))
+    by_local = own.local.rows
+    stand, share = own.picked(100, 50.0, np.random.default_rng(0))
+    number = np.array([of.number[j] for of, j in stand])
+    scale = np.array([of.scores.theta[j, 1] for of, j in stand])
+    near = np.isin(number, own.number[own.accepted(50.0)])
+    near_by_local = np.isin(number, by_local.number[by_local.accepted(50.0)])
+    assert share.sum() == pytest.approx(1.0)
+    assert (near | near_by_local).all()
+    assert min(share[near].sum(), share[near_by_local].sum()) >= 0.5
+    exact, _ = exact_moments(run(0).problem.observed_summary)
+    assert np.average(scale[near], weights=share[near]) < 0.85 * exact[1]
+    assert scale[near_by_local].mean() == pytest.approx(exact[1], rel=0.15)

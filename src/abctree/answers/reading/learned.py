@@ -9,6 +9,7 @@ from abctree.answers.run import Run
 from abctree.errors import wrong
 from abctree.keywords import checks_keywords
 from abctree.problem.ridge import Ridge
+from abctree.threads import one_blas_thread
 from abctree.types import FloatArray
 
 
@@ -34,7 +35,8 @@ def learned(run: Run) -> Reread:
 
 def local(run: Run) -> Reread:
     """Where data lie along a line near the posterior, and how large the rest of them is."""
-    return Rows.of(run).checked().checked_local().rows.reread()
+    with one_blas_thread():
+        return Rows.of(run).checked().checked_local().rows.reread()
 
 
 @checks_keywords
