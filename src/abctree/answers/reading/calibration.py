@@ -100,7 +100,7 @@ def calibration(rows: Rows, cell: Cell, raw: Cell, n: int, rng: np.random.Genera
         ]
     )
     names = tuple(rows.run.problem.names)
-    return Calibration(names, cell, raw, ranks[:, 0], ranks[:, 1], share)
+    return Calibration(names, cell, raw, ranks[:, 0], ranks[:, 1], share.mean(axis=0))
 
 
 def _rank(reading: Reading, truth: FloatArray, rng: np.random.Generator) -> FloatArray:

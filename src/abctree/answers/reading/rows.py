@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -324,23 +323,29 @@ class Rows:
     def picked(
         self, n: int, ess: float, rng: np.random.Generator
     ) -> tuple[list[tuple[Rows, int]], FloatArray]:
-        """Rows of n draws of the posterior that stand in for the observation, and their shares.
+        """Rows of draws of the posterior that stand in for the observation, and their shares.
 
-        Each is a number of a row of these or of others; the shares (k,) sum to one.  Half of them
-        are near the observation by local summaries, if there are any: of unknown noise those that
-        are near by the run's own have too little.
+        Each is a number of a row of these or of others.  Of shares (g, k) there is a line for each
+        kind of draws, and its sum is one.  They are n draws that are near by the run's own
+        distance; or half of them are, and half by local summaries, if there are any: of unknown
+        noise those that are near by the run's own have too little.
         """
-        stand, start = [], rng.random()
+        stand: list[tuple[Rows, int]] = []
+        lines, start = [], rng.random()
         sources = [(self, self)]
         if self.local is not None:
             sources.append((self.local.rows, self.local.every))
         for near, rows in sources:
             draw = systematic(near.weight[near.accepted(ess)], n // len(sources), start)
-            where = np.argsort(rows.number)
-            found = np.searchsorted(rows.number, near.number[draw], sorter=where)
-            stand += [(rows, int(j)) for j in where[found]]
-        counts = Counter(stand)
-        return list(counts), np.array(list(counts.values())) / len(stand)
+            row, count = np.unique(draw, return_counts=True)
+            order = np.argsort(rows.number)
+            place = order[np.searchsorted(rows.number, near.number[row], sorter=order)]
+            lines.append(np.concatenate([np.zeros(len(stand)), count / count.sum()]))
+            stand += [(rows, int(j)) for j in place]
+        share = np.zeros((len(lines), len(stand)))
+        for line, own in zip(share, lines, strict=True):
+            line[: len(own)] = own
+        return stand, share
 
 
 def _usable(table: Table, row: IntArray, most: int) -> tuple[IntArray, FloatArray]:

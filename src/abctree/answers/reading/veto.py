@@ -39,7 +39,8 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
     at each in several ways, and a reading is scored by the energy score of its draws for the known
     parameters (Gneiting and Raftery 2007).  The default is the better of two, of the run's own
     summaries and of local ones.  The best of many noisy scores would be a worse choice than it, and
-    it is left only for what is clearly better.
+    it is left only for what is clearly better.  Where rows are of two kinds, better is what is so
+    for both.
     """
     default = default_cell(rows)
     sizes = [share * default.ess for share in _SHARES if share * default.ess >= _FEWEST]
@@ -61,19 +62,27 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
         return [energy_score(r, places[i], unit, *numbers) for r, numbers in readings]
 
     score = np.array(list(rows.each(scored, range(len(picked)))))
-    total = dict(zip(cells, share @ score, strict=True))
-    default = min((c for c in cells if c[:2] == default[:2]), key=total.__getitem__)
-    gap = (score - score[:, [cells.index(default)]]) / total[default]
-    mean = share @ gap
-    error = np.sqrt(share**2 @ (gap - mean) ** 2)
+    pooled = share.mean(axis=0)
+
+    def gaps(cell: Cell) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """How much worse all are than one: means, errors, and the largest mean of a kind."""
+        own = score[:, cells.index(cell)]
+        gap = (score - own[:, None]) / (pooled @ own)
+        mean = pooled @ gap
+        return mean, np.sqrt(pooled**2 @ (gap - mean) ** 2), (share @ gap).max(axis=0)
+
+    other = default._replace(summaries="local")
+    if other in cells and gaps(default)[2][cells.index(other)] < 0.0:
+        default = other
+    mean, error, worst = gaps(default)
     found = {
         cell: (float(m), float(e))
         for cell, m, e in zip(cells, mean, error, strict=True)
         if cell != default
     }
-    best = int(np.argmin(mean))
-    leave = mean[best] < -_CLEAR * error[best]
-    return Choice(cells[best] if leave else default, default, found, len(picked))
+    clear = np.flatnonzero((mean < -_CLEAR * error) & (worst < 0.0))
+    chosen = cells[clear[np.argmin(mean[clear])]] if len(clear) else default
+    return Choice(chosen, default, found, len(picked))
 
 
 def energy_score(
