@@ -19,7 +19,8 @@ N_PSEUDO, _NEAR = 200, 0.1
 _METHODS: tuple[Method | None, ...] = ("ridge", "heteroscedastic", None)
 #: Effective sample sizes that are tried, as shares of the default's.
 _SHARES = (0.1, 0.3, 1.0)
-#: The default is left for what is better by so many standard errors of the difference.
+#: The default is left for what is better by so many standard errors of the difference; of g kinds
+#: of rows, by so many over √g for each of them.
 _CLEAR = 3.0
 #: Draws by which a reading is scored, and partners that each is compared with.
 _DRAWS, _PARTNERS = 300, 15
@@ -64,23 +65,25 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
     score = np.array(list(rows.each(scored, range(len(picked)))))
     pooled = share.mean(axis=0)
 
-    def gaps(cell: Cell) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """How much worse all are than one: means, errors, and the largest mean of a kind."""
+    def gaps(cell: Cell, share: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """How much worse all are than one at rows with shares (g, k): means (g, c) and errors."""
         own = score[:, cells.index(cell)]
         gap = (score - own[:, None]) / (pooled @ own)
-        mean = pooled @ gap
-        return mean, np.sqrt(pooled**2 @ (gap - mean) ** 2), (share @ gap).max(axis=0)
+        mean = share @ gap
+        square = np.square(gap - mean[:, None])
+        return mean, np.sqrt(np.einsum("gk,gkc->gc", share**2, square))
 
     other = default._replace(summaries="local")
-    if other in cells and gaps(default)[2][cells.index(other)] < 0.0:
+    if other in cells and gaps(default, share)[0][:, cells.index(other)].max() < 0.0:
         default = other
-    mean, error, worst = gaps(default)
+    (mean,), (error,) = gaps(default, pooled[None])
     found = {
         cell: (float(m), float(e))
         for cell, m, e in zip(cells, mean, error, strict=True)
         if cell != default
     }
-    clear = np.flatnonzero((mean < -_CLEAR * error) & (worst < 0.0))
+    of_kinds, errors = gaps(default, share)
+    clear = np.flatnonzero((of_kinds < -_CLEAR / np.sqrt(len(share)) * errors).all(axis=0))
     chosen = cells[clear[np.argmin(mean[clear])]] if len(clear) else default
     return Choice(chosen, default, found, len(picked))
 
