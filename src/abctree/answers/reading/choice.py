@@ -33,7 +33,8 @@ class Choice:
     chosen: Cell
     default: Cell
     #: Of every other reading: how much its energy score is above that of the default, as a share of
-    #: it, and the standard error.  Below 0 it is better.
+    #: it, and the standard error.  Below 0 it is better.  Of two kinds of rows that stand in, near
+    #: by the run's own summaries or by local ones, those are told that speak least for it.
     scores: dict[Cell, tuple[float, float]]
     n: int  #: rows that stood in for the observation
 

@@ -19,8 +19,8 @@ N_PSEUDO, _NEAR = 200, 0.1
 _METHODS: tuple[Method | None, ...] = ("ridge", "heteroscedastic", None)
 #: Effective sample sizes that are tried, as shares of the default's.
 _SHARES = (0.1, 0.3, 1.0)
-#: The default is left for what is better by so many standard errors of the difference; of g kinds
-#: of rows, by so many over √g for each of them.
+#: The default is left for what is better by so many standard errors of the difference, at each kind
+#: of rows.
 _CLEAR = 3.0
 #: Draws by which a reading is scored, and partners that each is compared with.
 _DRAWS, _PARTNERS = 300, 15
@@ -63,27 +63,27 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
         return [energy_score(r, places[i], unit, *numbers) for r, numbers in readings]
 
     score = np.array(list(rows.each(scored, range(len(picked)))))
-    pooled = share.mean(axis=0)
 
-    def gaps(cell: Cell, share: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """How much worse all are than one at rows with shares (g, k): means (g, c) and errors."""
+    def gaps(cell: Cell) -> tuple[FloatArray, FloatArray]:
+        """How much worse all are than one, and errors (c,), of rows that speak least for each."""
         own = score[:, cells.index(cell)]
-        gap = (score - own[:, None]) / (pooled @ own)
+        gap = (score - own[:, None]) / (share.mean(axis=0) @ own)
         mean = share @ gap
-        square = np.square(gap - mean[:, None])
-        return mean, np.sqrt(np.einsum("gk,gkc->gc", share**2, square))
+        error = np.sqrt([w**2 @ (gap - m) ** 2 for w, m in zip(share, mean, strict=True)])
+        least = np.argmax(mean / np.maximum(error, np.finfo(float).tiny), axis=0)
+        each = np.arange(len(cells))
+        return mean[least, each], error[least, each]
 
     other = default._replace(summaries="local")
-    if other in cells and gaps(default, share)[0][:, cells.index(other)].max() < 0.0:
+    if other in cells and gaps(default)[0][cells.index(other)] < 0.0:
         default = other
-    (mean,), (error,) = gaps(default, pooled[None])
+    mean, error = gaps(default)
     found = {
         cell: (float(m), float(e))
         for cell, m, e in zip(cells, mean, error, strict=True)
         if cell != default
     }
-    of_kinds, errors = gaps(default, share)
-    clear = np.flatnonzero((of_kinds < -_CLEAR / np.sqrt(len(share)) * errors).all(axis=0))
+    clear = np.flatnonzero(mean < -_CLEAR * error)
     chosen = cells[clear[np.argmin(mean[clear])]] if len(clear) else default
     return Choice(chosen, default, found, len(picked))
 
