@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.answers.reading import choice, local, rows
+from abctree.answers.reading import choice, local, rows, veto
 
 N_DATA = 20
 PRIOR = {"place": (-5.0, 5.0), "scale": (0.0, 4.0)}
@@ -218,3 +218,12 @@ def test_half_of_the_rows_that_stand_in_are_near_by_local_summaries():
     exact, _ = exact_moments(run(0).problem.observed_summary)
     assert np.average(scale[near], weights=share[0, near]) < 0.85 * exact[1]
     assert scale[near_by_local].mean() == pytest.approx(exact[1], rel=0.15)
+
+
+def test_one_row_that_stands_in_is_no_evidence():
+    """Its error is not known: nothing is clearly better than the default there."""
+    own = rows.Rows.of(run(0))
+    made = veto.choose(own, 1, np.random.default_rng(0))
+    assert made.n == 2
+    assert made.chosen == made.default
+    assert run(0).calibration(1).n == 2

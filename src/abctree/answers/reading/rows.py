@@ -336,7 +336,7 @@ class Rows:
         if self.local is not None:
             sources.append((self.local.rows, self.local.every))
         for near, rows in sources:
-            draw = systematic(near.weight[near.accepted(ess)], n // len(sources), start)
+            draw = systematic(near.weight[near.accepted(ess)], max(n // len(sources), 1), start)
             row, count = np.unique(draw, return_counts=True)
             order = np.argsort(rows.number)
             place = order[np.searchsorted(rows.number, near.number[row], sorter=order)]

@@ -70,7 +70,10 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
         gap = (score - own[:, None]) / (share.mean(axis=0) @ own)
         mean = share @ gap
         error = np.sqrt([w**2 @ (gap - m) ** 2 for w, m in zip(share, mean, strict=True)])
-        least = np.argmax(mean / np.maximum(error, np.finfo(float).tiny), axis=0)
+        error[(share > 0.0).sum(axis=1) < 2] = np.inf  # of one row nothing is known
+        least = np.argmax(
+            np.divide(mean, error, out=np.zeros_like(mean), where=error > 0.0), axis=0
+        )
         each = np.arange(len(cells))
         return mean[least, each], error[least, each]
 
