@@ -318,7 +318,7 @@ def test_bias_alarm_does_not_believe_round_weights_that_miss_heavy_draws():
     cell = calibration.Cell("no noise", "identity, d = 5", 5000)
     problem = calibration.WITHOUT_NOISE[cell.problem]
     settings = {"n_simulations": 3000, "proposal": "boxes"}
-    runs = [abctree.abc_tree(problem(), rng=seed, **settings) for seed in range(10)]
+    runs = [abctree.abc_tree(problem(), rng=seed, **settings) for seed in range(20)]
     assert not any(run.bias_alarm() for run in runs)
 
     def old(run):
@@ -327,7 +327,7 @@ def test_bias_alarm_does_not_believe_round_weights_that_miss_heavy_draws():
         error = np.hypot(mixture.standard_error, rounds.standard_error)
         return gap > max(0.1 * rounds.estimate, 2.0 * error)
 
-    assert any(map(old, runs))  # the twin: either way, by two errors in quadrature
+    assert sum(map(old, runs)) >= 2  # the twin: either way, by two errors in quadrature
 
 
 def test_populations_and_prior_draws_have_no_alarm(result):

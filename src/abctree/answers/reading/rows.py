@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 
@@ -201,8 +202,9 @@ class Rows:
         """The same rows by other summaries x (n, m), 0 at the observation."""
         distance = np.linalg.norm(x, axis=1)
         order = np.argsort(distance, kind="stable")
+        x = x[order]
         return replace(
-            self, scores=self.scores[order], x=x[order], summary=x[order], is_norm=True,
+            self, scores=self.scores[order], x=x, summary=x, is_norm=True,
             distance=distance[order], weight=self.weight[order], number=self.number[order],
         )  # fmt: skip
 
@@ -309,12 +311,16 @@ class Rows:
         """The whole table by the summaries of these rows, of which that of the observation is 0."""
         distance = np.full(len(self.run.table), np.inf)
         distance[self.number] = self.distance
-        order = np.argsort(self.number)
 
         def summary_of(row: IntArray) -> FloatArray:
-            return self.x[order[np.searchsorted(self.number, row, sorter=order)]]
+            return self.x[self.of_number(row)]
 
         return Reread(distance, summary_of, np.zeros(self.x.shape[1]))
+
+    def of_number(self, number: IntArray) -> IntArray:
+        """Which of these rows have some numbers (k,) of the table: (k,)."""
+        order = np.argsort(self.number)
+        return np.asarray(order[np.searchsorted(self.number, number, sorter=order)])
 
     def accepted(self, ess: float) -> IntArray:
         """The nearest rows, up to an effective sample size."""
@@ -325,27 +331,22 @@ class Rows:
     ) -> tuple[list[tuple[Rows, int]], FloatArray]:
         """Rows of draws of the posterior that stand in for the observation, and their shares.
 
-        Each is a number of a row of these or of others.  Of shares (g, k) there is a line for each
-        kind of draws, and its sum is one.  They are n draws that are near by the run's own
-        distance; or half of them are, and half by local summaries, if there are any: of unknown
-        noise those that are near by the run's own have too little.
+        The n draws are near by the run's own distance; or half of them are, and half by local
+        summaries, if there are any: of unknown noise those near by the run's own have too little.
+        Each row is given as some rows and its number among them.  Of shares (g, k) there is a line
+        for each kind of draws, and its sum is one.
         """
-        stand: list[tuple[Rows, int]] = []
-        lines, start = [], rng.random()
         sources = [(self, self)]
         if self.local is not None:
             sources.append((self.local.rows, self.local.every))
+        stand: list[tuple[Rows, int]] = []
+        shares, start = [], rng.random()
         for near, rows in sources:
             draw = systematic(near.weight[near.accepted(ess)], max(n // len(sources), 1), start)
             row, count = np.unique(draw, return_counts=True)
-            order = np.argsort(rows.number)
-            place = order[np.searchsorted(rows.number, near.number[row], sorter=order)]
-            lines.append(np.concatenate([np.zeros(len(stand)), count / count.sum()]))
-            stand += [(rows, int(j)) for j in place]
-        share = np.zeros((len(lines), len(stand)))
-        for line, own in zip(share, lines, strict=True):
-            line[: len(own)] = own
-        return stand, share
+            stand += [(rows, j) for j in rows.of_number(near.number[row]).tolist()]
+            shares.append(count / count.sum())
+        return stand, block_diag(*shares)
 
 
 def _usable(table: Table, row: IntArray, most: int) -> tuple[IntArray, FloatArray]:
