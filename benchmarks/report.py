@@ -52,6 +52,7 @@ OTHERS = {
     "readings": ("benchmarks.readings", command.RESULTS / "readings.json"),
     "calibrations": ("benchmarks.calibrations", command.RESULTS / "calibrations.json"),
     "intervals": ("benchmarks.intervals", command.RESULTS / "intervals.json"),
+    "fits": ("benchmarks.fits", command.RESULTS / "fits.json"),
     "models": ("benchmarks.models", command.RESULTS / "models.json"),
     "bandit_cost": ("benchmarks.bandit_cost", command.RESULTS / "bandit_cost.json"),
     "digits_posterior": ("experiments.digits_pictures", command.RESULTS / "digits_posterior.json"),

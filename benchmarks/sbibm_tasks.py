@@ -20,6 +20,7 @@ import multiprocessing
 import os
 import platform
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,10 @@ def units(args: argparse.Namespace) -> list[Unit]:
     ]
 
 
-def draw_one(unit: Unit, data: Path, folder: Path, n: int) -> str:
+def draw_one(unit: Unit, data: Path, folder: Path, n: int, *, only_answer: bool) -> str:
     """Measure one unit and write its draws and their records."""
     name, observation, budget = unit
-    found = methods.measure(name, observation, budget, data, n)
+    found = methods.measure(name, observation, budget, data, n, only_answer=only_answer)
     records, arrays = [], {}
     for number, row in enumerate(found):
         place = {"task": name, "observation": observation, "simulations": budget}
@@ -79,7 +80,8 @@ def draw_all(args: argparse.Namespace) -> None:
     context = multiprocessing.get_context("fork")
     pool = concurrent.futures.ProcessPoolExecutor(args.workers, context, threadpool_limits, (1,))
     with pool:
-        jobs = {pool.submit(draw_one, u, args.data, args.draws, args.n): u for u in todo}
+        one = partial(draw_one, only_answer=args.only_answer)
+        jobs = {pool.submit(one, u, args.data, args.draws, args.n): u for u in todo}
         left = args.limit_seconds - (time.monotonic() - began)
         try:
             for k, job in enumerate(concurrent.futures.as_completed(jobs, max(left, 1.0)), 1):
@@ -151,6 +153,7 @@ def main() -> None:
     parser.add_argument("--score", type=Path, help="folder of draws: score them")
     parser.add_argument("--tables", action="store_true", help="write the tables of docs/sbibm.md")
     parser.add_argument("--add", action="store_true", help="to the scores that the JSON has")
+    parser.add_argument("--only-answer", action="store_true", help="run what answer() is of")
     parser.add_argument("--json", type=Path, default=RESULTS)
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--workers", type=int, default=2)

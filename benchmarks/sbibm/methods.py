@@ -1,4 +1,4 @@
-"""What is compared: seven ways to 10 000 draws, from four runs of equal budgets."""
+"""What is compared: eight ways to 10 000 draws, from five runs of equal budgets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ TREE_SMOOTH = "tree, smoothed"
 TREE_ADJUSTED = "tree, adjusted and smoothed"
 REJ_ADJUSTED = "rejection, adjusted and smoothed"
 SMC_ADJUSTED = "SMC, adjusted and smoothed"
-ROWS = (REJ, SMC, TREE, TREE_SMOOTH, TREE_ADJUSTED, REJ_ADJUSTED, SMC_ADJUSTED)
+ANSWER = "answer, smoothed"
+ROWS = (REJ, SMC, ANSWER, TREE, TREE_SMOOTH, TREE_ADJUSTED, REJ_ADJUSTED, SMC_ADJUSTED)
 
 
 @dataclass
@@ -50,13 +51,24 @@ def adjusted_ess(p: int, budget: int) -> float:
 
 
 def measure(
-    name: str, observation: int, budget: int, folder: Path, n: int = N_DRAWS
+    name: str,
+    observation: int,
+    budget: int,
+    folder: Path,
+    n: int = N_DRAWS,
+    *,
+    only_answer: bool = False,
 ) -> list[Found]:
-    """All rows of one task, observation (0 to 9) and number of simulations."""
+    """All rows of one task, observation (0 to 9) and number of simulations, or that of the answer.
+
+    Those of the answer have a generator of their own.
+    """
     problem = Task.load(name, folder).problem(observation)
     key = [FIRST_SEED, list(TASKS).index(name), observation, budget]
+    found = _guarded(_answer_row, problem, budget, n, np.random.default_rng([*key, 1]))
+    if only_answer:
+        return found
     rng = np.random.default_rng(key)
-    found: list[Found] = []
     for make in (_rejection_rows, _published_smc, _smc_row, _tree_rows):
         found += _guarded(make, problem, budget, n, rng)
     return found
@@ -185,6 +197,20 @@ def _tree_rows(
     yield TREE, lambda: (run.posterior().sample(n, rng), _about(run, run.posterior()))
     yield TREE_SMOOTH, smoothed
     yield TREE_ADJUSTED, lambda: _adjusted(run, budget, n, rng)
+
+
+def _answer_row(
+    problem: abctree.Problem, budget: int, n: int, rng: np.random.Generator
+) -> Iterator[tuple[str, Row]]:
+    """What a user is shown of a default run."""
+    run = abctree.abc_tree(problem, n_simulations=budget, keep_summaries=True, rng=_seed(rng))
+
+    def smoothed() -> tuple[np.ndarray, dict[str, Any]]:
+        answer = run.answer()
+        draws, h = smooth_draws(answer, n, rng)
+        return draws, {**_about(run, answer), "bandwidth": h, "reading": str(answer.reading)}
+
+    yield ANSWER, smoothed
 
 
 def _adjusted(

@@ -192,7 +192,9 @@ class Result(Run):
         """Whether the model can make data like the observation.
 
         The distance of the observation to its tenth nearest simulation is compared with that of 100
-        data sets that posterior draws made: rows next to accepted ones in the unit cube.
+        data sets that posterior draws made: rows next to accepted ones in the unit cube.  Where
+        there are local summaries, draws near by these are taken, too, and the larger of the two
+        p-values counts.
 
         Returns
         -------

@@ -54,10 +54,10 @@ def calibrated(run: Run, choice: Choice | None, n: int) -> Calibration:
 
 def fitting(run: Run) -> Fit:
     """Whether the model can make data like the observation."""
-    rows = Rows.of(run, most=None).checked()
+    rows = Rows.of(run).checked()
     ess = min(default_ess(run.n_simulations), rows.largest_ess)
     with one_blas_thread():
-        return fit(rows, ess, np.random.default_rng(run.root))
+        return fit(rows, ess, run.root)
 
 
 def by_other(

@@ -55,18 +55,32 @@ class Fit:
         )
 
 
-def fit(rows: Rows, ess: float, rng: np.random.Generator) -> Fit:
+def fit(rows: Rows, ess: float, seed: int) -> Fit:
     """Compare the observation with data that posterior draws made, by their nearest simulations.
+
+    The draws are near by the run's own distance, or by local summaries if there are any, and
+    those count among whose data the observation is the less unusual: of unknown noise draws near by
+    the run's own have too little.
+    """
+    every = rows.every
+    kinds = [rows] if rows.local is None else [rows, rows.local.rows]
+    found = (_beside(every, near, ess, np.random.default_rng(seed)) for near in kinds)
+    return max(found, key=lambda fit: fit.p_value)
+
+
+def _beside(rows: Rows, near: Rows, ess: float, rng: np.random.Generator) -> Fit:
+    """Compare the observation with data of the draws of one kind.
 
     Accepted rows are no such data, for they were chosen for being near.  Rows next to them in the
     cube are: fresh data of nearly the same parameters.
     """
-    accepted = rows.accepted(ess)
-    cube = rows.places
-    tree = cKDTree(cube / _unit(cube[accepted]))
-    drawn = accepted[systematic(rows.weight[accepted], _N, rng.random())]
-    near = np.asarray(tree.query(tree.data[drawn], k=_NEIGHBOURS + 1)[1])[:, 1:]
-    other = near[np.arange(_N), rng.integers(_NEIGHBOURS, size=_N)]
+    accepted = near.accepted(ess)
+    drawn = accepted[systematic(near.weight[accepted], _N, rng.random())]
+    unit = _unit(near.places[accepted])
+    beside = cKDTree(rows.places / unit).query(near.places[drawn] / unit, k=_NEIGHBOURS + 1)[1]
+    is_own = rows.number[beside] == near.number[drawn, None]
+    beside = np.take_along_axis(beside, np.argsort(is_own, axis=1, kind="stable"), axis=1)
+    other = beside[np.arange(_N), rng.integers(_NEIGHBOURS, size=_N)]
     own, missed = _nearest(rows, rows.distance, None)
     found = list(rows.each(lambda j: _nearest(rows, rows.distance_to(j), j), other.tolist()))
     distances = np.array([distance for distance, _ in found])

@@ -76,7 +76,6 @@ class Local(NamedTuple):
 
     rows: Rows  #: in order of their distance by them
     model: LocalModel
-    every: Rows  #: the same in order of the run's own distance
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,13 +185,18 @@ class Rows:
         """
         if self._kept_the_nearest:
             return None
-        every = rows = self if len(self) < _MOST else Rows.of(self.run, None, like=self)
+        rows, every = self, self.every
         for _ in range(_LOCAL_STEPS):
             model = LocalModel.of(every.x, every.places, *rows.near)
             if not model.has_rest:
                 return None
             rows = every.by(model.differences(every.x))
-        return Local(rows, model, every)
+        return Local(rows, model)
+
+    @cached_property
+    def every(self) -> Rows:
+        """All rows, where these are the nearest, with places on the same scale."""
+        return self if len(self) < _MOST else Rows.of(self.run, None, like=self)
 
     @property
     def _kept_the_nearest(self) -> bool:
@@ -267,7 +271,7 @@ class Rows:
             if by == "own":
                 distance = self.distance_to(j, of)
             else:
-                rows, model, _ = self.checked_local()
+                rows, model = self.checked_local()
                 at = model.differences(at[None])[0]
                 distance = cdist(rows.x, at[None])[:, 0]
             yield from rows._read(tuple(some), at, distance, int(of.number[j]))
@@ -338,7 +342,7 @@ class Rows:
         """
         sources = [(self, self)]
         if self.local is not None:
-            sources.append((self.local.rows, self.local.every))
+            sources.append((self.local.rows, self.every))
         stand: list[tuple[Rows, int]] = []
         shares, start = [], rng.random()
         for near, rows in sources:
