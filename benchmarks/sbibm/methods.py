@@ -1,4 +1,4 @@
-"""What is compared: eight ways to 10 000 draws, from five runs of equal budgets."""
+"""What is compared: nine ways to 10 000 draws, from five runs of equal budgets."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from benchmarks.sbibm.smoothing import published_kde, smooth_draws, unbound
 from benchmarks.sbibm.tasks import TASKS, Task
 
 N_DRAWS = 10_000
+#: Summaries are learned where there are so many for each parameter.
+_MANY = 10
 FIRST_SEED = 4000
 BUDGETS = (1_000, 10_000, 100_000)
 
@@ -29,7 +31,8 @@ TREE_ADJUSTED = "tree, adjusted and smoothed"
 REJ_ADJUSTED = "rejection, adjusted and smoothed"
 SMC_ADJUSTED = "SMC, adjusted and smoothed"
 ANSWER = "answer, smoothed"
-ROWS = (REJ, SMC, ANSWER, TREE, TREE_SMOOTH, TREE_ADJUSTED, REJ_ADJUSTED, SMC_ADJUSTED)
+LEARNED = "learned summaries, adjusted and smoothed"
+ROWS = (REJ, SMC, ANSWER, LEARNED, TREE, TREE_SMOOTH, TREE_ADJUSTED, REJ_ADJUSTED, SMC_ADJUSTED)
 
 
 @dataclass
@@ -210,7 +213,14 @@ def _answer_row(
         draws, h = smooth_draws(answer, n, rng)
         return draws, {**_about(run, answer), "bandwidth": h, "reading": str(answer.reading)}
 
+    def learned() -> tuple[np.ndarray, dict[str, Any]]:
+        posterior = run.posterior(summaries="learned").adjusted()
+        draws, h = smooth_draws(posterior, n, rng)
+        return draws, {**_about(run, posterior), "bandwidth": h}
+
     yield ANSWER, smoothed
+    if np.size(problem.observed_summary) >= _MANY * problem.d:
+        yield LEARNED, learned
 
 
 def _adjusted(
