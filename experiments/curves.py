@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from abctree.answers.posterior import Posterior
 from abctree.answers.run import NEAR
 from abctree.answers.selection import default_ess, select
+from abctree.answers.weighted import log_of
 from experiments import command
 from experiments.methods import Reading
 
@@ -31,21 +33,26 @@ class Known:
     epsilon: float | None = None  #: of the population that answers, if one does
     is_pilot: bool = False  #: whether these are prior draws from before the first round
 
-    def posterior(self, ess: float | None = None) -> Any:
+    def posterior(self, ess: float | None = None) -> Posterior:
         """Draws at the smallest ε with this effective sample size, or of the population."""
-        table = self.result.table
+        distance = self.result.table.distance[: self.n]
         with command.quiet():
-            return select(
-                table.theta_of,
-                table.distance[: self.n],
+            rows, epsilon = select(
+                distance,
                 self.weight,
-                self.result.problem.names,
                 epsilon=self.epsilon,
                 ess=None if self.epsilon is not None else ess or default_ess(self.n),
                 limit=self._limit,
                 near=self._near,
-                n_simulations=self.n,
             )
+        return Posterior(
+            theta=self.result.table.theta_of(rows),
+            log_weights=log_of(self.weight[rows]),
+            distance=distance[rows],
+            epsilon=epsilon,
+            names=self.result.problem.names,
+            n_simulations=self.n,
+        )
 
     @property
     def _limit(self) -> float:

@@ -6,6 +6,7 @@ import itertools
 import sys
 import types
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -238,7 +239,7 @@ def test_evidence_and_select_refuse_bad_rows(distance, weight, epsilon, rule):
     with pytest.raises(ParameterError, match=rule):
         evidence(distance, weight, epsilon)
     with pytest.raises(ParameterError, match=rule):
-        selection.select(np.zeros((2, 1)).__getitem__, distance, weight, ("a",), epsilon=epsilon)
+        selection.select(distance, weight, epsilon=epsilon)
 
 
 def test_evidence_interval_refuses_a_level_that_is_none():
@@ -450,8 +451,9 @@ def test_to_dataframe_has_named_columns_and_a_hint(monkeypatch):
 def chosen(distance, weight=None, **kwargs):
     distance = np.asarray(distance, dtype=float)
     weight = np.ones(len(distance)) if weight is None else np.asarray(weight, dtype=float)
-    theta = np.arange(len(distance), dtype=float)[:, None]
-    return selection.select(theta.__getitem__, distance, weight, ("a",), **kwargs)
+    rows, epsilon = selection.select(distance, weight, **kwargs)
+    known = {"distance": distance[rows], "epsilon": epsilon, "n_simulations": len(distance)}
+    return draws(rows, weight[rows], **known)
 
 
 def test_select_by_epsilon_is_strict_and_never_takes_failures():
@@ -492,17 +494,13 @@ def test_select_by_ess_is_the_smallest_that_keeps_it_by_brute_force():
 def test_default_target_does_not_jump_over_a_tie_that_is_nearer():
     # Distances of counts: 500 at 0, 2 500 at 1, and the rest at 2.  The default aims at 600.
     distance = np.repeat([0.0, 1.0, 2.0], [500, 2_500, 17_000])
-    theta = np.zeros((20_000, 1))
-    rows = {"theta_of": theta.__getitem__, "distance": distance, "weight": np.ones(20_000)}
     assert selection.default_ess(20_000) == 600.0
-    assert len(selection.select(**rows, names=["a"]).theta) == 500
-    assert (
-        len(selection.select(**rows, names=["a"], ess=600).theta) == 3_000
-    )  # what is asked for is given
+    assert len(chosen(distance)) == 500
+    assert len(chosen(distance, ess=600)) == 3_000  # what is asked for is given
     few = np.repeat([0.0, 1.0, 2.0], [250, 2_500, 17_250])  # less than half of the target
-    assert len(selection.select(**{**rows, "distance": few}, names=["a"]).theta) == 2_750
+    assert len(chosen(few)) == 2_750
     near = np.repeat([0.0, 1.0, 2.0], [320, 450, 19_230])  # 770 is nearer to 600 than 320 is
-    assert len(selection.select(**{**rows, "distance": near}, names=["a"]).theta) == 770
+    assert len(chosen(near)) == 770
 
 
 def test_select_by_ess_that_is_lost_again_takes_where_it_was_reached_last():
@@ -551,14 +549,12 @@ def test_select_aims_at_a_thousand_or_three_per_cent_or_a_few_root_t():
     assert chosen(np.arange(1, 1001) / 1000.0).ess == pytest.approx(48.0)
 
 
-def test_select_carries_the_rows_along():
-    rng = np.random.default_rng(8)
-    distance, cube, summary = rng.random(20), rng.random((20, 1)), rng.random((20, 2))
-    p = chosen(
-        distance, epsilon=0.4, cube=cube, summary_of=summary.__getitem__, observed=np.zeros(2)
-    )
-    assert np.array_equal(p.cube, cube[distance < 0.4])
-    assert np.array_equal(p.summary, summary[distance < 0.4])
+def test_a_posterior_carries_the_rows_along():
+    run = abctree.rejection(abctree.problems.gauss(2), n_simulations=200, rng=8)
+    p, near = run.posterior(epsilon=6.0), run.table.distance < 6.0
+    assert len(p) == np.count_nonzero(near) > 10
+    for name in ("theta", "cube", "distance", "summary"):
+        assert np.array_equal(getattr(p, name), getattr(run.table, name)[near])
 
 
 def test_select_refuses_contradictions():
@@ -577,13 +573,16 @@ def conjugate(n=40_000, epsilon=3.0, seed=0):
     theta = rng.normal(2.0, 3.0, n)
     y = rng.normal(theta, 1.0)
     weight = stats.norm.pdf(theta, 0, 2) / stats.norm.pdf(theta, 2, 3)
-    return selection.select(
-        theta[:, None].__getitem__,
-        np.abs(y - 1.0),
-        weight,
-        ("theta",),
+    distance = np.abs(y - 1.0)
+    rows = np.flatnonzero(distance < epsilon)
+    return draws(
+        theta[rows],
+        weight[rows],
+        names=("theta",),
+        distance=distance[rows],
         epsilon=epsilon,
-        summary_of=y[:, None].__getitem__,
+        n_simulations=n,
+        summary=y[rows, None],
         observed=np.array([1.0]),
     )
 
@@ -1481,15 +1480,10 @@ def test_what_is_heavy_far_away_does_not_raise_the_tolerance_of_the_answer(rng):
     # A thousand even draws below 1, and one at 3 that outweighs them until there are many more.
     distance = np.append(np.sort(rng.random(1000)), 3.0)
     weight = np.append(np.ones(1000), 500.0)
-    points = rng.random((1001, 1))
-
-    def read(near):
-        found = selection.select(points.__getitem__, distance, weight, ["a"], ess=100.0, near=near)
-        return found.epsilon
-
-    assert read(2.0) == pytest.approx(distance[99], abs=2e-3)
-    assert read(np.inf) == read(4.0)
+    read = partial(selection.select, ess=100.0)
+    assert read(distance, weight, near=2.0)[1] == pytest.approx(distance[99], abs=2e-3)
+    assert read(distance, weight)[1] == read(distance, weight, near=4.0)[1]
     far = np.append(distance, np.linspace(3.1, 6.0, 5000))
-    more, theta = np.append(weight, np.ones(5000)), rng.random((6001, 1))
-    assert selection.select(theta.__getitem__, far, more, ["a"], ess=100.0).epsilon > 3.0
-    assert selection.select(theta.__getitem__, far, more, ["a"], ess=100.0, near=2.0).epsilon < 0.2
+    more = np.append(weight, np.ones(5000))
+    assert read(far, more)[1] > 3.0
+    assert read(far, more, near=2.0)[1] < 0.2

@@ -23,6 +23,7 @@ from abctree.answers.histogram import (
 )
 from abctree.answers.posterior import Posterior
 from abctree.answers.selection import select
+from abctree.answers.weighted import log_of
 from abctree.data import OtherStream, Partition, Plan, Rounds, Steps, Table, mixture_weights
 from abctree.errors import AbctreeWarning, ParameterError, wrong
 from abctree.keywords import checks_keywords_of_methods
@@ -229,25 +230,31 @@ class Run:
         near: float = np.inf,
     ) -> Posterior:
         """Weighted draws by distances (T,), with summaries (k, q) of rows (k,), and observed."""
-        table, bounds = self.table, self._bounds
-        draws = select(
-            table.theta_of,
+        table, bounds, weight = self.table, self._bounds, self.weights(weights)
+        rows, epsilon = select(
             distance,
-            self.weights(weights),
-            self.problem.names,
+            weight,
             epsilon=epsilon,
             ess=ess,
             limit=limit,
             near=near,
-            cube=table.cube,
-            summary_of=None if summaries is None else summaries[0],
+            n_simulations=self.n_simulations,
+        )
+        return Posterior(
+            theta=table.theta_of(rows),
+            log_weights=log_of(weight[rows]),
+            distance=distance[rows],
+            epsilon=epsilon,
+            names=self.problem.names,
+            n_simulations=self.n_simulations,
+            cube=table.cube[rows],
+            summary=None if summaries is None else summaries[0](rows),
             observed=None if summaries is None else summaries[1],
             bounds=bounds,
             continuous=None if bounds is None else ~np.isnan(bounds[:, 0]),
             region=self.problem.region,
-            n_simulations=self.n_simulations,
+            notes=self.code_changes,
         )
-        return replace(draws, notes=self.code_changes)
 
     def _check_kept(self, epsilon: float | None) -> None:
         if self.n_made is None or epsilon is None:

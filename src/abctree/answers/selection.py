@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 
 from abctree.answers.evidence import check_epsilon, check_rows
-from abctree.answers.posterior import Posterior
-from abctree.answers.weighted import ROUNDING, log_of
+from abctree.answers.weighted import ROUNDING
 from abctree.data import running_ess
 from abctree.errors import ParameterError, warn
 from abctree.numbers import check_rule
-from abctree.problem.region import Region
-from abctree.types import BoolArray, FloatArray, IntArray
+from abctree.types import FloatArray, IntArray
 
 #: Default target: this effective sample size, or this share of the simulations if that is less.
 TARGET_ESS = 1000.0
@@ -32,29 +28,19 @@ def default_ess(n_simulations: int) -> float:
 
 
 def select(
-    theta_of: Callable[[IntArray], FloatArray],
     distance: FloatArray,
     weight: FloatArray,
-    names: Sequence[str],
     *,
     epsilon: float | None = None,
     ess: float | None = None,
     limit: float = np.inf,
     near: float = np.inf,
-    cube: FloatArray | None = None,
-    summary_of: Callable[[IntArray], FloatArray] | None = None,
-    observed: FloatArray | None = None,
-    bounds: FloatArray | None = None,
-    continuous: BoolArray | None = None,
-    region: Region | None = None,
     n_simulations: int | None = None,
-) -> Posterior:
-    """The posterior at a tolerance, or at the smallest one that gives enough draws.
+) -> tuple[IntArray, float]:
+    """Numbers (m,) of the rows that are the draws at a tolerance, or at the smallest with enough.
 
     Parameters
     ----------
-    theta_of, summary_of : callable
-        Parameters (k, p) and summaries (k, m) of some rows (k,).
     distance, weight : (T,) array
         All simulations: distances (inf or nan for a failure: never accepted), and raw importance
         weights.  Rows without weight are no draws.
@@ -72,8 +58,11 @@ def select(
         it need not be kept beyond.
     n_simulations : int, optional
         T, where only the closest simulations are given.
-    names, cube, observed, bounds, continuous, region
-        As in `Posterior`, of all simulations.
+
+    Returns
+    -------
+    rows, epsilon
+        The draws, and the tolerance.
 
     Warns
     -----
@@ -81,7 +70,6 @@ def select(
         If the target is out of reach, in which case the ε up to `limit` with the largest effective
         sample size is taken; and if nothing is accepted.
     """
-    distance, weight = np.asarray(distance, np.float64), np.asarray(weight, np.float64)
     check_rows(distance, weight)
     if epsilon is not None and ess is not None:
         raise ParameterError("`epsilon` or `ess` must be given, but got both. Drop one.")
@@ -97,20 +85,7 @@ def select(
             "posterior is empty. Use a larger epsilon, and check that the simulator can produce "
             "the observed summaries."
         )
-    return Posterior(
-        theta=np.asarray(theta_of(rows), np.float64),
-        log_weights=log_of(weight[rows]),
-        distance=distance[rows],
-        epsilon=float(epsilon),
-        names=tuple(names),
-        n_simulations=n_simulations,
-        cube=None if cube is None else cube[rows],
-        summary=None if summary_of is None else summary_of(rows),
-        observed=observed,
-        bounds=bounds,
-        continuous=continuous,
-        region=region,
-    )
+    return rows, float(epsilon)
 
 
 def _epsilon_for(
