@@ -1,4 +1,4 @@
-"""What a word means: a keyword that a function does not have, the short name of a part."""
+"""What a word means: a keyword that a function does not have, a name, that of a part."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, wrong
 
 T = TypeVar("T", bound=Callable[..., Any])
 P = TypeVar("P")
@@ -155,6 +155,13 @@ def meant(word: str, names: Sequence[str], cutoff: float = 0.6) -> str | None:
     found = [name for name in ours if name.partition("=")[0] in names]
     found = found or difflib.get_close_matches(word.lower(), names, 1, max(cutoff, 0.8 * len(near)))
     return found[0] if found else None
+
+
+def place_of(name: str, names: Sequence[str]) -> int:
+    """The place of a name among some, or a `ParameterError`."""
+    if name not in names:
+        raise wrong("name", f"be one of {', '.join(names)}", repr(name))
+    return names.index(name)
 
 
 def part_named(

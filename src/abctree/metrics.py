@@ -9,8 +9,9 @@ import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
 from abctree.data import effective_sample_size as ess
-from abctree.errors import ParameterError, wrong
+from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
+from abctree.numbers import check_rule
 from abctree.protocols import HasValue, Utility
 from abctree.tree.utilities import (
     AcceptanceMinusDivergence,
@@ -174,8 +175,7 @@ def mmd(
         if bandwidth is None
         else bandwidth
     )
-    if not h > 0.0:
-        raise wrong("bandwidth", "be above 0", h, "Give one if most rows of `y` are equal.")
+    check_rule("bandwidth", h, "above 0", "Give one if most rows of `y` are equal.")
     return _within(x, w, h) + _within(y, v, h) - 2.0 * _mean_kernel(x, w, y, v, h)
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cache
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -83,10 +83,8 @@ def checked_number(name: str, value: object) -> float:
 
 def checked_count(name: str, value: object, least: int = 1) -> int:
     """A whole number of at least `least`."""
-    number = value if isinstance(value, int | float | np.integer) else np.nan
-    if isinstance(value, bool) or not (float(number).is_integer() and number >= least):
-        raise wrong(name, f"be a whole number of at least {least}", repr(value))
-    return int(number)
+    check_rule(name, value, f"a whole number of at least {least}")
+    return int(cast("int", value))
 
 
 def checked_levels(q: object) -> FloatArray:

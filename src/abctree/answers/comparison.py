@@ -11,8 +11,8 @@ import numpy as np
 from abctree.answers.evidence import Evidence
 from abctree.answers.one_model import evidence_of_model, models_of
 from abctree.answers.run import Run
-from abctree.errors import ParameterError, wrong
-from abctree.keywords import checks_keywords
+from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords, place_of
 from abctree.problem.models import check_same, model_prior
 from abctree.types import FloatArray
 
@@ -86,7 +86,7 @@ class Comparison:
         ParameterError
             If there is no model of a name.
         """
-        first, second = (self.evidences[self._index(name)] for name in (one, other))
+        first, second = (self.evidences[place_of(name, self.names)] for name in (one, other))
         if second.estimate == 0.0:
             return np.inf, (first.interval()[0] / second.interval()[1], np.inf)
         ratio = first.estimate / second.estimate
@@ -94,11 +94,6 @@ class Comparison:
             return 0.0, (0.0, first.interval()[1] / second.interval()[0])
         half = 1.96 * np.hypot(first.relative_error, second.relative_error)
         return ratio, (float(ratio * np.exp(-half)), float(ratio * np.exp(half)))
-
-    def _index(self, name: str) -> int:
-        if name not in self.names:
-            raise wrong("name", f"be one of {', '.join(self.names)}", repr(name))
-        return self.names.index(name)
 
     @property
     def stable_from(self) -> float | None:

@@ -12,14 +12,13 @@ from abctree.answers.weighted import (
     ByParameter,
     Probabilities,
     Weighted,
-    column_of,
     error_of,
     room,
     scatter,
 )
 from abctree.data import effective_sample_size
-from abctree.errors import ParameterError, wrong
-from abctree.keywords import checks_keywords_of_methods
+from abctree.errors import ParameterError
+from abctree.keywords import checks_keywords_of_methods, place_of
 from abctree.numbers import check_rule
 from abctree.problem.region import Region
 from abctree.protocols import Category, Circle, HasCategories
@@ -145,8 +144,7 @@ class Moments(ByParameter):
         ParameterError
             If the method is unknown, or `prob` is missing, outside (0, 1) or not asked for.
         """
-        if method not in ("mean", "std", "quantile"):
-            raise wrong("method", 'be "mean", "std" or "quantile"', repr(method))
+        check_rule("method", method, '"mean", "std" or "quantile"')
         if (prob is None) == (method == "quantile"):
             raise ParameterError(
                 f'`prob` must be given for method="quantile", and for no other, but got {prob} '
@@ -196,7 +194,7 @@ class Moments(ByParameter):
         ParameterError
             If there is no parameter of this name.
         """
-        j = column_of(self.names, name)
+        j = place_of(name, self.names)
         known = [category.values for category in self.categories if category.column == j]
         values = np.unique(np.append(known[0] if known else (), self.theta[:, j]))
         return Probabilities.of(self.theta[:, j], self.weights, values)

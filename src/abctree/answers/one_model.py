@@ -24,7 +24,7 @@ from abctree.data import (
 from abctree.errors import wrong
 from abctree.problem import Problem
 from abctree.problem.models import Models
-from abctree.types import FloatArray
+from abctree.types import FloatArray, NamedDict
 
 R = TypeVar("R", bound=Run)
 
@@ -73,38 +73,31 @@ def of_model(run: R, name: str) -> R:
     theta, cube = table.theta_of(rows)[:, 1 : 1 + p], table.cube[rows, 1 : 1 + problem.d]
     kept = table.summary_of(rows) if table.summary_size else None
     # Of n rows, where the weights were those of a mean over T.
-    own, rounds = table_of(
-        problem, cube, theta, table.distance[rows], kept, weight[rows] * n / run.n_simulations
-    )
-    failures = Failures(own, rounds, run.root, 1)
-    bad = np.flatnonzero(~np.isfinite(own.distance))
+    weight = weight[rows] * n / run.n_simulations
     reason = "see the failures of the run over all models"
-    failures.add(
-        [Failure(int(i), tuple(theta[i].tolist()), reason, "") for i in bad], theta[bad], bad
-    )
     return replace(
         run,
-        problem=problem,
-        table=own,
-        rounds=rounds,
-        plan=Plan(n, n, n, 1, n_folds=1),
-        failures=failures,
+        **of_rows(problem, cube, theta, table.distance[rows], kept, weight, reason, run.root),
         default_weights="mixture",
-        method="rejection",
         population=None,
         default_epsilon=None,
     )
 
 
-def table_of(
+def of_rows(
     problem: Problem,
     cube: FloatArray,
     theta: FloatArray,
     distance: FloatArray,
     summary: FloatArray | None,
     weight: FloatArray,
-) -> tuple[Table, Rounds]:
-    """A table of n rows with weights (n,), of which the evidence is the mean, and its one round."""
+    failed: str,
+    root: int = 0,
+) -> NamedDict:
+    """What a run has, by name, of n rows with weights (n,), of which the evidence is the mean.
+
+    Rows without a finite distance have failed for one reason.
+    """
     n = len(theta)
     size = 0 if summary is None else int(np.prod(problem.shape))
     table = Table(problem.d, theta.shape[1], size, capacity=n)
@@ -133,4 +126,16 @@ def table_of(
         ess=effective_sample_size(weight[usable]),
         rng_state={},
     )
-    return table, Rounds([pilot])
+    rounds = Rounds([pilot])
+    failures = Failures(table, rounds, root, 1)
+    bad = np.flatnonzero(~usable)
+    lost = [Failure(int(i), tuple(theta[i].tolist()), failed) for i in bad]
+    failures.add(lost, theta[bad], bad)
+    return {
+        "problem": problem,
+        "table": table,
+        "rounds": rounds,
+        "plan": Plan(n, n, n, 1, n_folds=1),
+        "failures": failures,
+        "method": "rejection",
+    }

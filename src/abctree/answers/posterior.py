@@ -14,9 +14,9 @@ from abctree.answers.moments import Moments
 from abctree.answers.reading.choice import Choice, Summaries
 from abctree.answers.reading.regression import Method, check_method
 from abctree.answers.scores import Scores
-from abctree.answers.weighted import column_of, log_of, root_of, scatter
+from abctree.answers.weighted import log_of, root_of, scatter
 from abctree.errors import MissingDependencyError, ParameterError, warn
-from abctree.keywords import checks_keywords_of_methods
+from abctree.keywords import checks_keywords_of_methods, place_of
 from abctree.markup import listed, page, table, title
 from abctree.numbers import check_rule, checked_rng
 from abctree.problem.region import Region
@@ -100,7 +100,7 @@ class Posterior(Moments):
         ParameterError
             If there is no parameter of this name.
         """
-        return self.theta[:, column_of(self.names, name)]
+        return self.theta[:, place_of(name, self.names)]
 
     # Draws without weights ------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from abctree.answers.run import Run, Weights
 from abctree.answers.run_notes import notes_on, run_notes
 from abctree.answers.summary import Summary, summarise, summarise_mode
 from abctree.answers.weighted import log_of
-from abctree.errors import AbctreeWarning, wrong
+from abctree.errors import AbctreeWarning
 from abctree.keywords import checks_keywords_of_methods
 from abctree.method import METHODS
 from abctree.numbers import check_rule, checked_rng
@@ -92,10 +92,8 @@ class Result(Run):
         AbctreeWarning
             If the target is out of reach: the best effective sample size is given instead.
         """
-        if summaries not in ("own", "local", "learned"):
-            raise wrong("summaries", 'be "own", "local" or "learned"', repr(summaries))
-        if kernel not in ("indicator", "epanechnikov"):
-            raise wrong("kernel", 'be "indicator" or "epanechnikov"', repr(kernel))
+        check_rule("summaries", summaries, '"own", "local" or "learned"')
+        check_rule("kernel", kernel, '"indicator" or "epanechnikov"')
         if summaries == "own":
             draws = super().posterior(epsilon, ess, weights)
         else:

@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy.special import betaincinv, ndtr
 
-from abctree.errors import wrong
 from abctree.keywords import checks_keywords_of_methods
 from abctree.numbers import check_rule, checked_levels
 from abctree.types import FloatArray
@@ -69,21 +68,9 @@ class ByParameter:
         ----------
         mass : float
             In (0, 1].
-
-        Raises
-        ------
-        ParameterError
-            If `mass` is not in (0, 1].
         """
         check_rule("mass", mass, "in (0, 1]", "Try 0.9.")
         return np.array([law.shortest(mass) for law in self._laws]).reshape(-1, 2)
-
-
-def column_of(names: Sequence[str], name: str) -> int:
-    """The number of the parameter of this name, or a `ParameterError`."""
-    if name not in names:
-        raise wrong("name", f"be one of {', '.join(names)}", repr(name))
-    return names.index(name)
 
 
 @dataclass(frozen=True, eq=False)

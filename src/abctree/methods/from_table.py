@@ -7,17 +7,15 @@ from typing import NoReturn
 
 import numpy as np
 
-from abctree.answers.failures import Failures
-from abctree.answers.one_model import table_of
+from abctree.answers.one_model import of_rows
 from abctree.answers.result import Result
-from abctree.data import Failure, Plan
 from abctree.errors import ParameterError, SimulatorError, wrong
 from abctree.keywords import checks_keywords
 from abctree.problem import Problem
 from abctree.problem.measurement import finite_rows
 from abctree.problem.priors.tabled import Tabled
 from abctree.protocols import Distance, Prior
-from abctree.types import BoolArray, Data, FloatArray
+from abctree.types import Data, FloatArray
 
 
 @checks_keywords
@@ -95,7 +93,15 @@ def from_table(
     if not usable.any():
         raise ParameterError("`summary` must have a finite row, but all have nan or inf.")
     cube = problem.prior.to_cube(columns)
-    return _result(problem.fitted(rows[usable], cube[usable]), columns, cube, rows, usable, weight)
+    problem = problem.fitted(rows[usable], cube[usable])
+    far = np.full(n, np.inf)
+    far[usable] = problem.distance(rows[usable], problem.observed_summary)
+    return Result(
+        **of_rows(problem, cube, columns, far, rows, weight, "the table has nan or inf"),
+        stopped_because="a table made elsewhere",
+        seconds=0.0,
+        root=0,
+    )
 
 
 def _columns(theta: Mapping[str, Data] | Data) -> tuple[FloatArray, tuple[str, ...]]:
@@ -148,34 +154,3 @@ def _in_order(columns: FloatArray, names: tuple[str, ...], wanted: tuple[str, ..
 def _no_simulator(*_: object) -> NoReturn:
     """Stand for the simulations that are there already."""
     raise SimulatorError("A result made by abctree.from_table has no simulator to run again.")
-
-
-def _result(
-    problem: Problem,
-    theta: FloatArray,
-    cube: FloatArray,
-    summary: FloatArray,
-    usable: BoolArray,
-    weight: FloatArray,
-) -> Result:
-    n = len(theta)
-    distance = np.full(n, np.inf)
-    distance[usable] = problem.distance(summary[usable], problem.observed_summary)
-    table, rounds = table_of(problem, cube, theta, distance, summary, weight)
-    failures = Failures(table, rounds, 0, 1)
-    bad = np.flatnonzero(~usable)
-    reason = "the table has nan or inf"
-    failures.add(
-        [Failure(int(i), tuple(theta[i].tolist()), reason, "") for i in bad], theta[bad], bad
-    )
-    return Result(
-        problem=problem,
-        table=table,
-        rounds=rounds,
-        plan=Plan(n, n, n, 1, n_folds=1),
-        failures=failures,
-        stopped_because="a table made elsewhere",
-        seconds=0.0,
-        root=0,
-        method="rejection",
-    )

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from abctree.errors import ParameterError, wrong
-from abctree.keywords import checks_keywords
+from abctree.keywords import checks_keywords, place_of
 from abctree.problem.priors.checks import checked_boxes, checked_cube, checked_theta
 from abctree.problem.problem import Problem
 from abctree.problem.simulators import Model
@@ -101,10 +101,7 @@ class Models(Problem):
         ParameterError
             If there is no model of this name.
         """
-        named = tuple(self.problems)
-        if name not in named:
-            raise wrong("name", f"be one of {', '.join(named)}", repr(name))
-        return named.index(name)
+        return place_of(name, tuple(self.problems))
 
     def __repr__(self) -> str:
         return f"Models({', '.join(self.problems)}; observed summary of shape {self.shape})"

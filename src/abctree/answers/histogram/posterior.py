@@ -19,10 +19,10 @@ from abctree.answers.histogram.marginal import (
     edges_of,
 )
 from abctree.answers.histogram.ranges import cube_range, mean_over, middle, out_of_support
-from abctree.answers.weighted import ByParameter, column_of
+from abctree.answers.weighted import ByParameter
 from abctree.data import Boxes
 from abctree.errors import ParameterError
-from abctree.keywords import checks_keywords_of_methods
+from abctree.keywords import checks_keywords_of_methods, place_of
 from abctree.numbers import check_rule, checked_rng
 from abctree.protocols import HasCubeDensity, HasLogDensity, Prior
 from abctree.types import FloatArray, IntArray, RNGLike
@@ -232,7 +232,7 @@ class StepPosterior(ByParameter):
         v within a box: to about 0.01 posterior standard deviations unless next to nothing of the
         boxes is allowed.
         """
-        return self._drivers[column_of(self.names, name)]
+        return self._drivers[place_of(name, self.names)]
 
     @cached_property
     def _drivers(self) -> tuple[int | None, ...]:
@@ -278,7 +278,7 @@ class StepPosterior(ByParameter):
         ParameterError
             If the parameter is unknown or the edges do not increase.
         """
-        marginal = self._laws[column_of(self.names, name)]
+        marginal = self._laws[place_of(name, self.names)]
         edges = edges_of(marginal, bins)
         below = marginal.cdf(np.append(np.nextafter(edges[:-1], -np.inf), edges[-1]))
         return edges, np.diff(below) / np.diff(edges)
@@ -286,7 +286,7 @@ class StepPosterior(ByParameter):
     def cdf(self, name: str, x: float | FloatArray) -> FloatArray:
         """P(parameter <= x), of the shape of x; exact or from draws, see `driver`."""
         points = np.asarray(x, dtype=np.float64)
-        return self._laws[column_of(self.names, name)].cdf(points.ravel()).reshape(points.shape)
+        return self._laws[place_of(name, self.names)].cdf(points.ravel()).reshape(points.shape)
 
     def mean(self) -> FloatArray:
         """(p,) Posterior means; exact or from draws, see `driver`."""
@@ -318,11 +318,6 @@ class StepPosterior(ByParameter):
         Under a density prior or a constraint boxes are ranked by the average of `pdf` over the
         points of the quadrature (see `driver`), weighted as there, and boxes without such a point
         are left out.  What a constraint refuses within a box stays a part of the region.
-
-        Raises
-        ------
-        ParameterError
-            If `mass` is not in (0, 1].
         """
         check_rule("mass", mass, "in (0, 1]", "Try 0.9.")
         return densest(self.prior, self._lower, self._upper, *self._ranks, mass)

@@ -10,9 +10,10 @@ import numpy as np
 from scipy import special
 
 from abctree.answers.run import Run
-from abctree.errors import ParameterError, wrong
+from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods
 from abctree.markup import listed, page, paragraphs, table, title
+from abctree.numbers import check_rule
 from abctree.types import FloatArray, NamedDict
 
 
@@ -71,8 +72,7 @@ class Mode:
         ParameterError
             If there is no ellipse, or `level` is not in (0, 1).
         """
-        if not 0.0 < level < 1.0:
-            raise wrong("level", "be in (0, 1)", level, "Try 0.9.")
+        check_rule("level", level, "in (0, 1)", "Try 0.9.")
         if self.covariance is None:
             raise ParameterError(
                 "`covariance` must be known for an ellipse, but is None: " + " ".join(self.notes)

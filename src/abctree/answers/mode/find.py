@@ -12,6 +12,7 @@ from abctree.answers.mode.fit import SATURATED, reach
 from abctree.answers.mode.landscape import Landscape, kernel_mode
 from abctree.answers.mode.places import FAINTEST, Place, borne_out, distinct, look_epsilon, places
 from abctree.errors import wrong
+from abctree.numbers import check_rule
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Discrete values that are told.
@@ -72,8 +73,7 @@ def find_mode(
         raise wrong(
             "theta", "have shape (n, p) and `distance` (n,)", f"{theta.shape} and {distance.shape}"
         )
-    if epsilon is not None and not epsilon > 0.0:
-        raise wrong("epsilon", "be above 0", epsilon, "Leave it out to let the fit choose.")
+    check_rule("epsilon", epsilon, "above 0 or None", "Leave it out to let the fit choose.")
     distance = np.where(np.isnan(distance), np.inf, distance)
     names = tuple(names or (f"theta{j + 1}" for j in range(theta.shape[1])))
     look = look_epsilon(distance) if epsilon is None else epsilon
