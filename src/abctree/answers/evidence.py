@@ -88,11 +88,6 @@ class Evidence:
         Returns
         -------
         lower, upper : float
-
-        Raises
-        ------
-        ParameterError
-            If `level` is not in (0, 1).
         """
         check_rule("level", level, "in (0, 1)", "Try 0.95.")
         low, high = self._interval(level)

@@ -38,15 +38,10 @@ class FailurePolicy:
         Whether a failure counts as a rejection, or ends the run with `FailedSimulationError`.
         Either way its block is first handed to the store, if there is one.
     limit : float
-        The run ends early when more than this share of its last blocks failed; 1 for never.  The
-        pilot does not count: what it finds to work is played first.
+        The run ends early when more than this share, in (0, 1], of its last blocks failed; 1 for
+        never.  The pilot does not count: what it finds to work is played first.
     at_least : int
-        The last blocks are as many as hold this number of simulations.
-
-    Raises
-    ------
-    ParameterError
-        If a value breaks its rule.
+        The last blocks are as many as hold this number of simulations, at least 1.
     """
 
     on_failure: Literal["reject", "raise"] = ruled("reject", '"reject" or "raise"')
@@ -158,12 +153,9 @@ class Failures:
         The first few, in the order in which they came back.
     """
 
-    def __init__(
-        self, table: Table, rounds: Sequence[Round], root: int, unit: int, keep: int = _KEEP
-    ) -> None:
+    def __init__(self, table: Table, rounds: Sequence[Round], root: int, unit: int) -> None:
         # The table and the rounds may still grow; rows of one `unit` share a generator.
         self._table, self._rounds, self._root, self._unit = table, rounds, root, unit
-        self._keep = keep
         self.count = 0
         self.reasons: Counter[str] = Counter()
         self.cases: list[Case] = []
@@ -187,7 +179,7 @@ class Failures:
         for failure in failures:
             self.count += 1
             self.reasons[self._counted_as(failure.reason)] += 1
-            if len(self.cases) < self._keep:
+            if len(self.cases) < _KEEP:
                 self.cases.append(Case.of(failure, theta, index, self._unit, self._root))
 
     def _counted_as(self, reason: str) -> str:

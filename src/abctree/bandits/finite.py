@@ -90,11 +90,6 @@ def thompson_sampling(
     History
         Arms and rewards.
 
-    Raises
-    ------
-    ParameterError
-        If an argument breaks its rule.
-
     Notes
     -----
     Draws are exact in law and O(log K), see `abctree.kernels.bandits`.
@@ -137,14 +132,8 @@ def top_two(
     -------
     History
         Arms and rewards.
-
-    Raises
-    ------
-    ParameterError
-        If an argument breaks its rule.
     """
-    if challenger not in ("resample", "transport"):
-        raise wrong("challenger", 'be "resample" or "transport"', repr(challenger))
+    check_rule("challenger", challenger, '"resample" or "transport"')
     rule = games.RESAMPLE if challenger == "resample" else games.TRANSPORT
     return _played(rule, mu, budget, checked_share(b), block, rng)
 
@@ -157,11 +146,6 @@ def ucb(
 
     Every arm once, then the arm of the largest mean + scale · √(2 log t / n).  Arguments as for
     `thompson_sampling`; `scale` is at least 0, and 1 is UCB1.
-
-    Raises
-    ------
-    ParameterError
-        If `scale` is negative, or another argument breaks its rule.
     """
     check_rule("scale", scale, "at least 0", "UCB1 is 1.")
     return _played(games.UCB, mu, budget, float(scale), 1, rng)
@@ -203,11 +187,6 @@ def identified(
     -------
     (m,) array of int
         Games whose `History.best` is the best arm.
-
-    Raises
-    ------
-    ParameterError
-        If an argument breaks its rule.
     """
     at = np.asarray(checkpoints, dtype=np.int64)
     if at.ndim != 1 or len(at) == 0 or at[0] < 1 or (np.diff(at) <= 0).any():

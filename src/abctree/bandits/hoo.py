@@ -91,11 +91,6 @@ def hoo(
     Climb
         Points, rewards, and two answers.
 
-    Raises
-    ------
-    ParameterError
-        If an argument breaks its rule.
-
     Notes
     -----
     The version for a known budget, whose bounds change along one path only: O(depth) an evaluation.

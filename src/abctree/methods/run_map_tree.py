@@ -102,13 +102,8 @@ def map_tree(
 
     Raises
     ------
-    ParameterError
-        If a setting breaks its rule, or `store` holds a run already.
-    StoreError
-        If `store` cannot be written to.
-    SimulatorError
-        If the simulator cannot be used: the first simulations have the wrong shape, or the whole
-        pilot fails, or any simulation with ``on_failure="raise"``.
+    ParameterError, StoreError, SimulatorError
+        As for `abctree.abc_tree`.
 
     Notes
     -----

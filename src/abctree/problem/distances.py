@@ -69,11 +69,6 @@ class Minkowski:
     ----------
     p : float
         At least 1; 1 is "manhattan", inf is "chebyshev" (the largest difference).
-
-    Raises
-    ------
-    ParameterError
-        If `p` is below 1 or nan.
     """
 
     p: float = ruled(2.0, "at least 1")
@@ -294,11 +289,6 @@ class Wasserstein:
         Directions for vectors.
     seed : int
         Seed of the directions; they are the same in every call.
-
-    Raises
-    ------
-    ParameterError
-        If an argument breaks its rule.
     """
 
     p: float = ruled(1.0, "in [1, inf)")

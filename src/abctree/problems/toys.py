@@ -26,11 +26,6 @@ def gauss(d: int = 2) -> Problem:
     -------
     Problem
         With parameters theta1, ..., theta_d and the Euclidean distance.
-
-    Raises
-    ------
-    ParameterError
-        If `d` is not a whole number of at least 1.
     """
     d = checked_count("d", d)
     return Problem(
@@ -60,11 +55,6 @@ def gaussian_mixture(d: int = 2) -> Problem:
     -------
     Problem
         With parameters theta1, ..., theta_d and the Euclidean distance.
-
-    Raises
-    ------
-    ParameterError
-        If `d` is not a whole number of at least 1.
     """
     d = checked_count("d", d)
     return Problem(

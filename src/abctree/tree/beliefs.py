@@ -51,11 +51,6 @@ class Counts:
     ----------
     alpha, beta : float
         Pseudo-counts of every box, at least 0.
-
-    Raises
-    ------
-    ParameterError
-        If one is negative.
     """
 
     alpha: float = ruled(1.0, "at least 0")
@@ -88,11 +83,6 @@ class GlobalRate:
     ----------
     strength : float
         c, in pseudo-simulations a box; positive.
-
-    Raises
-    ------
-    ParameterError
-        If `strength` is not positive.
     """
 
     strength: float = ruled(1.0, "positive")
@@ -129,14 +119,9 @@ class MultiLevel:
     Parameters
     ----------
     strength : float or None
-        a₀, in pseudo-*acceptances*; None is 1 in one or two dimensions and 0.3 in more.
+        a₀, positive, in pseudo-*acceptances*; None is 1 in one or two dimensions and 0.3 in more.
     ratio : float
         Ratio of neighbouring tolerance levels, above 1.
-
-    Raises
-    ------
-    ParameterError
-        If `strength` is not positive, or `ratio` not above 1.
     """
 
     strength: float | None = ruled(None, "positive or None")
@@ -212,11 +197,6 @@ class LimitedShrinkage:
         The other rule; None is `MultiLevel` with its defaults.
     surprise : float
         In nats, positive.
-
-    Raises
-    ------
-    ParameterError
-        If `surprise` is not positive.
     """
 
     rule: BeliefRule | None = None

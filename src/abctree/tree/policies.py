@@ -41,11 +41,6 @@ class Thompson:
         Share of pulls of arms in proportion to ``π_k η_k``, in [0, 1): rows over the whole peak,
         without which a fit does not see its shape.
 
-    Raises
-    ------
-    ParameterError
-        If a parameter is out of its range.
-
     Notes
     -----
     A pull is exact in law but looks at few arms, see `abctree.kernels.bandits`: O(log K), after
@@ -86,11 +81,6 @@ class TopTwo:
         256 best arms.
     n_draws, defensive, spread
         As in `Thompson`.
-
-    Raises
-    ------
-    ParameterError
-        If a parameter is out of its range.
     """
 
     b: float | Literal["adaptive"] = ruled(0.5, 'in (0, 1] or "adaptive"', "Try 0.5.")
@@ -122,11 +112,6 @@ class T3C(TopTwo):
     ----------
     b, n_draws, defensive, spread
         As in `TopTwo`.
-
-    Raises
-    ------
-    ParameterError
-        If a parameter is out of its range.
     """
 
     _transport: ClassVar[bool] = True

@@ -83,9 +83,19 @@ def above_tie(distance: FloatArray, at: float) -> float:
     return float(larger.min())
 
 
+class _FromPilot:
+    """A schedule that begins where a share of the pilot's draws is accepted."""
+
+    start: float
+
+    def first(self, distance: FloatArray) -> float:
+        """ε_1 from the pilot's distances (n,)."""
+        return first_epsilon(distance, self.start)
+
+
 @checks_keywords
 @dataclass(frozen=True)
-class Geometric:
+class Geometric(_FromPilot):
     """ε ← factor · ε, the paper's rule at 0.9.
 
     It stalls where distances pile up far above the ones that matter; see `Quantile`.
@@ -101,10 +111,6 @@ class Geometric:
     factor: float = ruled(0.9, "in (0, 1)")
     start: float = ruled(0.5, "in (0, 1]")
 
-    def first(self, distance: FloatArray) -> float:
-        """ε_1 from the pilot's distances (n,)."""
-        return first_epsilon(distance, self.start)
-
     def next(self, epsilon: float, distance: FloatArray, weight: FloatArray) -> float | None:  # noqa: ARG002
         """`factor` times `epsilon`, or None at the floor."""
         return lower(epsilon, self.factor * epsilon, distance)
@@ -112,7 +118,7 @@ class Geometric:
 
 @checks_keywords
 @dataclass(frozen=True)
-class Quantile:
+class Quantile(_FromPilot):
     """ε ← the quantile of the distances that the last round accepted.
 
     The default at the median: it halves what is accepted and so cannot stall.
@@ -131,10 +137,6 @@ class Quantile:
     start: float = ruled(0.2, "in (0, 1]")
     weighted: bool = False
 
-    def first(self, distance: FloatArray) -> float:
-        """ε_1 from the pilot's distances (n,)."""
-        return first_epsilon(distance, self.start)
-
     def next(self, epsilon: float, distance: FloatArray, weight: FloatArray) -> float | None:
         """The quantile of the accepted distances, or None at the floor."""
         if len(distance) == 0:
@@ -146,7 +148,7 @@ class Quantile:
 
 @checks_keywords
 @dataclass(frozen=True)
-class RetainedESS:
+class RetainedESS(_FromPilot):
     """ε ← the tolerance at which the weighted draws keep a share of their effective sample size.
 
     The adaptive rule of Del Moral, Doucet and Jasra (2012) for one simulation a particle.  With
@@ -164,10 +166,6 @@ class RetainedESS:
     share: float = ruled(0.5, "in (0, 1)")
     start: float = ruled(0.2, "in (0, 1]")
 
-    def first(self, distance: FloatArray) -> float:
-        """ε_1 from the pilot's distances (n,)."""
-        return first_epsilon(distance, self.start)
-
     def next(self, epsilon: float, distance: FloatArray, weight: FloatArray) -> float | None:
         """The smallest tolerance that keeps the share, or None at the floor."""
         if len(distance) == 0 or not weight.max() > 0.0:
@@ -180,7 +178,7 @@ class RetainedESS:
 
 @checks_keywords
 @dataclass(frozen=True)
-class PooledESS:
+class PooledESS(_FromPilot):
     """ε ← the smallest at which all draws so far have an effective sample size that grows with n.
 
     It is ``max(least, target · (n / T)^power)``, so that the run arrives at the tolerance at which
@@ -204,10 +202,6 @@ class PooledESS:
     least: float = ruled(40.0, "positive")
     power: float = ruled(1.25, "positive")
     start: float = ruled(0.2, "in (0, 1]")
-
-    def first(self, distance: FloatArray) -> float:
-        """ε_1 from the pilot's distances (n,)."""
-        return first_epsilon(distance, self.start)
 
     def next(self, epsilon: float, distance: FloatArray, weight: FloatArray) -> float | None:
         """As `pooled`, where one round is all there is."""

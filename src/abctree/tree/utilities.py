@@ -128,11 +128,6 @@ class EffectiveSampleSize:
     ----------
     gamma : float
         Exponent in [0, 1]; 0 is the prior.
-
-    Raises
-    ------
-    ParameterError
-        If `gamma` is outside [0, 1].
     """
 
     gamma: float = ruled(0.5, "in [0, 1]")

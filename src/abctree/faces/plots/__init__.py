@@ -5,7 +5,7 @@ returns the figure: ``abctree.plots.pair(posterior).savefig("pair.png")``.  Noth
 pyplot's global state, and nothing is shown.  For a window make the axes with
 ``matplotlib.pyplot.subplots`` and call its ``show``.
 
-Needs matplotlib: ``pip install abctree[plots]``.
+They need matplotlib, ``pip install abctree[plots]``, and else raise a `MissingDependencyError`.
 """
 
 from abctree.faces.plots.boxes import partition, partitions

@@ -70,17 +70,11 @@ def partition(
         Whether the draws that the round accepted, in any fold, are shown as red dots; in more than
         two dimensions all of them are projected onto the slice.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-
     Raises
     ------
     ParameterError
         If the round, the fold, a parameter or an option is unknown, or there are not two
         dimensions to show.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     n = len(result.rounds)
     if not -n <= round < n:
@@ -127,16 +121,10 @@ def partitions(
     axes : array of matplotlib Axes, optional
         One for each round.  Default: of a new figure.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-
     Raises
     ------
     ParameterError
         As in `partition`; if `rounds` is empty; if `axes` has another number.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     if rounds is None:  # the pilot is left out where there are others
         last = len(result.rounds) - 1

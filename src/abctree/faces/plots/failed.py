@@ -36,16 +36,10 @@ def failures(result: Result, ax: Axes | None = None) -> Figure:
     ax : matplotlib Axes, optional
         Default: of a new figure.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-
     Raises
     ------
     ParameterError
         If the table has the closest simulations only.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     _failed(result)
     ax = one_axes(ax, 5.0, 2.6)
@@ -83,16 +77,10 @@ def failure_map(
     ax : matplotlib Axes, optional
         Default: of a new figure.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-
     Raises
     ------
     ParameterError
         If the table has the closest simulations only, or a name is wrong.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     failed, theta = _failed(result), result.table.theta
     columns = _columns(result.problem.names, theta, failed, parameters)

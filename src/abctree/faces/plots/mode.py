@@ -58,16 +58,10 @@ def mode(result: Result | Mode, level: float = 0.9, axes: object = None) -> Figu
     axes : (p, p) array of matplotlib Axes, optional
         For p parameters.  Default: of a new figure.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-
     Raises
     ------
     ParameterError
         If `level` or `axes` does not fit.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     check_rule("level", level, "in (0, 1)", "Try 0.9.")
     found = result.mode() if isinstance(result, Result) else result

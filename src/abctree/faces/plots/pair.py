@@ -90,17 +90,11 @@ def pair(
     prior : bool
         Whether the prior is drawn, if the draws come with one.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-
     Raises
     ------
     ParameterError
         If a name is unknown, posteriors are of different parameters, or `truth`, `bins` or `axes`
         do not fit.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     given = posteriors_of(posterior)
     first = next(iter(given.values()))

@@ -17,6 +17,7 @@ from abctree.faces.plots.canvas import (
     check_parallel,
     figure_of,
     grid_of_axes,
+    legend_above,
     one_axes,
     plain_ticks,
     quieten,
@@ -45,16 +46,10 @@ def progress(result: Result, axes: object = None) -> Figure:
     axes : five matplotlib Axes, optional
         In this order.  Default: of a new figure.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-
     Raises
     ------
     ParameterError
         If `axes` are not five.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     if axes is None:
         grid = grid_of_axes(None, (3, 2), (7.5, 6.4)).ravel()
@@ -117,16 +112,10 @@ def predictive(
     ax : matplotlib Axes, optional
         Default: of a new figure.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-
     Raises
     ------
     ParameterError
         If the shapes do not fit.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     label = ("", "")
     if isinstance(x, Result):
@@ -159,9 +148,7 @@ def predictive(
         from matplotlib.ticker import MaxNLocator
 
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.legend(
-        loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, frameon=False, fontsize="small"
-    )
+    legend_above(ax)
     return figure_of(ax)
 
 

@@ -56,16 +56,10 @@ def tolerance(result: Result, axes: object = None, n: int = _READINGS) -> Figure
     n : int
         Tolerances, at least 2.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-
     Raises
     ------
     ParameterError
         If nothing was accepted, or `axes` or `n` does not fit.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     check_rule("n", n, "at least 2", "Leave it out.")
     found = readings(result, n)

@@ -57,8 +57,6 @@ class Bart:
 
     Raises
     ------
-    ParameterError
-        If an argument is out of its range.
     MissingDependencyError
         If stochtree, which samples the forest, is not installed.
 

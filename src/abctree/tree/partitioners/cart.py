@@ -40,11 +40,6 @@ class Cart:
     n_pruning_folds : int
         Folds of the cross-validation, >= 2.
 
-    Raises
-    ------
-    ParameterError
-        If an argument is out of its range.
-
     Notes
     -----
     One fit of O(d n log n) for each level of the tree; `prune` makes ``n_pruning_folds + 1`` fits.

@@ -58,11 +58,6 @@ class Dyadic:
         Width of the soft label ``max(0, 1 - distance / (label * epsilon))`` that directions are
         judged by; None for the paper's accepted or rejected.
 
-    Raises
-    ------
-    ParameterError
-        If an argument is out of its range.
-
     Notes
     -----
     O(n d) for each level of the tree.  A box whose sides are all shorter than 2⁻³⁹ is left alone.

@@ -55,11 +55,6 @@ class DynamicTree:
     n_cuts : int
         Places, drawn at random, where a cut is considered along each coordinate, >= 1.
 
-    Raises
-    ------
-    ParameterError
-        If an argument is out of its range.
-
     Notes
     -----
     About O(n N (log K + d)) in all, and 4 n N bytes.  `abctree.kernels.dynamic_trees` says where it

@@ -33,11 +33,6 @@ class SoftTree:
         Slices of a box that are considered, at least 2.
     reach : float
         The soft label reaches 0 at this many ε; positive.
-
-    Raises
-    ------
-    ParameterError
-        If a setting is outside its range.
     """
 
     min_rows: int | None = ruled(None, "at least 1 or None")
