@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.data import Mixture, Simulations, Table
-from abctree.tree import beliefs, fold, inner_loop
+from abctree.data import Mixture, Plan, Simulations, Table
+from abctree.tree import beliefs, fold, game, inner_loop
 
 from .conftest import z_score
 
@@ -43,23 +43,20 @@ def new_game(problem, n_folds=1):
     ]
 
 
-def play(problem, folds, rng, *, utility=None, quota=10**9, budget=500, block=1, defensive=0.0):
-    table = Table(1, 1)
-    accepted = inner_loop.inner_loop(
-        problem,
-        table,
-        folds,
-        1.0,
-        utility=utility or abctree.PosteriorMatch(),
-        defensive=defensive,
-        simulate=simulate_rates(np.random.default_rng(7)),
-        quota=quota,
-        budget=budget,
-        block=block,
-        round_index=1,
-        rng=rng,
-    )
-    return table, accepted
+def game_of(
+    problem, simulate, rng, *, utility=None, policy=None, quota=10**9, budget=500, block=1,
+    defensive=0.0,
+):  # fmt: skip
+    """A game of one round, on an empty table."""
+    rules = game.Rules(None, None, utility or abctree.PosteriorMatch(), policy, None)
+    plan = Plan(budget, 0, quota, block, defensive=defensive)
+    return game.Game(problem, Table(problem.d, problem.d), plan, rules, simulate, rng)
+
+
+def play(problem, folds, rng, **settings):
+    simulate = simulate_rates(np.random.default_rng(7))
+    own = game_of(problem, simulate, rng, **settings)
+    return own.table, inner_loop.inner_loop(own, folds, 1.0, 1)
 
 
 def algorithm_1_by_the_letter(utility, budget, quota, rng, sim_rng):
@@ -135,13 +132,12 @@ def test_mixture_weights_are_unbiased_for_the_evidence(n_folds):
     for seed in range(60):
         folds = new_game(problem, n_folds)
         sim = simulate_rates(np.random.default_rng(1000 + seed))
-        table = Table(1, 1)
-        inner_loop.inner_loop(
-            problem, table, folds, 1.0,
-            utility=abctree.EffectiveSampleSize(), defensive=0.05,
-            simulate=sim, quota=10**9, budget=400, block=20, round_index=1,
-            rng=np.random.default_rng(seed),
+        own = game_of(
+            problem, sim, np.random.default_rng(seed), utility=abctree.EffectiveSampleSize(),
+            defensive=0.05, budget=400, block=20,
         )  # fmt: skip
+        inner_loop.inner_loop(own, folds, 1.0, 1)
+        table = own.table
         m = np.stack([f.mixture_so_far()(table.cube) for f in folds])[table.fold, np.arange(400)]
         weight = np.bincount(table.fold)[table.fold] / m
         accepted = table.distance < 1.0
@@ -155,8 +151,8 @@ def test_folds_learn_from_the_other_folds_only():
     problem = finite_problem()
     folds = new_game(problem, 3)
     table, _ = play(problem, folds, np.random.default_rng(1), budget=300, block=30)
-    for f, game in enumerate(folds):
-        arms = game.beliefs.arms()
+    for f, own in enumerate(folds):
+        arms = own.beliefs.arms()
         teaches = table.fold != f
         np.testing.assert_array_equal(
             arms.alpha + arms.beta - 2, np.bincount(table.arm[teaches], minlength=8)
@@ -166,32 +162,25 @@ def test_folds_learn_from_the_other_folds_only():
 def test_a_distance_of_exactly_epsilon_is_no_acceptance_of_the_quota():
     p = abctree.Problem({"t": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0)
     partition = p.region.measure(abctree.data.Boxes.whole(1))
-    game = fold.Fold(partition, beliefs.BetaBeliefs(np.ones(1), np.ones(1), 1.0), Mixture(0.0, ()))
-    table = Table(1, 1)
+    one = fold.Fold(partition, beliefs.BetaBeliefs(np.ones(1), np.ones(1), 1.0), Mixture(0.0, ()))
 
     def simulate(theta, index):
         return lambda: Simulations(np.full(len(theta), 1.0), np.zeros((len(theta), 0)))
 
-    accepted = inner_loop.inner_loop(
-        p, table, [game], 1.0,
-        utility=abctree.PosteriorMatch(), simulate=simulate,
-        quota=5, budget=40, block=4, round_index=1, rng=np.random.default_rng(0),
-    )  # fmt: skip
-    assert accepted == 0
-    assert len(table) == 40
-    assert game.beliefs.arms().alpha[0] == 1.0
+    own = game_of(p, simulate, np.random.default_rng(0), quota=5, budget=40, block=4)
+    assert inner_loop.inner_loop(own, [one], 1.0, 1) == 0
+    assert len(own.table) == 40
+    assert one.beliefs.arms().alpha[0] == 1.0
 
 
 def test_defensive_share_is_drawn_from_the_prior_and_bounds_every_weight():
     boxes = abctree.Grid(2).partition(np.empty((0, 1)), np.empty(0), 1.0, None, None)
     partition = abctree.data.Partition(boxes, np.array([0.9, 0.1]), np.zeros(2), np.ones(2))
     known = beliefs.BetaBeliefs(np.array([0.0, 1.0]), np.array([1.0, 1.0]), 1.0)
-    pulled = inner_loop.pull_arms(
-        abctree.Problem({"a": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0),
-        [fold.Fold(partition, known, Mixture(0.0, ()))],
-        abctree.PosteriorMatch(), 0.2, None, 0, 500,
-        np.random.default_rng(0),
-    )  # fmt: skip
+    problem = abctree.Problem({"a": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0)
+    own = game_of(problem, None, np.random.default_rng(0), defensive=0.2)
+    folds = [fold.Fold(partition, known, Mixture(0.0, ()))]
+    pulled = inner_loop.pull_arms(own, folds, 0, 500)
     share = pulled.offered[0][1] * boxes.volume
     q = share / share.sum()
     np.testing.assert_allclose(q, 0.8 * np.array([0.0, 1.0]) + 0.2 * partition.prior_mass)

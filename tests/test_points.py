@@ -10,12 +10,13 @@ from scipy import stats
 
 import abctree
 from abctree import T3C, Thompson, TopTwo
-from abctree.data import Arms, Boxes, Mixture, Simulations, Table
+from abctree.data import Arms, Boxes, Mixture, Simulations
 from abctree.problem import region
 from abctree.proposals import OnBoxes, Points, draw_allowed, draw_in_arms, draw_points, pick, points
 from abctree.tree import beliefs, fold, inner_loop, policies
 
 from .conftest import z_score
+from .test_inner_loop import game_of
 
 SQUARE = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
 #: Of the boxes of `Grid(4)` on the unit square, by the constraint a > b.
@@ -220,20 +221,19 @@ class Steady:
 
 def evidence_of(policy, seed):
     """Of a > 3/4 by the weights; nothing is learnt that matters."""
-    problem, table = square(), Table(2, 2)
+    problem = square()
     known = beliefs.BetaBeliefs(np.ones(16), np.ones(16), 1.0)
-    game = fold.Fold(grid(problem), known, Mixture(0.0, ()))
+    one = fold.Fold(grid(problem), known, Mixture(0.0, ()))
 
     def simulate(theta, index):
         distance = np.where(theta[:, 0] > 0.75, 0.5, 2.0)
         return lambda: Simulations(distance, np.zeros((len(theta), 0)))
 
-    inner_loop.inner_loop(
-        problem, table, [game], 1.0, utility=abctree.PosteriorMatch(), policy=policy,
-        simulate=simulate, quota=10**9, budget=600, block=10, round_index=1,
-        rng=np.random.default_rng(seed),
-    )  # fmt: skip
-    weight = len(table) / game.mixture_so_far()(table.cube) / problem.region.normaliser[0]
+    rng = np.random.default_rng(seed)
+    own = game_of(problem, simulate, rng, policy=policy, budget=600, block=10)
+    inner_loop.inner_loop(own, [one], 1.0, 1)
+    table = own.table
+    weight = len(table) / one.mixture_so_far()(table.cube) / problem.region.normaliser[0]
     return float((weight * (table.distance < 1.0)).mean())
 
 

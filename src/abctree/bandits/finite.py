@@ -135,7 +135,8 @@ def top_two(
     """
     check_rule("challenger", challenger, '"resample" or "transport"')
     rule = games.RESAMPLE if challenger == "resample" else games.TRANSPORT
-    return _played(rule, mu, budget, checked_share(b), block, rng)
+    check_rule("b", b, 'in (0, 1] or "adaptive"', "Try 0.5.")
+    return _played(rule, mu, budget, -1.0 if isinstance(b, str) else float(b), block, rng)
 
 
 @checks_keywords
@@ -194,12 +195,6 @@ def identified(
     rates = _rates(mu)
     number, share, weight = _rule(rule, len(rates))
     return games.right_answers(number, rates, share, block, weight, at, n_games, checked_rng(rng))
-
-
-def checked_share(b: float | str) -> float:
-    """b as a number, -1 for "adaptive"."""
-    check_rule("b", b, 'in (0, 1] or "adaptive"', "Try 0.5.")
-    return -1.0 if isinstance(b, str) else float(b)
 
 
 def _rule(rule: str | Sequence[float] | FloatArray, n_arms: int) -> tuple[int, float, FloatArray]:

@@ -6,17 +6,17 @@ It is the inner loop on one box.  Memory holds the kept rows and a few chunks.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from abctree import streams
-from abctree.data import Simulations
+from abctree.data import Plan, Simulations
 from abctree.problem import Problem
 from abctree.proposals.points import draw_points
 from abctree.proposals.proposal import UniformCube
-from abctree.tree.inner_loop import Simulate
+from abctree.tree.game import Simulate
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Prior draws that share a generator.  A change of it changes every run.
@@ -193,34 +193,25 @@ def rejection(
     draws: PriorDraws,
     closest: Closest,
     simulate: Simulate,
-    *,
-    first: int,
-    last: int,
-    chunk: int,
+    plan: Plan,
     unit: int,
-    lookahead: int,
-    milestones: Sequence[int] = (),
     n_columns: int,
-) -> Iterator[tuple[int, float]]:
-    """Simulations number first..last-1, in chunks that end when the caller stops asking.
+) -> Iterator[float]:
+    """Simulations after those of the pilot, in chunks that end when the caller stops asking.
 
-    Chunks of rows end at multiples of `unit`, which must be simulated together, and at
-    `milestones`, the earlier budgets of a run that is extended: their size changes nothing.  So
-    many as `lookahead` may be begun before the oldest has come back; `n_columns` numbers of a
-    summary are kept.
+    Chunks are blocks of the plan.  They end at multiples of `unit`, rows which must be simulated
+    together, and at the plan's milestones: their size changes nothing.  So many as its `lookahead`
+    may be begun before the oldest has come back; `n_columns` numbers of a summary are kept.
 
-    Yields
-    ------
-    n, n_drawn
-        Simulations that have been taken in, and prior points drawn for them, refused ones included.
+    Yields the number of prior points drawn so far, refused ones included.
     """
     pending: deque[tuple[IntArray, FloatArray, FloatArray, float, Callable[[], Simulations]]]
     pending = deque()
-    begun = first
+    begun, last = plan.n_pilot, plan.n_simulations
     while begun < last or pending:
-        while begun < last and len(pending) <= lookahead:
-            end = (begun + chunk + unit - 1) // unit * unit
-            end = min([end, *(m for m in (*milestones, last) if m > begun)])
+        while begun < last and len(pending) <= plan.lookahead:
+            end = (begun + plan.block + unit - 1) // unit * unit
+            end = min([end, *(m for m in (*plan.milestones, last) if m > begun)])
             index = np.arange(begun, end)
             cube, theta, n_drawn = draws.take(len(index))
             pending.append((index, cube, theta, n_drawn, simulate(theta, index)))
@@ -229,4 +220,4 @@ def rejection(
         done = wait()
         rows = KeptRows(index, cube, theta, done.distance, done.summary)
         closest.add(rows.with_columns(n_columns))
-        yield int(index[-1]) + 1 - first, n_drawn
+        yield n_drawn

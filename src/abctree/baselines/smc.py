@@ -34,7 +34,7 @@ from abctree.proposals.perturbations import KernelDensity, Perturbation
 from abctree.proposals.points import Points, draw_allowed, draw_points
 from abctree.proposals.proposal import OnBoxes
 from abctree.protocols import HasCubeDensity, Schedule
-from abctree.tree.inner_loop import Simulate
+from abctree.tree.game import Simulate
 from abctree.tree.schedules import Explicit
 from abctree.types import BoolArray, FloatArray, IntArray
 

@@ -25,7 +25,8 @@ from abctree.running.spec import (
     StopLike,
     UtilityLike,
 )
-from abctree.tree.outer_loop import Game, Rules, outer_loop
+from abctree.tree.game import Game, Rules
+from abctree.tree.outer_loop import outer_loop
 from abctree.tree.utilities import PosteriorMatch
 from abctree.types import RNGLike
 

@@ -137,12 +137,11 @@ def _stream(run: Runner, closest: Closest) -> tuple[str, float]:
     run.store_only(closest.needed)
     seed = int(run.rng.integers(2**64, dtype=np.uint64))
     chunks = stream(
-        PriorDraws(run.problem, seed, plan.n_pilot), closest, run.simulate,
-        first=plan.n_pilot, last=plan.n_simulations, chunk=plan.block, unit=run.problem.unit,
-        lookahead=plan.lookahead, milestones=plan.milestones, n_columns=run.spec.summary_size,
+        PriorDraws(run.problem, seed, plan.n_pilot), closest, run.simulate, plan,
+        run.problem.unit, run.spec.summary_size,
     )  # fmt: skip
     try:
-        for _, n_drawn in chunks:
+        for n_drawn in chunks:
             rate = closest.n_held / run.n_simulations
             reason = run.report_round(1, closest.worst, rate, float(closest.n_held))
             if run.n_simulations < plan.n_simulations and (reason is not None or run.stop()):

@@ -204,18 +204,17 @@ class Problem:
 
     def fitted(self, summary: FloatArray, cube: FloatArray) -> Problem:
         """The problem with the distance scaled by pilot summaries (n, ...) at places (n, d)."""
-        other = copy.copy(self)
-        other.measurement = self.measurement.fitted(summary, cube)
-        return other
+        return self._with(self.measurement.fitted(summary, cube))
 
     def measured_as(self, other: Problem) -> Problem:
         """The problem with the distance of another, which has its scale."""
-        own = copy.copy(self)
-        own.measurement = replace(self.measurement, distance=other.distance)
-        return own
+        return self._with(replace(self.measurement, distance=other.distance))
 
     def with_observed_summary(self, summary: FloatArray) -> Problem:
         """The problem with the summary of other data."""
+        return self._with(replace(self.measurement, observed_summary=summary))
+
+    def _with(self, measurement: Measurement) -> Problem:
         other = copy.copy(self)
-        other.measurement = replace(self.measurement, observed_summary=summary)
+        other.measurement = measurement
         return other

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from abctree.data import Plan, Table, mixture_weights
+from abctree.data import Table, mixture_weights
 from abctree.problem import Problem
 from abctree.proposals.points import Source, best_shares
 from abctree.proposals.proposal import OnBoxes, Proposal, UniformCube
@@ -27,9 +27,8 @@ from abctree.proposals.thinned import (
     fit_surrogate,
     fit_thinned,
 )
-from abctree.protocols import Utility
-from abctree.threads import Each
 from abctree.tree.fold import Fold
+from abctree.tree.game import Game
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Centres of kernels, and accepted rows from which shares are judged: the fewest; the most centres.
@@ -104,27 +103,23 @@ class Laws:
 
 
 def with_sources(
-    problem: Problem,
-    table: Table,
+    game: Game,
     folds: Sequence[Fold],
     row_box: Sequence[IntArray],
     teachers: Callable[[int], IntArray],
     epsilon: Tolerances,
-    utility: Utility,
-    plan: Plan,
-    rng: np.random.Generator,
-    each: Each = map,
 ) -> tuple[Fold, ...]:
     """The folds at the start of a round, each with what draws beside its boxes.
 
     The table has all denominators up to date; teachers are the rows that a fold may learn from, in
-    their order, `row_box` (n,) has the box of each of them and -1 of all others, and the utility
-    says what the boxes propose.  Folds draw one after another.
+    their order, and `row_box` (n,) has the box of each of them and -1 of all others.  Folds draw
+    one after another.
     """
+    table, plan, rng = game.table, game.plan, game.rng
     read: slice | IntArray = slice(None)
     if not table.is_in_memory and len(table) > _READ:
         read = np.sort(rng.choice(len(table), _READ, replace=False, shuffle=False))
-    z = standardised(problem, table, read, epsilon) if "thinned" in plan.proposal else None
+    z = standardised(game.problem, table, read, epsilon) if "thinned" in plan.proposal else None
     cube, usable = table.cube[read], np.isfinite(table.distance[read])
     cube.flags.writeable = False  # as the table's own, for else kernels are compiled again
     wide = _REACH * epsilon.now
@@ -136,18 +131,17 @@ def with_sources(
         def fitted(f: int) -> Regressions:
             return Regressions.fitted(folds[f].partition.boxes, row_box[f][read], cube, z, usable)
 
-        fits = [*each(fitted, range(len(folds)))]
+        fits = [*game.each(fitted, range(len(folds)))]
     laws = []
     for f, (fold, fit) in enumerate(zip(folds, fits, strict=True)):
         rows = teachers(f)
         prior_mass = fold.partition.prior_mass
-        q = utility.optimal_proposal(fold.rates(), prior_mass)
+        q = game.rules.utility.optimal_proposal(fold.rates(), prior_mass)
         q = (1.0 - plan.defensive) * q + plan.defensive * prior_mass
         on_boxes = OnBoxes(fold.partition.boxes, fold.partition.cube_proposal(q))
         thinned = None
         if fit is not None and z is not None:
-            budget = plan.goal(len(table))
-            thinned = _thinned(problem, fold, on_boxes, fit, (cube, z, usable), budget, rng, each)
+            thinned = _thinned(game, fold, on_boxes, fit, (cube, z, usable))
         kernels: list[Proposal | None] = []
         for reach in (epsilon.now, wide):
             near = rows[table.distance[rows] < reach] if "kernels" in plan.proposal else rows[:0]
@@ -197,21 +191,19 @@ def standardised(
 
 
 def _thinned(
-    problem: Problem,
+    game: Game,
     fold: Fold,
     on_boxes: OnBoxes,
     fit: Regressions,
     taught: tuple[FloatArray, FloatArray, BoolArray],
-    budget: int,
-    rng: np.random.Generator,
-    each: Each,
 ) -> Thinned | None:
-    surrogate = fit_surrogate(fit, *taught, fold.beliefs.arms().mean, budget, rng, each)
+    budget, rate = game.plan.goal(len(game.table)), fold.beliefs.arms().mean
+    surrogate = fit_surrogate(fit, *taught, rate, budget, game.rng, game.each)
     newest = fold.mixture.layers[-1] if fold.mixture.layers else ()
     last = next((law for _, law in newest if isinstance(law, Thinned)), None)
     counted = None if fold.models is None else fold.models.at
-    target = RootRate(surrogate, problem.region.weight, counted)
-    return fit_thinned(target, on_boxes, last, rng)
+    target = RootRate(surrogate, game.problem.region.weight, counted)
+    return fit_thinned(target, on_boxes, last, game.rng)
 
 
 def _kernels(cube: FloatArray, weight: FloatArray, rng: np.random.Generator) -> CubeKernels:

@@ -242,10 +242,8 @@ class _LimitedBeliefs:
         arms, counts = self._shrunk.arms(), self._counts.arms()
         eta, share = arms.mean, counts.mean
         n = counts.alpha + counts.beta
-        with np.errstate(divide="ignore", invalid="ignore"):
-            hit = np.where(share > 0.0, share * np.log(share / eta), 0.0)
-            miss = np.where(share < 1.0, (1.0 - share) * np.log((1.0 - share) / (1.0 - eta)), 0.0)
-            contradicted = (share > eta) & (n * (hit + miss) > self._surprise)
+        with np.errstate(invalid="ignore"):  # of no rows where the rate is 1
+            contradicted = (share > eta) & (n * divergence(share, eta) > self._surprise)
         return Arms(
             np.where(contradicted, counts.alpha + 1.0, arms.alpha),
             np.where(contradicted, counts.beta + 1.0, arms.beta),
@@ -278,6 +276,14 @@ def levels(first: float, last: float, ratio: float) -> FloatArray:
     epsilons = first * (last / first) ** (np.arange(n + 1) / n)
     epsilons[-1] = last  # exactly: rewards are judged at it
     return epsilons
+
+
+def divergence(share: FloatArray, rate: FloatArray) -> FloatArray:
+    """kl(share, rate) of Bernoulli laws."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        hit = np.where(share > 0.0, share * np.log(share / rate), 0.0)
+        miss = np.where(share < 1.0, (1.0 - share) * np.log((1.0 - share) / (1.0 - rate)), 0.0)
+        return np.asarray(hit + miss)
 
 
 def _counts(n_boxes: int, arm: IntArray, reward: np.ndarray) -> tuple[FloatArray, FloatArray]:

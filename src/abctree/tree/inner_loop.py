@@ -18,12 +18,13 @@ from abctree.data import Simulations, Table
 from abctree.problem import Problem
 from abctree.proposals.points import density_of, draw_from, draw_in_arms
 from abctree.proposals.proposal import OnBoxes
-from abctree.protocols import Policy, Utility
 from abctree.tree.fold import Fold
+from abctree.tree.game import Game
 from abctree.types import FloatArray, IntArray
 
-#: Begins simulations, theta (n, p) and their numbers (n,); the answer waits for them.
-Simulate = Callable[[FloatArray, IntArray], Callable[[], Simulations]]
+#: Acceptances that end a round which grows, in quotas: of a simulator without noise most draws
+#: are accepted, and ε can fall further.
+_EASY = 2
 
 
 @dataclass(frozen=True)
@@ -39,122 +40,89 @@ class Pulls:
     offered: tuple[tuple[int, FloatArray, list[int]], ...]
 
 
-def inner_loop(
-    problem: Problem,
-    table: Table,
-    folds: Sequence[Fold],
-    epsilon: float,
-    *,
-    utility: Utility,
-    defensive: float = 0.0,
-    policy: Policy | None = None,
-    simulate: Simulate,
-    quota: int,
-    budget: int,
-    block: int,
-    lookahead: int = 0,
-    milestones: Sequence[int] = (),
-    round_index: int,
-    rng: np.random.Generator,
-    stop: Callable[[], bool] = lambda: False,
-) -> int:
-    """Play until B acceptances or T_max simulations; the number of acceptances.
+def inner_loop(game: Game, folds: Sequence[Fold], epsilon: float, s: int) -> int:
+    """Play round s until B acceptances or T_max simulations; the number of acceptances.
 
     Parameters
     ----------
-    problem : Problem
-        Prior and constraint; the simulator is behind `simulate`.
-    table : Table
-        The lookup table; new rows are appended (the paper's D(ε) and u).
+    game : Game
+        Its table is the lookup table (the paper's D(ε) and u), to which rows are appended.  Its
+        plan has B, T_max, and the number of pulls between two updates of the beliefs.  With a
+        `lookahead` so many blocks may be begun before the oldest has come back, so that stragglers
+        do not idle the others; beliefs are then as many blocks old.  The order of all updates is
+        fixed.  Blocks end at `milestones`, too: earlier budgets of a run that is extended.
     folds : sequence of Fold
         Partition Ω and beliefs α, β, one for each fold.
     epsilon : float
         Tolerance ε.
-    utility : Utility
-        ω, through q* (line 6).
-    defensive : float
-        Share of the prior in q*, in [0, 1): bounds every weight by its inverse.
-    policy : Policy, optional
-        Decides on the arms in place of lines 4 to 6, as Algorithm 3 does.
-    quota, budget, block : int
-        B, T_max, and the number of pulls between two updates of the beliefs.
-    lookahead : int
-        Blocks that may be begun before the oldest has come back, so that stragglers do not idle
-        the others; beliefs are then as many blocks old.  The order of all updates is fixed.
-    milestones : sequence of int
-        Numbers of simulations at which a block ends: earlier budgets of a run that is extended.
-    round_index : int
-        Number s of the round, for the table.
-    stop : callable
-        Asked after every block whether to end.
+    s : int
+        Number of the round, for the table.
     """
+    table, plan = game.table, game.plan
+    quota = plan.quota if plan.growth is None else _EASY * plan.quota
     n_accepted, begun = 0, len(table)  # line 1
-    end = begun + budget
+    end = plan.end_of_round(begun)
     pending: deque[tuple[Pulls, Callable[[], Simulations]]] = deque()
     while True:
-        while n_accepted < quota and begun < end and len(pending) <= lookahead:  # line 2
-            if stop():
+        while n_accepted < quota and begun < end and len(pending) <= plan.lookahead:  # line 2
+            if game.stop():
                 return n_accepted
-            n = min([block, *(m - begun for m in (*milestones, end) if m > begun)])  # line 3
-            pulled = pull_arms(
-                problem, folds, utility, defensive, policy, begun, n, rng
-            )  # lines 4 to 7, and 10
-            pending.append((pulled, simulate(pulled.theta, np.arange(begun, begun + n))))  # line 8
+            ends = (m - begun for m in (*plan.milestones, end) if m > begun)
+            n = min([plan.block, *ends])  # line 3
+            pulled = pull_arms(game, folds, begun, n)  # lines 4 to 7, and 10
+            wait = game.simulate(pulled.theta, np.arange(begun, begun + n))  # line 8
+            pending.append((pulled, wait))
             begun += n
         if not pending:
             return n_accepted
         pulled, wait = pending.popleft()
         result = wait()
         reward = result.distance < epsilon  # line 9
-        record(table, problem, pulled, result, round_index)  # line 15
+        record(table, game.problem, pulled, result, s)  # line 15
         update_beliefs(folds, pulled, result.distance)  # line 11
         n_accepted += int(np.count_nonzero(reward))  # line 12
 
 
-def pull_arms(
-    problem: Problem,
-    folds: Sequence[Fold],
-    utility: Utility,
-    defensive: float,
-    policy: Policy | None,
-    first: int,
-    n: int,
-    rng: np.random.Generator,
-) -> Pulls:
-    """Lines 4 to 7 and 10 for the simulations number first..first+n-1, each in its fold."""
-    n_folds = len(folds)
+def pull_arms(game: Game, folds: Sequence[Fold], first: int, n: int) -> Pulls:
+    """Lines 4 to 7 and 10 for the simulations number first..first+n-1, each in its fold.
+
+    The plan's share of the prior in q* bounds every weight by its inverse.  A policy decides on the
+    arms in place of lines 4 to 6, as Algorithm 3 does.
+    """
+    problem, rng, n_folds = game.problem, game.rng, len(folds)
+    policy, defensive = game.rules.policy, game.plan.defensive
     fold = np.arange(first, first + n) % n_folds
     arm = np.empty(n, dtype=np.int64)
     cube = np.empty((n, problem.d))
     theta = np.empty((n, len(problem.names)))
     proposal = np.empty(n)
     offered = []
-    for f, game in enumerate(folds):
+    for f, own in enumerate(folds):
         begin = (f - first) % n_folds
         n_own = len(range(begin, n, n_folds))
         if not n_own:
             continue
         rows: slice | IntArray = slice(begin, None, n_folds)
-        prior_mass, fixed = game.partition.prior_mass, None
+        prior_mass, fixed = own.partition.prior_mass, None
         if policy is None:
-            eta = game.rates()  # line 4: binned likelihood
-            q = utility.optimal_proposal(eta, prior_mass)  # lines 5 and 6
+            eta = own.rates()  # line 4: binned likelihood
+            q = game.rules.utility.optimal_proposal(eta, prior_mass)  # lines 5 and 6
             q = (1.0 - defensive) * q + defensive * prior_mass
         else:  # which may also fix the arms (Algorithm 3)
-            fixed, q = policy.pull(game.beliefs.arms(), game.partition, n_own, rng)
-        on_boxes = OnBoxes(game.partition.boxes, game.partition.cube_proposal(q))
-        sources = game.sources(on_boxes)
+            fixed, q = policy.pull(own.beliefs.arms(), own.partition, n_own, rng)
+        on_boxes = OnBoxes(own.partition.boxes, own.partition.cube_proposal(q))
+        sources = own.sources(on_boxes)
         if fixed is None:  # lines 7 and 8
             points = draw_from(problem, sources, n_own, rng)
         else:
-            points = [draw_in_arms(problem, game.partition, fixed, rng)]
+            points = [draw_in_arms(problem, own.partition, fixed, rng)]
             sources[0].tally.add(points[0])
         if len(points) > 1:
             rows = rng.permutation(np.arange(begin, n, n_folds))
         at = np.concatenate([drawn.cube for drawn in points])
         cube[rows] = at
         theta[rows] = np.concatenate([drawn.theta for drawn in points])
-        arm[rows] = at_arm = game.partition.boxes.locate(at)
+        arm[rows] = at_arm = own.partition.boxes.locate(at)
         # Line 10, u = 1 / proposal.
         proposal[rows] = density_of(at, on_boxes.value[at_arm], sources)
         offered.append((f, on_boxes.value, [drawn.n_drawn for drawn in points]))

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abctree.data import Boxes, Table, mixture_weights
-from abctree.problem import Problem
+from abctree.data import Boxes, mixture_weights
 from abctree.problem.models import ModelPrior
-from abctree.protocols import ModelUtility, Utility
+from abctree.protocols import ModelUtility
+from abctree.tree.game import Game
 from abctree.types import FloatArray, IntArray
 
 
@@ -29,17 +29,9 @@ class ModelWeights:
         return np.asarray(self.prior.parts_of(boxes.lower, boxes.upper) @ self.weight)
 
 
-def model_weights(
-    utility: Utility,
-    problem: Problem,
-    table: Table,
-    near: IntArray,
-) -> ModelWeights | None:
-    """Those by the evidences that accepted rows give.
-
-    None if the utility does not ask for them.
-    """
-    prior = problem.prior
+def model_weights(game: Game, near: IntArray) -> ModelWeights | None:
+    """Those by the evidences that accepted rows give; None if the utility does not ask for them."""
+    utility, prior, table = game.rules.utility, game.problem.prior, game.table
     if not (isinstance(utility, ModelUtility) and isinstance(prior, ModelPrior)):
         return None
     model = prior.model_at(table.cube[near])

@@ -9,8 +9,7 @@ A generator of `Round`s.  A store, a progress bar and a stopping rule are its co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -18,72 +17,23 @@ import numpy as np
 from abctree.data import (
     Boxes,
     Mixture,
-    Plan,
     Round,
-    Table,
     effective_sample_size,
     mixture_weights,
     update_denominators,
 )
-from abctree.problem import Problem
-from abctree.protocols import (
-    BeliefRule,
-    LocatingPartitioner,
-    Partitioner,
-    Policy,
-    PooledSchedule,
-    Schedule,
-    Utility,
-)
-from abctree.threads import Each, side_by_side
+from abctree.protocols import LocatingPartitioner, PooledSchedule
 from abctree.tree.adaptive import Tolerances, with_sources
 from abctree.tree.fold import Fold
-from abctree.tree.inner_loop import Simulate, inner_loop
+from abctree.tree.game import Game
+from abctree.tree.inner_loop import inner_loop
 from abctree.tree.model_weights import model_weights
 from abctree.tree.partitioners.soft_tree import SoftTree
 from abctree.types import IntArray
 
-#: Acceptances that end a round which grows, in quotas: of a simulator without noise most draws
-#: are accepted, and ε can fall further.
-_EASY = 2
-#: Rows from which threads save more than they cost.
-_MANY = 2000
 #: Rows from which a run whose summaries are not in memory cuts one fold after another: a thread
 #: takes 20 bytes a row.
 _LONG = 2_000_000
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The parts that Algorithm 2 is parametrised by."""
-
-    partitioner: Partitioner  #: P
-    beliefs: BeliefRule  #: α, β on a new partition
-    utility: Utility  #: ω
-    policy: Policy | None  #: q by another rule than ω
-    schedule: Schedule  #: g
-
-
-@dataclass(frozen=True)
-class Game:
-    """What all rounds of a run share."""
-
-    problem: Problem  #: with its distance fitted
-    table: Table  #: the lookup table D; grows by T_s rows each round
-    plan: Plan
-    rules: Rules
-    simulate: Simulate
-    rng: np.random.Generator  #: draws arms and points, and what a partitioner draws
-    stop: Callable[[], bool] = lambda: False  #: asked after every block whether to end
-
-    @property
-    def each(self) -> Each:
-        """How the folds are dealt with: side by side, unless it is hardly worth it.
-
-        Nor where a density of the user's would be called in threads.
-        """
-        is_worth_it = len(self.table) >= _MANY and not self.problem.region.has_density
-        return side_by_side if is_worth_it else map
 
 
 def outer_loop(game: Game, mixtures: tuple[Mixture, ...]) -> Iterator[Round]:
@@ -126,27 +76,9 @@ def _play_round(game: Game, folds: Sequence[Fold], s: int, epsilon: float) -> Ro
     """Line 3, and what the round leaves behind."""
     table = game.table
     begin = len(table)
-    budget = game.plan.end_of_round(begin) - begin
     interrupted = False
     try:
-        inner_loop(
-            game.problem,
-            table,
-            folds,
-            epsilon,
-            utility=game.rules.utility,
-            defensive=game.plan.defensive,
-            policy=game.rules.policy,
-            simulate=game.simulate,
-            quota=game.plan.quota if game.plan.growth is None else _EASY * game.plan.quota,
-            budget=budget,
-            block=game.plan.block,
-            lookahead=game.plan.lookahead,
-            milestones=game.plan.milestones,
-            round_index=s,
-            rng=game.rng,
-            stop=game.stop,
-        )
+        inner_loop(game, folds, epsilon, s)
     except KeyboardInterrupt:
         interrupted = True  # what was simulated before is a valid, shorter round
     mixtures = tuple(fold.mixture_so_far() for fold in folds)
@@ -209,10 +141,7 @@ def _cut_folds(
             row_box[f][rows] = arm
     if plan.proposal == ("boxes",):
         return tuple(folds)
-    return with_sources(
-        game.problem, table, folds, row_box, partial(_teachers, game), epsilon,
-        game.rules.utility, plan, game.rng, game.each,
-    )  # fmt: skip
+    return with_sources(game, folds, row_box, partial(_teachers, game), epsilon)
 
 
 def _new_fold(
@@ -235,8 +164,7 @@ def _new_fold(
         count_epsilon=_label_epsilon(game, epsilon),
     )
     near = rows[game.table.distance[rows] < epsilon.now]
-    models = model_weights(game.rules.utility, game.problem, game.table, near)
-    return Fold(partition, beliefs, mixture, models)
+    return Fold(partition, beliefs, mixture, model_weights(game, near))
 
 
 def _label_epsilon(game: Game, epsilon: Tolerances) -> float:

@@ -13,7 +13,8 @@ from abctree.problem import Problem, finite_rows
 from abctree.problem.measurement import NegativeDistanceError
 from abctree.proposals.points import draw_points
 from abctree.proposals.proposal import OnBoxes
-from abctree.tree.inner_loop import Pulls, Simulate, record
+from abctree.tree.game import Simulate
+from abctree.tree.inner_loop import Pulls, record
 from abctree.types import FloatArray, IntArray
 
 #: Simulations that are made and looked at before all others, and the least in a block.

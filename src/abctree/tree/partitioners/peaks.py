@@ -11,6 +11,7 @@ from abctree.errors import wrong
 from abctree.keywords import checks_keywords
 from abctree.numbers import ruled
 from abctree.protocols import Partitioner
+from abctree.tree.beliefs import divergence
 from abctree.tree.partitioners.growth import Growth
 from abctree.tree.partitioners.soft_tree import SoftTree
 from abctree.types import BoolArray, FloatArray, IntArray
@@ -109,7 +110,7 @@ def _suspects(boxes: Boxes, cube: FloatArray, accepted: BoolArray) -> _Cells:
         side = min(1.0, (size / n) ** (1.0 / d))
         hits, rows, first = _counted(np.floor(cube / side), accepted)
         share, own = hits / rows, rate[box[first]]
-        surprise = rows * _divergence(share, own)
+        surprise = rows * divergence(share, own)
         use = (share > least) & (surprise > _SURPRISE)
         corner = np.floor(cube[first[use]] / side) * side
         parts.append(_Cells(surprise[use], corner, corner + side, cube[first[use]]))
@@ -130,12 +131,6 @@ def _counted(cell: FloatArray, accepted: BoolArray) -> tuple[FloatArray, FloatAr
     place = np.minimum(np.searchsorted(known, key), len(known) - 1)
     rows = np.bincount(place[known[place] == key], minlength=len(known))
     return np.bincount(label).astype(np.float64), rows.astype(np.float64), hit[first]
-
-
-def _divergence(share: FloatArray, rate: FloatArray) -> FloatArray:
-    """kl(share, rate) of Bernoulli laws, for shares above 0."""
-    rest = np.where(share < 1.0, 1.0 - share, 1.0)
-    return np.asarray(share * np.log(share / rate) + (1.0 - share) * np.log(rest / (1.0 - rate)))
 
 
 def _chosen(cells: _Cells, most: int) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
