@@ -23,13 +23,13 @@ from scipy.spatial.distance import cdist, pdist
 from scipy.special import ndtri
 
 import abctree
-from abctree.answers.histogram import cube_range, middle
 from abctree.answers.reading.choice import Cell
 from abctree.answers.reading.rows import Reading, Rows, systematic
 from abctree.answers.reading.veto import choose, default_cell
 from abctree.answers.selection import default_ess
 from abctree.problems import gaussian_mixture
 from abctree.problems.truth import GaussianMixtureTruth
+from abctree.proposals.ranges import cube_range, middle
 from benchmarks.sbibm.tasks import Task, references
 from experiments import command
 

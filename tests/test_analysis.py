@@ -17,7 +17,6 @@ from scipy import integrate, stats
 import abctree
 from abctree import (
     AbctreeWarning,
-    Growth,
     Integers,
     MissingDependencyError,
     ParameterError,
@@ -34,7 +33,7 @@ from abctree.answers import (
     selection,
 )
 from abctree.answers.evidence import Gap, evidence, gap_between
-from abctree.data import Boxes, Mixture, Partition, SplitTree, Steps
+from abctree.data import Boxes, Partition, SplitTree
 
 
 def draws(theta, weight=None, **fields):
@@ -1005,92 +1004,6 @@ def test_step_posterior_without_acceptances_is_the_prior_and_says_so():
     half = StepPosterior.from_folds([empty, one_fold()], UNIFORM)
     assert not half.empty
     assert len(half.folds) == 1
-
-
-# Averages over ranges of the cube ---------------------------------------------------------------
-
-
-def random_boxes(d, n, rng):
-    growth = Growth(Boxes.whole(d))
-    for _ in range(n):
-        boxes = growth.boxes()
-        k, dim = rng.integers(len(boxes)), rng.integers(d)
-        low, high = boxes.lower[k, dim], boxes.upper[k, dim]
-        growth.split(int(k), int(dim), float(low + (high - low) * rng.uniform(0.1, 0.9)))
-    return growth.boxes()
-
-
-def overlap_mean(boxes, value, lower, upper):
-    """By brute force over all pairs; a range without length belongs to one box."""
-    low, high = lower[:, None, :], upper[:, None, :]
-    overlap = np.minimum(high, boxes.upper) - np.maximum(low, boxes.lower)
-    inside = (low >= boxes.lower) & (low < boxes.upper)
-    share = np.where(
-        high > low, np.maximum(overlap, 0.0) / np.where(high > low, high - low, 1.0), inside
-    )
-    return share.prod(axis=2) @ value
-
-
-@pytest.mark.parametrize("free", [(), (1,), (0, 2), (0, 1, 2)])
-def test_mean_over_ranges_is_the_overlap_with_boxes(free):
-    rng = np.random.default_rng(5)
-    boxes = random_boxes(3, 40, rng)
-    value = rng.gamma(1.0, size=len(boxes))
-    ends = np.sort(rng.random((2, 300, 3)), axis=0)
-    # Some ends on cuts and on the faces of the cube.
-    ends[0, :20] = boxes.lower[:20]
-    ends[1, :20, 0] = 1.0
-    upper = ends[0].copy()
-    upper[:, free] = ends[1][:, free]
-    exact = overlap_mean(boxes, value, ends[0], upper)
-    np.testing.assert_allclose(histogram.mean_over(boxes, value, ends[0], upper), exact, rtol=1e-12)
-    # The twin: the value in the middle.
-    twin = value[boxes.locate((ends[0] + upper) / 2)]
-    assert (len(free) == 0) == np.allclose(twin, exact)
-
-
-def test_mean_over_many_ranges_does_not_depend_on_how_many_at_once(monkeypatch):
-    rng = np.random.default_rng(6)
-    boxes = random_boxes(2, 20, rng)
-    lower, upper = np.sort(rng.random((2, 100, 2)), axis=0)
-    value = rng.random(len(boxes))
-    whole = histogram.mean_over(boxes, value, lower, upper)
-    monkeypatch.setattr(histogram.ranges, "_ROWS_AT_ONCE", 7)
-    assert np.array_equal(histogram.mean_over(boxes, value, lower, upper), whole)
-    assert len(histogram.mean_over(boxes, value, lower[:0], upper[:0])) == 0
-
-
-def test_mean_density_is_that_of_all_layers():
-    rng = np.random.default_rng(7)
-    laws = [Steps(b, rng.random(len(b))) for b in (random_boxes(2, 9, rng) for _ in range(3))]
-    mixture = Mixture(5.0, (((1.0, laws[0]),), ((2.0, laws[1]), (1.0, laws[2]))))
-    lower, upper = np.sort(rng.random((2, 50, 2)), axis=0)
-    means = [overlap_mean(law.boxes, law.value, lower, upper) for law in laws]
-    exact = 5.0 + means[0] + 2.0 * means[1] + means[2]
-    np.testing.assert_allclose(histogram.mean_density(mixture, lower, upper), exact)
-    np.testing.assert_allclose(histogram.mean_density(mixture, lower, lower), mixture(lower))
-
-
-class Curved:
-    """A density that is constant on no boxes."""
-
-    def density(self, cube):
-        return cube[:, 0] * cube[:, 1] ** 4
-
-
-def test_mean_density_of_another_mixture_is_near_its_integral():
-    mixture = Mixture(0.01).plus((1.0, Curved()))
-    lower = np.array([[0.5, 0.0], [0.9, 0.2], [0.3, 0.4]])
-    upper = np.array([[0.5, 1.0], [0.9, 0.9], [0.3, 0.4]])
-    a, b = lower[:2, 1], upper[:2, 1]
-    exact = 0.01 + lower[:2, 0] * (b**5 - a**5) / (5.0 * (b - a))
-    found = histogram.mean_density(mixture, lower, upper)
-    assert found[:2] == pytest.approx(exact, rel=0.005)
-    assert found[2:] == pytest.approx(mixture(lower[2:]))
-    both = histogram.mean_density(mixture, np.zeros((1, 2)), np.ones((1, 2)))  # in two dimensions
-    assert both == pytest.approx(0.01 + 0.1, rel=0.05)
-    # The twin: the value in the middle.
-    assert mixture((lower + upper) / 2)[:2] != pytest.approx(exact, rel=0.2)
 
 
 def test_density_of_an_atom_that_boxes_cut_is_the_average_over_its_interval():

@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 
-from abctree.answers.circles import Direction, circles_of, opened
 from abctree.answers.weighted import (
     ByParameter,
     Probabilities,
@@ -20,6 +19,7 @@ from abctree.data import effective_sample_size
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods, place_of
 from abctree.numbers import check_rule
+from abctree.problem.priors.circles import Direction, circles_of, opened
 from abctree.problem.region import Region
 from abctree.protocols import Category, Circle, HasCategories
 from abctree.types import FloatArray

@@ -13,14 +13,7 @@ import numpy as np
 from abctree.answers import diagnostics
 from abctree.answers.evidence import Evidence, evidence, gap_between
 from abctree.answers.failures import Failures
-from abctree.answers.histogram import (
-    StepFold,
-    StepPosterior,
-    cube_range,
-    mean_density,
-    middle,
-    out_of_support,
-)
+from abctree.answers.histogram import StepFold, StepPosterior
 from abctree.answers.posterior import Posterior
 from abctree.answers.selection import select
 from abctree.answers.weighted import log_of
@@ -32,6 +25,7 @@ from abctree.method import METHODS
 from abctree.numbers import checked_number
 from abctree.problem import Problem
 from abctree.proposals.proposal import UniformCube
+from abctree.proposals.ranges import cube_range, mean_density, middle, out_of_support
 from abctree.protocols import HasBounds
 from abctree.types import FloatArray, IntArray
 

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from abctree.answers.circles import Direction, circles_of
 from abctree.problem.models import ModelPrior
+from abctree.problem.priors.circles import Direction, circles_of
 from abctree.problem.priors.cube import inside
 from abctree.problem.region import Region
 from abctree.problem.ridge import varies

@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 
-from abctree.answers.circles import Direction, circles_of
 from abctree.answers.histogram.draws import Density, draw_within, nodes
 from abctree.answers.histogram.folds import DenseBoxes, StepFold, check_masses, densest
 from abctree.answers.histogram.marginal import (
@@ -18,12 +17,13 @@ from abctree.answers.histogram.marginal import (
     drivers,
     edges_of,
 )
-from abctree.answers.histogram.ranges import cube_range, mean_over, middle, out_of_support
 from abctree.answers.weighted import ByParameter
 from abctree.data import Boxes
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods, place_of
 from abctree.numbers import check_rule, checked_rng
+from abctree.problem.priors.circles import Direction, circles_of
+from abctree.proposals.ranges import cube_range, mean_over, middle, out_of_support
 from abctree.protocols import HasCubeDensity, HasLogDensity, Prior
 from abctree.types import FloatArray, IntArray, RNGLike
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from abctree.answers.circles import Direction, circles_of, closed, opened
 from abctree.answers.mode.answer import Candidate, Mode
 from abctree.answers.mode.find import find_mode, kernel_answer
 from abctree.answers.mode.landscape import local_rates
@@ -16,6 +15,7 @@ from abctree.answers.run_notes import run_notes
 from abctree.data import Arms, Partition
 from abctree.method import METHODS
 from abctree.problem import Problem
+from abctree.problem.priors.circles import Direction, circles_of, closed, opened
 from abctree.protocols import HasBounds, HasLogDensity
 from abctree.tree.partitioners import SoftTree
 from abctree.types import FloatArray

@@ -8,12 +8,12 @@ from typing import Literal
 
 import numpy as np
 
-from abctree.answers.circles import opened
 from abctree.answers.posterior import Posterior
 from abctree.errors import ParameterError, wrong
 from abctree.faces.plots.canvas import SERIES, is_whole, number, widened
 from abctree.faces.plots.prior import PriorDraws
 from abctree.faces.plots.series import weighted_quantiles
+from abctree.problem.priors.circles import opened
 from abctree.types import FloatArray
 
 #: A spread below this share of the value is rounding: the parameter is constant.

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import qmc
 
-from abctree.answers.circles import opened
 from abctree.answers.posterior import Posterior
 from abctree.answers.weighted import Weighted
+from abctree.problem.priors.circles import opened
 from abctree.problem.priors.cube import inside
 from abctree.types import FloatArray
 

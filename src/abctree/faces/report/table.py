@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abctree.answers.circles import opened
 from abctree.answers.posterior import Posterior
 from abctree.answers.result import Result
 from abctree.answers.summary import QUANTILES, errors_of, estimates_of
@@ -17,6 +16,7 @@ from abctree.faces.plots.tolerance import (
     readings,
     tolerance_of,
 )
+from abctree.problem.priors.circles import opened
 from abctree.types import FloatArray, NamedDict
 
 #: Numbers in the table of draws as they are, most of its rows, and how many of the nearest stay.
