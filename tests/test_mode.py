@@ -252,7 +252,7 @@ def test_surface_knows_its_derivatives_by_its_parameters(rng):
         np.array([[1.0, 0.0], [-0.4, 1.2]]), 3, rng.normal(size=10), np.array([0.2, -0.3])
     )
     y = rng.normal(size=(7, 2))
-    by_parameters = surface.by_parameters(y)
+    by_parameters = surface.by_parameters(y, surface.design(y))
 
     def moved(step):
         return dataclasses.replace(

@@ -126,7 +126,9 @@ def test_one_fold_loses_evidence_that_five_folds_keep():
 def test_dropping_the_weights_would_be_noticed():
     sd = []
     for seed in range(3):
-        result = abctree.abc_tree(gauss(1), n_simulations=10_000, rng=seed, schedule=EPSILONS)
+        result = abctree.abc_tree(
+            gauss(1), n_simulations=10_000, rng=seed, schedule=EPSILONS, block=500
+        )
         accepted = result.table.distance < result.epsilon
         sd.append(result.table.theta[accepted].std() / np.sqrt(1 + result.epsilon**2 / 3) - 1)
     assert abs(np.mean(sd)) > 0.03
@@ -134,6 +136,6 @@ def test_dropping_the_weights_would_be_noticed():
 
 def test_an_off_by_one_in_the_tolerance_would_be_noticed():
     # Evidence at the last tolerance, read against the volume of the one before.
-    errors = relative_errors(2, 3, 10_000)[:, 1]
+    errors = relative_errors(2, 3, 10_000, block=500)[:, 1]
     volume_ratio = (EPSILONS[-2] / EPSILONS[-1]) ** 2
     assert abs(np.mean((1 + errors) / volume_ratio - 1)) > 0.2

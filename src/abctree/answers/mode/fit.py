@@ -133,6 +133,9 @@ class Window:
         def density(y: FloatArray) -> FloatArray:
             return surface.value(y) + self.prior.value(y)
 
+        def by_parameters(y: FloatArray) -> FloatArray:
+            return surface.by_parameters(y, surface.design(y))[..., : len(fit.covariance)]
+
         y = np.clip(np.zeros(r), low, high)
         for _ in range(_NEWTON):
             slope, hessian = derivatives(density, y, white)
@@ -149,8 +152,7 @@ class Window:
             if length <= 1e-6 or not higher.any():
                 break
             y = halved[np.argmax(higher)]
-        n = len(fit.covariance)
-        by = derivatives(lambda y: surface.by_parameters(y)[..., :n], y, white)
+        by = derivatives(by_parameters, y, white)
         return Top(fit, y, float(density(y)), slope, hessian, ~free, *by)
 
 

@@ -28,6 +28,7 @@ SKEWNESSES, BEFOREHAND = (0.2, 0.6), (3.0, 2.0, 1.0)
 BEND = 1.0
 #: Highest degree, and most terms; with more parameters the degree is lower.
 _DEGREE, _MOST_TERMS = 6, 130
+_FACTORIAL = special.factorial(np.arange(_DEGREE + 1))
 #: Ridge on the linear and square terms, in units in which the peak has a spread of one.
 _RIDGE = 1e-3
 #: Of central differences.
@@ -67,12 +68,10 @@ def degree_for(r: int) -> int:
 
 def monomials(z: FloatArray, powers: IntArray) -> FloatArray:
     """(..., r) -> (..., q): each over its α! (so that coefficients are derivatives at 0)."""
-    j = np.arange(powers.max() + 1)
-    rungs = np.moveaxis(z, -1, 0)[:, None] ** j.reshape(-1, *[1] * (z.ndim - 1))
-    rungs /= special.factorial(j).reshape(-1, *[1] * (z.ndim - 1))
+    j = np.arange(powers.max() + 1).reshape(-1, *[1] * (z.ndim - 1))
     found = np.ones((len(powers), *z.shape[:-1]))
-    for rung, power in zip(rungs, powers.T, strict=True):
-        found *= rung[power]
+    for i, power in enumerate(powers.T):
+        found *= (z[..., i] ** j / _FACTORIAL[j])[power]
     return np.moveaxis(found, 0, -1)
 
 
@@ -94,9 +93,8 @@ class Surface:
         powers = powers_of(len(self.rate), self.degree)
         return monomials(self._bent(y)[0] @ self.white.T, powers)
 
-    def by_parameters(self, y: FloatArray) -> FloatArray:
-        """(..., r) -> (..., q + r): derivatives of the value by β and ρ."""
-        design = self.design(y)
+    def by_parameters(self, y: FloatArray, design: FloatArray) -> FloatArray:
+        """(..., r), and their design -> (..., q + r): derivatives of the value by β and ρ."""
         by_z = design @ np.append(self.beta, 0.0)[_raised(len(self.rate), self.degree)].T
         return np.concatenate([design, by_z @ self.white * self._bent(y)[1]], axis=-1)
 
@@ -150,12 +148,13 @@ def regression(
         return replace(start, degree=degree, beta=at[:q], rate=at[q:])
 
     def objective(at: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-        value, slope, weight = likelihood(surface(at).value(y), accepted)
+        value, slope, weight = likelihood(terms @ at[:q], accepted)
         return value - 0.5 * float(ridge @ at[:n] ** 2), slope, weight
 
+    terms = surface(at).design(y)
     (value, slope, weight), last = objective(at), False
     for _ in range(30):
-        design = surface(at).by_parameters(y)[:, :n]
+        design = surface(at).by_parameters(y, terms)[:, :n]
         known = (design * weight[:, None]).T @ design + np.diag(ridge)
         if last:
             break
@@ -164,6 +163,8 @@ def regression(
         step[:moves] = np.linalg.solve(known[:moves, :moves], score)
         last = bool(score @ step[:moves] < (1e-3 if moves > q else 1e-6))
         for _ in range(30):
+            if moves > q:  # with ρ the terms change
+                terms = surface(at + step).design(y)
             trial, slope, weight = objective(at + step)
             if trial >= value:
                 break
