@@ -130,7 +130,18 @@ def rows_of(held, years=YEARS):
     return made
 
 
+def polars(held, years=YEARS):
+    assert years == YEARS, "its rows have no labels"
+    return module("polars").DataFrame(held)
+
+
+def arrow(held, years=YEARS):
+    assert years == YEARS, "its rows have no labels"
+    return module("pyarrow").table(held)
+
+
 TABLES = {"DataFrame": frame, "DataArray": grid, "Dataset": dataset, "dict of Series": columns_of}
+UNNAMED_ROWS = {"structured": rows_of, "polars": polars, "pyarrow": arrow}
 
 
 class Sure:
@@ -155,11 +166,25 @@ def test_rows_and_columns_are_put_into_the_order_of_the_observation(kind):
     assert abs(slope(plain) - 1.0) > 0.3
 
 
-def test_columns_of_a_structured_array_are_found_by_name():
-    observed = rows_of(table([1.0], Sure(), ("down", "up")))
-    made = abctree.Problem(PRIOR, lambda t, r: rows_of(table(t, r)), observed)
+@pytest.mark.parametrize("kind", UNNAMED_ROWS)
+def test_columns_of_rows_without_labels_are_found_by_name(kind):
+    make = UNNAMED_ROWS[kind]
+    observed = make(table([1.0], Sure(), ("down", "up")))
+    made = abctree.Problem(PRIOR, lambda t, r: make(table(t, r)), observed)
     assert made.shape == (4, 2)
     assert abs(slope(made) - 1.0) < 0.1
+
+
+def test_levels_of_an_index_are_found_by_name():
+    pd = module("pandas")
+    pairs = pd.MultiIndex.from_product([[1, 2], [1, 2]], names=["town", "year"])
+    observed = pd.Series(X, index=pairs)
+    swapped = observed.swaplevel().sort_index()  # the same pairs of numbers, and other places
+    assert swapped.index.tolist() == pairs.tolist()
+    assert swapped.tolist() != observed.tolist()
+    made = abctree.Problem(PRIOR, lambda t, r: swapped * t[0], observed)
+    report = made.simulate(np.ones((1, 1)), np.arange(1), 1)
+    np.testing.assert_array_equal(report.summary, [X])
 
 
 @pytest.mark.parametrize("kind", ["Series", "DataArray"])
@@ -344,6 +369,19 @@ def test_batches_are_put_into_order(kind):
     )
     with pytest.raises(abctree.SimulatorError, match="without 2005, and with 2001"):
         wrong.check()
+
+
+@pytest.mark.parametrize("summary", [None, np.asarray])
+def test_rows_of_a_batch_in_another_order_are_not_taken_by_position(summary):
+    def by_size(theta, rng):
+        return batch_frame(theta, rng).sort_values(YEARS[0])
+
+    observed = series(OBSERVED) if summary is None else [1.0, 2.0, 3.0, 4.0]
+    made = abctree.Problem(PRIOR, by_size, observed, summary=summary, vectorized=True)
+    assert abs(slope(made) - 1.0) < 0.1, "row by row there is one order only"
+    numbers, theta = np.arange(50), np.linspace(3.0, -3.0, 50)[:, None]
+    with pytest.raises(ValueError, match="rows in another order than that of the simulations"):
+        made.model.read(by_size(theta, np.random.default_rng(1)), made.shape, len(numbers))
 
 
 @dataclass

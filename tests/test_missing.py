@@ -243,6 +243,15 @@ def test_a_summary_sees_the_same_entries_of_both(make):
         assert abs(posterior(other).posterior().mean()[0] - 0.7) < 0.05
 
 
+def test_a_summary_sees_nan_for_a_field_that_is_none():
+    made = abctree.Problem(
+        PRIOR, lambda t, r: {"b": t[0], "a": 2.0 * t[0]}, {"a": 1.0, "b": None},
+        summary=lambda data: np.nansum([data["a"], data["b"]]), missing="ignore",
+    )  # fmt: skip
+    assert made.observed_summary == 1.0
+    assert made.simulate(np.full((1, 1), 3.0), np.arange(1), 1).summary == 6.0
+
+
 def test_summaries_that_are_nan_for_the_observation_are_left_out():
     def halves(x):
         return x[:2].sum(), x[2:].sum()

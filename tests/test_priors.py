@@ -818,6 +818,13 @@ def test_a_prior_transform_that_draws_random_numbers_is_refused(one_point):
         abctree.PriorTransform(draw, ("a", "b"))
 
 
+@pytest.mark.parametrize("across", [np.sort, lambda x: x / x.max()])
+def test_a_prior_transform_that_compares_rows_is_refused(across):
+    """A run draws points in batches of any size."""
+    with pytest.raises(abctree.ParameterError, match="nor compare rows"):
+        abctree.PriorTransform(lambda u: np.stack([across(u[:, 0]), u[:, 1]], 1), ("a", "b"))
+
+
 def test_an_array_is_no_interval():
     with pytest.raises(abctree.ParameterError, match=r"Use a number \(fixed\), a tuple"):
         abctree.Problem({"a": np.array([0.0, 1.0])}, lambda theta, rng: theta, [1.0])
@@ -978,6 +985,7 @@ WRONG = {
     "infinite bound": (lambda: Product({"a": (0.0, np.inf)}), "finite number"),
     "nan bound": (lambda: Product({"a": (np.nan, 1.0)}), "finite number"),
     "text bound": (lambda: Product({"a": ("0", "1")}), "finite number"),
+    "a bound beyond float64": (lambda: Product({"a": (0, 10**400)}), "finite number"),
     "crossed bounds": (lambda: Product({"a": (1.0, 0.0)}), "low <= high"),
     "infinite width": (lambda: Product({"a": (-1.7e308, 1.7e308)}), "finite width"),
     "nan constant": (lambda: Product({"a": np.nan, "b": U}), "finite number"),
@@ -1003,6 +1011,12 @@ WRONG = {
     "one label": (lambda: Categorical("red"), "use codes"),
     "no values": (lambda: Categorical([]), "at least one"),
     "equal values": (lambda: Categorical([1, 1]), "distinct"),
+    "probabilities in a dict": (lambda: Categorical({1: 0.3, 2: 0.7}), "sequence of numbers"),
+    "a set, which has no order": (lambda: Categorical({1, 2}, [0.3, 0.7]), "sequence of numbers"),
+    "concentrations by name": (
+        lambda: Product({("a", "b"): Dirichlet({"b": 1.0, "a": 2.0})}),
+        "sequence of numbers",
+    ),
     "negative probability": (lambda: Categorical([1, 2], [-0.5, 1.5]), "non-negative"),
     "probabilities of sum two": (lambda: Categorical([1, 2], [1.0, 1.0]), "sum to one"),
     "three probabilities": (lambda: Categorical([1, 2], [0.2, 0.3, 0.5]), "one entry per value"),
@@ -1035,6 +1049,7 @@ WRONG = {
     "transform not callable": (lambda: PriorTransform(3, ("a",)), "callable"),
     "transform without names": (lambda: PriorTransform(ordered, ()), "not be empty"),
     "transform, one string": (lambda: PriorTransform(ordered, 3), "sequence of names"),
+    "transform, a set of names": (lambda: PriorTransform(ordered, {"a", "b"}), "sequence of names"),
     "transform of d = 0": (lambda: PriorTransform(ordered, ("a",), 0), "positive integer"),
     "transform, wrong shape": (
         lambda: PriorTransform(lambda u: u[:, 0], ("a", "b")).from_cube([[0.1, 0.2]]),

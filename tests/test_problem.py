@@ -290,6 +290,10 @@ def test_names_are_not_one_text(names):
         prior_transform=lambda u: u, names=list(names), simulator=noisy, observed=1.0
     )
     assert made.names == tuple(names)
+    with pytest.raises(
+        abctree.ParameterError, match="`names` must be given with `prior_transform`"
+    ):
+        abctree.Problem(PRIOR, noisy, 1.0, names=["other"])
 
 
 # Messages that name what to change ---------------------------------------------------------------

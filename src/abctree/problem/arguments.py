@@ -37,6 +37,8 @@ def prior_of(
             'For example prior={"a": (0.0, 1.0)}.'
         )
     if transform is None:
+        if names is not None:
+            raise wrong("names", "be given with `prior_transform` only", repr(names))
         return as_prior(prior)
     if not names:
         raise ParameterError("`names` must be given with `prior_transform`, one for each column.")

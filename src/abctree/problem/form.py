@@ -176,7 +176,7 @@ def hide(value: Data, where: Missing, lead: int = 0) -> Data:
         return value.where(~_spread(where, value.shape, lead))
     if hasattr(value, "isel"):
         return value.where(value.copy(data=~_spread(where, value.shape, lead)))
-    array = floats(value, "simulator")
+    array = floats(np.nan if value is None else value, "simulator")
     return np.where(_spread(where, array.shape, lead), np.nan, array)
 
 

@@ -1,8 +1,9 @@
 """Labels: what the numbers of an observation are called, and simulations put into their order.
 
-Labelled are what pandas and xarray make, and records: dicts, named tuples, dataclasses, structured
-arrays, xarray's datasets.  None of the libraries is imported: what is passed has brought its own.
-Labels are compared where both sides have them; an axis without counts by position.
+Labelled are what pandas, xarray, polars and pyarrow make, and records: dicts, named tuples,
+dataclasses, structured arrays, xarray's datasets.  None of the libraries is imported: what is
+passed has brought its own.  Labels are compared where both sides have them; an axis without counts
+by position.
 """
 
 from __future__ import annotations
@@ -150,6 +151,17 @@ def with_fields(value: Data, held: dict[Any, Data], *, plain: bool) -> Data:
     return value
 
 
+def check_order_of_rows(value: Data, source: str) -> None:
+    """Raise if the index of a table with a row for each of several simulations is out of order."""
+    if not hasattr(value, "iloc") or value.index.is_monotonic_increasing:
+        return
+    if set(value.index) == set(range(len(value))):
+        raise WrongLabelsError(
+            f"{source} returned rows in another order than that of the simulations, for its index "
+            f"is {_shown(list(value.index))}. Return .sort_index(), or .reset_index(drop=True)."
+        )
+
+
 def is_labelled(value: Data) -> bool:
     """Whether anything in it has a name."""
     return _axes(value, 0) is not None
@@ -158,6 +170,11 @@ def is_labelled(value: Data) -> bool:
 def is_structured(value: Data) -> bool:
     """Whether it is a structured array, or one record of it."""
     return isinstance(value, np.ndarray | np.void) and value.dtype.names is not None
+
+
+def is_table(value: Data) -> bool:
+    """Whether it is a table of polars or pyarrow: rows without labels, columns with names."""
+    return hasattr(value, "select") and hasattr(value, "columns")
 
 
 def _dims(value: Data) -> tuple[Any, ...] | None:
@@ -170,6 +187,8 @@ def _axes(value: Data, lead: int) -> tuple[Any, ...] | None:
         return None  # by far the most frequent case
     if hasattr(value, "iloc"):  # pandas
         return tuple(value.axes)
+    if is_table(value):
+        return None, tuple(getattr(value, "column_names", value.columns))
     record = record_of(value)
     if record is None:  # a DataArray of xarray, or nothing
         dims = _dims(value)
@@ -182,6 +201,8 @@ def _taken(value: Data, order: list[int], axis: int, *, strict: bool) -> Data:
     """The value with an axis in another order."""
     if hasattr(value, "iloc"):
         return value.take(order, axis=axis)
+    if is_table(value):
+        return value.select([(_axes(value, 0) or ())[1][i] for i in order])
     if (record := record_of(value)) is None:
         return value.isel({value.dims[axis]: order})
     names = [list(record)[i] for i in order]
@@ -202,6 +223,9 @@ def _order(then: Any, now: Any, source: str, *, strict: bool) -> list[int] | Non
     """
     if then is None or now is None or then is now:
         return None
+    levels, own = (tuple(getattr(labels, "names", ())) for labels in (then, now))
+    if levels != own and len(levels) > 1 and set(levels) == set(own):  # of a MultiIndex
+        now = now.reorder_levels(levels)
     by_pandas = hasattr(then, "equals") and hasattr(now, "equals")
     if then.equals(now) if by_pandas else len(then) == len(now) and list(then) == list(now):
         return None

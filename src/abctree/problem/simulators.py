@@ -18,6 +18,7 @@ import numpy as np
 from abctree import streams
 from abctree.data import Failure
 from abctree.problem.form import Form, floats
+from abctree.problem.labels import check_order_of_rows
 from abctree.types import (
     Data,
     FloatArray,
@@ -142,12 +143,16 @@ class Model:
         """The summaries (n, ...) of what the simulator returned in one call."""
         lead, source = int(bool(self.vectorized)), "simulator"
         if self.summary is not None:
+            if lead:
+                check_order_of_rows(data, source)
             if self.form is not None and data is not None:
                 data = self.form.of_data(data, lead)
             try:
                 data, source = self.summary(data), "summary"
             except CAUGHT as error:
                 raise SummaryError(f"summary raised {described(error)}") from error
+        if lead:
+            check_order_of_rows(data, source)
         row = as_row(data, (n, *shape) if lead else shape, source, self.form, lead)
         return row if lead else row[None]
 

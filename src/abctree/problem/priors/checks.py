@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from numbers import Real
+from typing import TypeGuard
 
 import numpy as np
 
@@ -62,7 +65,7 @@ def _checked_rows(name: str, rows: object, width: int) -> FloatArray:
 
 def checked_names(names: object) -> tuple[str, ...]:
     """Distinct non-empty strings."""
-    if isinstance(names, str) or not isinstance(names, Iterable):
+    if isinstance(names, str | AbstractSet) or not isinstance(names, Iterable):
         raise wrong("names", "be a sequence of names", repr(names), "Write ('a', 'b').")
     given = tuple(names)
     for name in given:
@@ -78,17 +81,24 @@ def checked_names(names: object) -> tuple[str, ...]:
 
 def finite_number(name: str, value: object) -> float:
     """A finite float."""
-    if not isinstance(value, Real) or not np.isfinite(float(value)):
+    if not _is_finite(value):
         raise wrong(name, "be a finite number", repr(value), "Give an int or a float.")
     return float(value)
 
 
+def _is_finite(value: object) -> TypeGuard[Real]:
+    """Whether it is a real number of a size that float64 has."""
+    most = sys.float_info.max
+    return isinstance(value, Real) and value <= most and not value < -most
+
+
 def finite_numbers(name: str, values: object, advice: str) -> tuple[float, ...]:
     """One or more finite floats, from a sequence or a one-dimensional array."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    # What a dict holds under its keys would be lost, and a set has no order.
+    if isinstance(values, str | Mapping | AbstractSet) or not isinstance(values, Iterable):
         raise wrong(name, "be a sequence of numbers", repr(values), advice)
     given = tuple(values)
-    others = [v for v in given if not isinstance(v, Real) or not np.isfinite(float(v))]
+    others = [v for v in given if not _is_finite(v)]
     if others or not given:
         raise ParameterError(
             f"`{name}` must be finite numbers, at least one, but got "

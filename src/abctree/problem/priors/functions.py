@@ -153,15 +153,24 @@ def _takes_many(function: Callable[[FloatArray], object], p: int, d: int) -> boo
 def _check_repeats(
     function: Callable[[FloatArray], object], p: int, d: int, *, vectorized: bool
 ) -> None:
-    """Refuse a map that makes two things of one point."""
+    """Refuse a map that makes two things of one point, by chance or by the points beside it."""
     cube = spread(3, d)
-    point, shape = (cube, (3, p)) if vectorized else (cube[0], (p,))
-    first, second = (_tried(function, point, shape) for _ in range(2))
-    if first is not None and second is not None and not np.allclose(first, second, 1e-6, 0.0):
+    if vectorized:
+        first = _tried(function, cube, (3, p))
+        rows = [_tried(function, cube[i : i + 1], (1, p)) for i in range(3)]
+        alone = [row for row in rows if row is not None]
+        second = np.concatenate(alone) if len(alone) == 3 else None
+    else:
+        first, second = (_tried(function, cube[0], (p,)) for _ in range(2))
+    if first is None or second is None:
+        return
+    differ = np.abs(first - second) > 1e-6 * np.abs(first).max(axis=0)
+    if differ.any():
         raise ParameterError(
-            "`function` must make the same parameters of one point of the cube each time, but gave "
-            f"{first.ravel()[0]:.6g} and {second.ravel()[0]:.6g}. It must not draw random numbers: "
-            "map the cube by quantile functions, as in scipy.stats.norm.ppf(cube)."
+            "`function` must make the same parameters of one point of the cube each time, whatever "
+            f"the other points, but gave {first[differ][0]:.6g} and {second[differ][0]:.6g}. It "
+            "must neither draw random numbers nor compare rows: map the cube by quantile "
+            "functions, as in scipy.stats.norm.ppf(cube)."
         )
 
 
