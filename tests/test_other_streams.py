@@ -23,6 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 FORK = multiprocessing.get_context("fork")
 KEPT = np.random.default_rng(0)
 KEPT_TWISTER = np.random.RandomState(0)
+KEPT_STANDARD = random.Random(0)
 
 
 def given(theta, rng):
@@ -51,6 +52,11 @@ def kept(theta, rng):
 def kept_twister(theta, rng):
     nap()
     return theta + KEPT_TWISTER.normal(size=1)
+
+
+def kept_standard(theta, rng):
+    nap()
+    return theta + KEPT_STANDARD.gauss(0.0, 1.0)
 
 
 def many(theta, rng):
@@ -165,11 +171,11 @@ def test_tasks_of_a_vectorised_simulator_repeat_no_noise():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("simulator", [kept, kept_twister, Keeps(), MakesLate()])
+@pytest.mark.parametrize("simulator", [kept, kept_twister, kept_standard, Keeps(), MakesLate()])
 def test_noise_from_a_generator_that_the_simulator_keeps_is_told_to_be_repeated(simulator):
     result = forked(simulator)
     assert n_noises(result) < 200
-    kind = "MT19937" if simulator is kept_twister else "PCG64"
+    kind = {kept_twister: "MT19937", kept_standard: "Random"}.get(simulator, "PCG64")
     assert f"from a {kind} generator of its own" in note(result)
     assert "repeat each other's noise" in note(result)
     assert "posterior cannot be trusted" in note(result)

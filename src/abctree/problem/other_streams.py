@@ -37,7 +37,8 @@ _NUMBERS = 2**48
 #: Global streams that have a seed for each task in a worker process.
 _SEEDED = ("np.random", "random", "torch")
 
-_generators: list[np.random.BitGenerator] = []
+_KINDS = (np.random.BitGenerator, random.Random)
+_generators: list[np.random.BitGenerator | random.Random] = []
 _searches: Counter[tuple[int, int]] = Counter()
 
 
@@ -90,13 +91,15 @@ def search(root: int) -> None:
     known = set(map(id, _generators))
     # By type: a weak proxy answers `isinstance` for what it stands for, which may be gone.
     kinds = ((x, type(x)) for x in objects if id(x) not in known)
-    found = [x for x, kind in kinds if issubclass(kind, np.random.BitGenerator)]
+    found = [x for x, kind in kinds if issubclass(kind, _KINDS)]
     new = [x for x in found if not _is_known(x)]
     _generators.extend(new[: _MOST - len(_generators)])
 
 
-def _is_known(generator: np.random.BitGenerator) -> bool:
-    """Whether it is that of `numpy.random`, or of a simulation."""
+def _is_known(generator: np.random.BitGenerator | random.Random) -> bool:
+    """Whether it is that of `numpy.random` or `random`, or of a simulation, or has no state."""
+    if isinstance(generator, random.Random):
+        return generator is random._inst or isinstance(generator, random.SystemRandom)
     if isinstance(generator, np.random.Philox):
         return bool(generator.state["state"]["key"][1] < _NUMBERS)
     return generator is _global()
@@ -123,8 +126,10 @@ def _global() -> np.random.BitGenerator:
     return generator
 
 
-def _state(generator: np.random.BitGenerator) -> object:
+def _state(generator: np.random.BitGenerator | random.Random) -> object:
     """The state of a generator, by the shortest way."""
+    if isinstance(generator, random.Random):
+        return generator.getstate()
     if isinstance(generator, np.random.MT19937):
         return ctypes.string_at(generator.ctypes.state_address, _MT19937)
     return pickle.dumps(generator.state)

@@ -20,6 +20,7 @@ import numpy as np
 from abctree.data import Failure, InterruptedWorkError, Rows, Simulations
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
+from abctree.numbers import checked_number
 from abctree.protocols import Chunk, Work
 
 #: Seconds after which what is finished is given back: so much a killed run may lose.
@@ -79,7 +80,7 @@ class Serial:
 
 def check_timeout(timeout: float | None) -> None:
     """Raise `ParameterError` unless it is a positive number of seconds, or None."""
-    if timeout is not None and not 0.0 < timeout < float("inf"):
+    if timeout is not None and not 0.0 < checked_number("timeout", timeout) < np.inf:
         raise ParameterError(
             f"`timeout` must be a positive number of seconds, or None, but got {timeout!r}."
         )
