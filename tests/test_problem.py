@@ -272,6 +272,41 @@ def test_the_dry_run_sees_rows_that_share_their_randomness():
     assert sum("share" in str(coins.check(rng=seed)) for seed in range(50)) <= 3
 
 
+def test_the_dry_run_sees_rows_that_are_mixed_up():
+    def is_told(simulator, vectorized):
+        made = abctree.Problem(PRIOR, simulator, 1.0, vectorized=vectorized)
+        return "rows are mixed up" in str(made.check(rng=0))
+
+    def noise(seeds):
+        return np.array([np.random.default_rng(seed).normal() for seed in seeds])
+
+    assert is_told(lambda theta, rng: theta[::-1, 0], vectorized=True)
+    assert is_told(lambda theta, seeds: np.sort(theta[:, 0] + noise(seeds)), vectorized="seeds")
+    # The twins: each row for itself, and what nobody can know.
+    assert not is_told(lambda theta, rng: theta[:, 0], vectorized=True)
+    assert not is_told(lambda theta, seeds: theta[:, 0] + noise(seeds), vectorized="seeds")
+    assert not is_told(
+        lambda theta, rng: theta[:, 0] + rng.normal(size=len(theta)), vectorized=True
+    )
+
+
+@pytest.mark.parametrize("name", ["summary", "distance"])
+def test_a_scale_that_is_taken_from_the_rows_of_a_call_is_refused(name):
+    """The same simulation would be near in one call and far in another."""
+    noisy_rows = lambda theta, rng: theta + rng.normal(size=(len(theta), 2))  # noqa: E731
+    refused = {
+        "summary": lambda x: (x - x.mean(axis=0)) / (x.std(axis=0) + 1e-9),
+        "distance": lambda x, y: np.linalg.norm((x - y) / x.std(axis=0), axis=1),
+    }
+    allowed = {
+        "summary": lambda x: np.sort(x, axis=1),
+        "distance": lambda x, y: np.linalg.norm((x - y) / (1.0 + np.abs(y)), axis=1),
+    }
+    abctree.Problem(PRIOR, noisy_rows, [1.0, 2.0], vectorized=True, **{name: allowed[name]})
+    with pytest.raises(abctree.ParameterError, match=f"`{name}` must make the same of a row"):
+        abctree.Problem(PRIOR, noisy_rows, [1.0, 2.0], vectorized=True, **{name: refused[name]})
+
+
 # Other arguments --------------------------------------------------------------------------------
 
 

@@ -92,6 +92,8 @@ def observation_of(
     hidden = where if missing == "ignore" and summary is not None else None
     lead = int(vectorized and summary is not None)
     value = observed if summary is None else _applied(summary, observed, hidden, lead)
+    if lead and summary is not None and hidden is None:
+        check_rows("summary", summary, observed)
     try:  # as for simulations: what is refused or missing there must not be compared with here
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of masked elements in lists
@@ -113,6 +115,30 @@ def observation_of(
     array = np.array(form.kept(array, 0))
     array.flags.writeable = False
     return array, None if form.is_plain else form, _shapes(value, lead)
+
+
+def check_rows(name: str, function: Callable[[Data], Data], observed: Data) -> None:
+    """Refuse a vectorised function that makes another thing of a row beside other rows.
+
+    It is tried on the observation and on two rows like it; one that cannot take them is left alone.
+    """
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            one = np.asarray(observed, dtype=np.float64)
+            rows = np.stack([one, 1.5 * one + 1.0, 3.0 * one - 2.0])
+            together = numbers_of(function(rows.copy()), name, 1)
+            alone = np.concatenate([numbers_of(function(row[None]), name, 1) for row in rows])
+    except Exception:  # noqa: BLE001 - a function of the user's, called with made-up data
+        return
+    size = np.abs(alone[np.isfinite(alone)]).max(initial=0.0)
+    is_like = together.shape != alone.shape  # which is told elsewhere
+    if not (is_like or np.allclose(together, alone, 1e-6, 1e-9 * size, equal_nan=True)):
+        raise ParameterError(
+            f"`{name}` must make the same of a row, whatever the other rows of a call, but made "
+            "another thing of it alone. Reduce over all axes but the first, and take a scale from "
+            'fixed numbers, or by distance="std", not from the rows.'
+        )
 
 
 def _shapes(value: Data, lead: int) -> Shapes | None:

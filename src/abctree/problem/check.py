@@ -115,7 +115,7 @@ def dry_run(region: Region, measurement: Measurement, rng: RNGLike) -> CheckRepo
         *_on_spread(measured, measurement),
     ]
     distance = measured.distance
-    n_calls = len(theta) + 2 + 2 * _ROWS * measurement.vectorized
+    n_calls = len(theta) + 2 + (len(theta) + 2 * _ROWS) * bool(measurement.vectorized)
     size = measurement.observed_summary.size
     is_far = out_of_reach(distance, size) and (distance != distance[0]).any()  # else said already
     if is_far and _MORE_DRAWS * seconds <= _PATIENCE:
@@ -243,18 +243,27 @@ def _on_randomness(
         return said
     again = measurement.simulate(theta[i], index[i], root).summary
     other = measurement.simulate(theta[i], index[i], root + 1).summary
-    if not np.array_equal(again, result.summary[i]):
+    repeats = np.array_equal(again, result.summary[i])
+    is_deterministic = repeats and np.array_equal(other, again)
+    if not repeats:
         said.append(
             "the simulator gave two answers for one seed: it draws random numbers of its own. Draw "
             "them all from the generator it is given, or no run can be repeated."
         )
-    elif np.array_equal(other, again):
+    elif is_deterministic:
         said.append(
             "the simulator gave the same answer for two seeds: it is deterministic, or it reseeds "
             "itself and ignores the generator it is given."
         )
     if not measurement.vectorized:
         return said
+    is_known = is_deterministic or (repeats and measurement.model.vectorized == "seeds")
+    together = measurement.simulate(theta, index, root).summary
+    if is_known and not np.allclose(together, result.summary, 1e-6, equal_nan=True):
+        said.append(
+            "the vectorised simulator makes another thing of a row alone than among others: rows "
+            "are mixed up, or in another order than those of theta."
+        )
     rows, numbers = np.repeat(theta[i], _ROWS, axis=0), index[:_ROWS]
     calls = [measurement.simulate(rows, numbers, root + call) for call in range(2)]
     for call in calls:

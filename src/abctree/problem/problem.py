@@ -10,7 +10,7 @@ from typing import Literal
 from abctree.data import Simulations
 from abctree.keywords import checks_keywords
 from abctree.markup import listed, page, paragraphs, title, verbatim
-from abctree.problem.arguments import check_function, model_of, observation_of, prior_of
+from abctree.problem.arguments import check_function, check_rows, model_of, observation_of, prior_of
 from abctree.problem.check import CheckReport, dry_run
 from abctree.problem.combined import DistanceLike, as_distance, distance_of
 from abctree.problem.learned import Learned, LearnedSummaries
@@ -106,6 +106,8 @@ class Problem:
         summarised, form, shapes = observation_of(observed, summary, missing, vectorized=many)
         if learned is None:
             chosen = distance_of(distance, form, shapes, vectorized=many)
+            if many:
+                check_rows("distance", lambda rows: chosen(rows, summarised), summarised)
         else:
             chosen = LearnedSummaries(learned, as_distance(distance, vectorized=many))
         self.measurement = Measurement(replace(call, form=form), summarised, chosen)
