@@ -304,7 +304,7 @@ def test_quantile_takes_many_levels():
         assert (p.weights @ (p.theta < row) < level + 1e-9).all()
 
 
-@pytest.mark.parametrize("q", [-0.1, 1.1, np.nan])
+@pytest.mark.parametrize("q", [-0.1, 1.1, np.nan, "median", [0.5, None]])
 def test_quantile_refuses_levels_out_of_range(q):
     with pytest.raises(ParameterError, match="`q` must be in"):
         weighted_draws().quantile(q)
@@ -397,8 +397,9 @@ def test_sample_is_repeatable_and_unbiased():
     # The twin: without weights.
     z = (p.theta.mean(axis=0) - p.mean()) / (means.std(axis=0) / 20)
     assert (np.abs(z) > 4).any()
-    with pytest.raises(ParameterError, match="`n` must be at least 0"):
-        p.sample(-1)
+    for n in (-1, 1.5):
+        with pytest.raises(ParameterError, match="`n` must be a whole number of at least 0"):
+            p.sample(n)
 
 
 def test_smooth_sample_keeps_mean_and_covariance():

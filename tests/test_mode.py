@@ -604,6 +604,9 @@ def test_any_run_has_a_mode(method):
         assert np.abs(mode.estimates[name] + 1.0).max() < 0.8
     assert (mode.box[0] < mode.box[1]).all()
     assert result.mode(epsilon=1.0).epsilon == 1.0
+    for wrong in ("near", [0.1], True, 0.0):
+        with pytest.raises(abctree.ParameterError, match="`epsilon` must be above 0 or None, but"):
+            result.mode(wrong)
     assert result.mode().run is result
     sent = pickle.loads(pickle.dumps(result))
     assert sent.mode().run is sent, "a pickle of the mode alone has none"

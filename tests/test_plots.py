@@ -740,6 +740,19 @@ def test_failure_map_over_one_parameter_is_a_line(corner):
         plots.failure_map(corner, ["a", "d"])
 
 
+def test_what_cannot_be_drawn_is_told_in_one_sentence(corner):
+    one = abctree.rejection(
+        abctree.Problem({"a": (0.0, 1.0)}, lambda t, r: t[0], 0.5), n_simulations=200, keep=1, rng=1
+    )
+    for draw, told in (
+        (lambda: plots.failure_map(one), "`result` must hold simulations at different parameters"),
+        (lambda: plots.calibration(corner), r"`found` must be what result.calibration\(\) or"),
+        (lambda: plots.comparison(corner), "`found` must be what abctree.compare gives, but got a"),
+    ):
+        with pytest.raises(ParameterError, match=told):
+            draw()
+
+
 def test_failures_are_not_drawn_from_the_closest_simulations_alone():
     def simulate(theta, rng):
         return None if theta[0] > 3.0 else theta

@@ -89,7 +89,8 @@ def checked_count(name: str, value: object, least: int = 1) -> int:
 
 def checked_levels(q: object) -> FloatArray:
     """Levels of quantiles, in [0, 1]."""
-    level = np.asarray(q, dtype=np.float64)
+    level = np.asarray(q)
+    level = level.astype(np.float64) if level.dtype.kind in "fiub" else np.full(1, np.nan)
     if not ((level >= 0.0) & (level <= 1.0)).all():
         raise wrong("q", "be in [0, 1]", q, "The median is 0.5.")
     return level

@@ -18,7 +18,7 @@ from abctree.answers.weighted import log_of, root_of, scatter
 from abctree.errors import MissingDependencyError, ParameterError, warn
 from abctree.keywords import checks_keywords_of_methods, place_of
 from abctree.markup import listed, page, table, title
-from abctree.numbers import check_rule, checked_rng
+from abctree.numbers import checked_count, checked_rng
 from abctree.problem.region import Region
 from abctree.problem.ridge import Regressor
 from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
@@ -122,7 +122,7 @@ class Posterior(Moments):
         ParameterError
             If there is nothing to pick from, or `n` is negative.
         """
-        check_rule("n", n, "at least 0")
+        n = checked_count("n", n, least=0)
         if n > 0 and self.ess == 0.0:
             raise ParameterError(
                 f"`n` must be 0 for a posterior without draws, but got {n}. Nothing was accepted "

@@ -28,7 +28,7 @@ from abctree.answers.weighted import log_of
 from abctree.errors import AbctreeWarning
 from abctree.keywords import checks_keywords_of_methods
 from abctree.method import METHODS
-from abctree.numbers import check_rule, checked_rng
+from abctree.numbers import checked_count, checked_rng
 from abctree.problem.models import Models
 from abctree.problem.ridge import Regressor
 from abctree.proposals.points import prior_draws
@@ -248,7 +248,7 @@ class Result(Run):
         AbctreeWarning
             If predictions cannot be kept, or those that are were made by other code.
         """
-        check_rule("n", n, "at least 1", "Try 200.")
+        n = checked_count("n", n)
         own = checked_rng(rng)
         theta = prior_draws(self.problem, n, own) if prior else self.answer().sample(n, own)
         kept = None if rng is None else self.kept_predictions

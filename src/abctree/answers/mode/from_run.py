@@ -14,6 +14,7 @@ from abctree.answers.run import Run
 from abctree.answers.run_notes import run_notes
 from abctree.data import Arms, Partition
 from abctree.method import METHODS
+from abctree.numbers import check_rule
 from abctree.problem import Problem
 from abctree.problem.priors.circles import Direction, circles_of, closed, opened
 from abctree.protocols import HasBounds, HasLogDensity
@@ -69,6 +70,7 @@ def rows_of(run: Run, epsilon: float | None = None) -> tuple[dict[str, FloatArra
     problem, table = run.problem, run.table
     log_prior, unknown = log_prior_of(problem, table.theta, table.cube)
     draws = np.random.default_rng(0).random((_PRIOR_DRAWS, problem.d))
+    check_rule("epsilon", epsilon, "above 0 or None", "Leave it out to let the fit choose.")
     look = look_epsilon(table.distance) if epsilon is None else epsilon
     near = table.theta_of(table.distance < look)
     theta, bounds = _opened(problem, table.theta, near, np.full(len(near), 1.0 / max(len(near), 1)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import UnionType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from abctree.answers.comparison import Comparison
 from abctree.answers.reading.calibration import Calibration, coverage_of
+from abctree.errors import wrong
 from abctree.faces.plots.canvas import figure_of, one_axes
 from abctree.keywords import checks_keywords
 from abctree.methods.calibrate import CalibrationRuns
@@ -22,6 +24,11 @@ _LEVELS = np.linspace(0.02, 0.98, 49)
 _BAND = 2.0
 #: The legend of more parameters stands beside the axes.
 _MANY = 4
+
+
+def _require(found: object, kind: type | UnionType, maker: str) -> None:
+    if not isinstance(found, kind):
+        raise wrong("found", f"be what {maker} gives", f"a {type(found).__name__}")
 
 
 @checks_keywords
@@ -39,6 +46,7 @@ def calibration(found: Calibration | CalibrationRuns, ax: Axes | None = None) ->
     ax : Axes, optional
         Where to draw.  Default: a new figure.
     """
+    _require(found, Calibration | CalibrationRuns, "result.calibration() or abctree.calibrate")
     many = len(found.names) > _MANY
     ax = one_axes(ax, 6.2 if many else 4.5, 4.5)
     share = found.share if isinstance(found, Calibration) else None
@@ -78,6 +86,7 @@ def comparison(found: Comparison, ax: Axes | None = None) -> Figure:
     ax : Axes, optional
         Where to draw.  Default: a new figure.
     """
+    _require(found, Comparison, "abctree.compare")
     ax = one_axes(ax, 5.0, 3.5)
     log_z = found.log_evidence + np.log(found.prior)
     error = _BAND * np.nan_to_num(found.log_error)

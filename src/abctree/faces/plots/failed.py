@@ -118,6 +118,8 @@ def _columns(
 ) -> list[int]:
     if wanted is None:
         free = [j for j in range(len(names)) if theta[:, j].min() < theta[:, j].max()]
+        if not free:
+            raise wrong("result", "hold simulations at different parameters", f"{len(theta)}")
         varies = {j: _variation(theta[:, j], failed) for j in free}
         return sorted(sorted(free, key=lambda j: -varies[j])[:2])
     if not 1 <= len(wanted) <= 2 or not set(wanted) <= set(names):
