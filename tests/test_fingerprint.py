@@ -13,9 +13,13 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import abctree
@@ -38,6 +42,23 @@ class Shift:
 
 class Heir(Shift):
     """All code is inherited."""
+
+
+class Slotted:
+    __slots__ = ("by",)
+
+    def __init__(self, by):
+        self.by = by
+
+    def __call__(self, theta, rng):
+        return theta + self.by
+
+
+class Plan:
+    """A class of the module that is neither called nor declared."""
+
+    def __init__(self, k):
+        self.k = k
 
 
 @dataclass
@@ -97,6 +118,8 @@ HOLDERS = {
     "object": Shift,
     "object with more": lambda k: Shift(1.0, zeta=k),
     "heir": Heir,
+    "slots": Slotted,
+    "object in an object": lambda k: Shift(Plan(k)),
     "method": lambda k: Shift(k).run,
     "closure": closed,
     "default": by_default,
@@ -118,6 +141,10 @@ PLAIN = {
     "tuple": ((1, (2,)), (1, (3,))),
     "frozen set": (frozenset({"a", "b"}), frozenset({"a", "c"})),
     "scalar": (np.float64(1.0), np.float64(2.0)),
+    "decimal": (Decimal("0.1"), Decimal("0.2")),
+    "days": (timedelta(days=1), timedelta(days=2)),
+    "range": (range(3), range(4)),
+    "path": (Path("a"), Path("b")),
 }
 MUTABLE = {
     "list": ([1, [2]], [1, [3]]),
@@ -126,6 +153,8 @@ MUTABLE = {
     "set": ({"a", "b"}, {"a", "c"}),
     "array": (np.array([1.0, 2.0]), np.array([1.0, 3.0])),
     "list of arrays": ([np.zeros(2)], [np.ones(2)]),
+    "array of objects": (np.array([1.0, "a"], dtype=object), np.array([2.0, "a"], dtype=object)),
+    "table": (pd.Series([1.0, 2.0]), pd.Series([1.0, 3.0])),
 }
 DECLARED = {
     "dataclass": lambda k: closed(Settings(k)),
@@ -505,6 +534,24 @@ def test_other_distance_is_refused_by_resume_and_nothing_is_simulated(tmp_path):
         ):
             method(tmp_path / "x", problem(distance="manhattan"))
     assert (tmp_path / "x" / "run.journal").read_bytes() == before
+
+
+def test_another_density_is_another_prior(tmp_path):
+    def made(power):
+        prior = abctree.DensityPrior(lambda t: power * np.log(t[:, 0]), {"a": (0.1, 1.0)})
+        return abctree.Problem(prior, lambda t, r: t[0], 0.5)
+
+    abctree.rejection(made(1.0), n_simulations=200, rng=1, store=tmp_path / "x")
+    abctree.load(tmp_path / "x", made(1.0))
+    with pytest.raises(abctree.ParameterError, match="`problem` must have the prior of the run"):
+        abctree.load(tmp_path / "x", made(2.0))
+
+
+def test_a_run_of_what_has_no_attributes_can_be_kept(tmp_path):
+    made = abctree.Problem({"a": (0.0, 1.0)}, lambda t, r: [t[0], 1.0], [0.5, 1.0],
+                           summary=itemgetter(0))  # fmt: skip
+    kept = abctree.rejection(made, n_simulations=200, rng=1, store=tmp_path / "x")
+    assert len(abctree.load(tmp_path / "x", made).table) == len(kept.table)
 
 
 # A part of the user's own -----------------------------------------------------------------------

@@ -19,8 +19,10 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
+from datetime import date, time, timedelta
 from itertools import pairwise
-from pathlib import Path
+from numbers import Number
+from pathlib import Path, PurePath
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -30,8 +32,8 @@ from abctree.types import NamedDict
 
 #: How deep closures, containers and fields are followed.
 _DEPTH = 8
-_SIMPLE = bool | int | float | complex | str | bytes | np.generic | None
-_CONTAINER = (np.ndarray, dict, tuple, list, set, frozenset)
+_SIMPLE = Number | str | bytes | np.generic | date | time | timedelta | range | PurePath | None
+_CONTAINER = (dict, tuple, list, set, frozenset)
 #: Names of what code changes while it runs, such as a counter or a cache.
 _CHANGED = re.compile(
     r"\b(?:global|nonlocal)\s+([\w, ]+)"
@@ -74,10 +76,10 @@ def is_ours(thing: object) -> bool:
 
 def _pieces(thing: object, path: tuple[int, ...]) -> Iterator[object]:  # noqa: C901 - a list of kinds
     """What a fingerprint is made of; `path` has the identities of what is being looked into."""
-    if isinstance(thing, np.ndarray):
-        yield str(thing.dtype), thing.shape, b"" if thing.dtype.hasobject else thing.tobytes()
-    elif _is_plain(thing):
+    if _is_plain(thing):
         yield sorted(map(repr, thing)) if isinstance(thing, frozenset) else thing
+    elif _is_array(thing):
+        yield from _array(thing, path)
     elif id(thing) not in path and len(path) < _DEPTH:
         path = (*path, id(thing))
         if isinstance(thing, dict):
@@ -106,15 +108,30 @@ def _is_plain(thing: object) -> bool:
     return isinstance(thing, _SIMPLE)
 
 
+def _array(thing: object, path: tuple[int, ...]) -> Iterator[object]:
+    array = thing if isinstance(thing, np.ndarray) else None
+    with suppress(Exception):  # its numbers may be on another device
+        array = np.asarray(thing) if array is None else array
+    if array is not None:
+        yield str(array.dtype), array.shape, b"" if array.dtype.hasobject else array.tobytes()
+        yield from _pieces(array.tolist(), (*path, id(thing))) if array.dtype.hasobject else ()
+
+
+def _is_array(thing: object) -> bool:
+    """Whether it is an array, or what pandas, xarray and the like make."""
+    return hasattr(type(thing), "__array__") and hasattr(type(thing), "shape")
+
+
 def _is_data(thing: object) -> bool:
-    return _is_plain(thing) or isinstance(thing, _CONTAINER)
+    return _is_plain(thing) or isinstance(thing, _CONTAINER) or _is_array(thing)
 
 
-def _values(held: NamedDict, path: tuple[int, ...]) -> Iterator[object]:
-    """Named values; of objects that are neither declared nor called the name only."""
+def _values(held: NamedDict, path: tuple[int, ...], near: str = "") -> Iterator[object]:
+    """Named values; of objects neither declared, called nor of the module `near` the name only."""
     for name, value in sorted(held.items()):
         yield name
-        if _is_data(value) or callable(value) or is_dataclass(value):
+        is_near = type(value).__module__ == near
+        if _is_data(value) or callable(value) or is_dataclass(value) or is_near:
             yield from _pieces(value, path)
 
 
@@ -173,8 +190,12 @@ def _object(thing: object, path: tuple[int, ...]) -> Iterator[object]:
     if is_dataclass(thing):
         held = {f.name: getattr(thing, f.name, None) for f in fields(thing) if f.init and f.compare}
     else:
-        held = {n: v for n, v in vars(thing).items() if not hasattr(type(thing), n)}
-    yield from _values({n: v for n, v in held.items() if n not in changed}, path)
+        named = (n for c in type(thing).__mro__ for n in getattr(c, "__slots__", ()))
+        held = {n: getattr(thing, n) for n in named if hasattr(thing, n)}
+        own = getattr(thing, "__dict__", {})
+        held |= {n: v for n, v in own.items() if not hasattr(type(thing), n)}
+    held = {n: v for n, v in held.items() if n not in changed}
+    yield from _values(held, path, type(thing).__module__)
 
 
 def _changed(texts: Iterable[object]) -> set[str]:

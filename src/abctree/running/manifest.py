@@ -23,7 +23,7 @@ from abctree.method import METHODS
 from abctree.problem import Problem
 from abctree.problem.by_name import OfArguments, OfNamedTheta
 from abctree.problem.distances import FunctionDistance
-from abctree.protocols import StoppingRule
+from abctree.protocols import HasCubeDensity, StoppingRule
 from abctree.running.fingerprint import (
     Version,
     Versions,
@@ -192,10 +192,12 @@ def _text(value: object) -> str:
 
 
 def _probed(problem: Problem) -> str:
-    """A fingerprint of the prior as a map: what it makes of points spread over the cube."""
+    """A fingerprint of the prior: what it makes of points of the cube, and its density there."""
     cube = np.random.default_rng(0).random((_PROBES, problem.d))
     theta = np.ascontiguousarray(problem.prior.from_cube(cube), dtype="<f8")
-    return hashlib.sha256(theta.tobytes()).hexdigest()[:16]
+    prior = problem.prior
+    density = prior.cube_density(cube) if isinstance(prior, HasCubeDensity) else np.empty(0)
+    return hashlib.sha256(theta.tobytes() + density.tobytes()).hexdigest()[:16]
 
 
 # Reading -------------------------------------------------------------------------------------
