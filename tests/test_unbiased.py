@@ -139,3 +139,16 @@ def test_an_off_by_one_in_the_tolerance_would_be_noticed():
     errors = relative_errors(2, 3, 10_000, block=500)[:, 1]
     volume_ratio = (EPSILONS[-2] / EPSILONS[-1]) ** 2
     assert abs(np.mean((1 + errors) / volume_ratio - 1)) > 0.2
+
+
+def test_evidence_of_a_run_for_the_mode_has_no_bias_of_one_fold():
+    """Its proposals have learned from the draws that they weight: each is weighted by its own."""
+    default, mixture = [], []
+    for seed in range(40):
+        result = abctree.map_tree(gauss(1), n_simulations=600, rng=seed)
+        default.append(result.evidence(1.0).estimate / 0.1 - 1.0)
+        mixture.append(result.evidence(1.0, "mixture").estimate / 0.1 - 1.0)
+    z = [np.mean(x) / (np.std(x, ddof=1) / np.sqrt(40)) for x in (default, mixture)]
+    assert abs(z[0]) < 3.5
+    assert np.std(default) / np.sqrt(40) < 0.06
+    assert z[1] < -3.5, "the twin: by all proposals of the run"

@@ -83,6 +83,7 @@ def map_tree(
         later.
     n_folds, window, relabel, lookahead, max_rounds
         As for `abctree.abc_tree`; one fold, for the mode does not rest on weights.
+        In one fold each draw is weighted by the proposal at its time, in evidence and posterior.
     block : int
         Pulls between two updates of the beliefs.  Default max(20, T / 100); 1 is the paper.
     defensive : float

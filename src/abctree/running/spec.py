@@ -252,7 +252,10 @@ def _of_tree(method: str, d: int, s: Named, said: Named) -> NamedDict:
         "growth": _GROWTH if grows else None,
         "utility": s.get("utility") if policy is None else None,
         "from_pilot": said.get("from_pilot", True),
-        "weights": said.get("weights", "mixture"),
+        # Those of one fold are biased: its proposals have learned from the draws that they weight.
+        "weights": said.get(
+            "weights", "draw" if method == "map_tree" and n_folds == 1 else "mixture"
+        ),
     }
 
 
