@@ -713,3 +713,17 @@ def test_kernel_mode_of_a_few_draws_is_among_them(n):
 def test_an_argument_that_breaks_its_rule_is_named(call, says):
     with pytest.raises(abctree.ParameterError, match=says):
         call()
+
+
+def test_a_posterior_that_rises_over_a_narrow_prior_is_not_said_to_be_the_same_everywhere():
+    """It is twenty times as high at one end as at the other, and nearly as wide as the prior."""
+    problem = abctree.Problem(
+        {"a": (0.0, 1.0), "b": (-3.0, 3.0)},
+        lambda t, r: t + 0.5 * r.normal(size=t.shape),
+        [1.5, 0.0],
+        vectorized=True,
+    )
+    mode = abctree.map_tree(problem, n_simulations=2000, rng=0).mode()
+    assert np.isnan(mode.standard_error[0])
+    assert not any("as good" in note for note in mode.notes)
+    assert any("where its mode is there cannot be told" in note for note in mode.notes)

@@ -220,8 +220,9 @@ def _notes(land: Landscape, place: Place, epsilon: float) -> list[str]:
     said, others = [], land.names_of(fit.unknown & ~fit.flat)
     if fit.flat.any():
         said.append(
-            f"The posterior is flat along {', '.join(land.names_of(fit.flat))}: any point "
-            "there is as good a mode, and no error is given. Another summary may tell them apart."
+            f"The posterior is flat along {', '.join(land.names_of(fit.flat))}, or nearly as wide "
+            "there as the prior: where its mode is there cannot be told, and no error is given. "
+            "Another summary may tell."
         )
     if fit.shape == "unclear":
         along = ("a combination of " if len(others) > 1 else "") + ", ".join(others)
