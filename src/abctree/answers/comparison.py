@@ -186,7 +186,7 @@ def compare(
     if isinstance(results, Run):
         names, weight, at, widest = _of_models(results, prior)
     else:
-        names = tuple(results)
+        names = tuple(results) if isinstance(results, Mapping) else ()
         if len(names) < 2:
             raise ParameterError(
                 f"`results` must hold two runs or more by name, but got {len(names)}. Write "

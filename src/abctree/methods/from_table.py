@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from abctree.answers.result import Result
 from abctree.errors import ParameterError, SimulatorError, wrong
 from abctree.keywords import checks_keywords
 from abctree.problem import Problem
+from abctree.problem.form import Form, floats
+from abctree.problem.labels import is_structured
 from abctree.problem.measurement import finite_rows
 from abctree.problem.priors.tabled import Tabled
 from abctree.protocols import Distance, Prior
@@ -72,19 +74,20 @@ def from_table(
     """
     columns, names = _columns(theta)
     n = len(columns)
-    rows = _rows(summary, observed)
-    if len(rows) != n:
-        raise wrong("summary", f"have a row for each of the {n} rows of `theta`", len(rows))
     weight = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
     if weight.shape != (n,) or not (np.isfinite(weight).all() and (weight > 0.0).all()):
         raise ParameterError(
             f"`weights` must be {n} positive numbers, but got shape {weight.shape}. Leave out rows "
             "without weight."
         )
+    _check_pairs(theta, summary)
     own = Tabled(columns, names) if prior is None else prior
     problem = Problem(own, _no_simulator, observed, distance=distance, vectorized=True)
     if tuple(problem.names) != names and prior is not None:
         columns = _in_order(columns, names, problem.names)
+    rows = _rows(summary, problem.model.form)
+    if len(rows) != n:
+        raise wrong("summary", f"have a row for each of the {n} rows of `theta`", len(rows))
     if rows.shape[1:] != problem.shape:
         raise wrong(
             "summary", f"have rows of shape {problem.shape}, as the observation", rows.shape[1:]
@@ -93,6 +96,8 @@ def from_table(
     if not usable.any():
         raise ParameterError("`summary` must have a finite row, but all have nan or inf.")
     cube = problem.prior.to_cube(columns)
+    if prior is not None:
+        _check_support(problem.prior, columns, cube)
     problem = problem.fitted(rows[usable], cube[usable])
     far = np.full(n, np.inf)
     far[usable] = problem.distance(rows[usable], problem.observed_summary)
@@ -106,41 +111,67 @@ def from_table(
 
 def _columns(theta: Mapping[str, Data] | Data) -> tuple[FloatArray, tuple[str, ...]]:
     """(n, p) and the names of the columns."""
-    if isinstance(theta, Mapping) or hasattr(theta, "columns"):
-        names = tuple(
-            str(name) for name in (theta if isinstance(theta, Mapping) else theta.columns)
+    given: Any = theta
+    held = tuple(given) if isinstance(given, Mapping) else getattr(given, "columns", None)
+    held = given.dtype.names if is_structured(given) else getattr(given, "column_names", held)
+    try:
+        if held is not None:
+            values = [floats(given[name], "it") for name in held]
+            if len({value.shape for value in values}) != 1 or not values or values[0].ndim != 1:
+                raise ParameterError(
+                    "`theta` must have columns of one length, but got "
+                    f"{', '.join(str(value.shape) for value in values) or 'none'}."
+                )
+            columns, names = np.column_stack(values), tuple(map(str, held))
+        else:
+            columns = floats(given, "it")
+            names = tuple(f"theta{j + 1}" for j in range(columns.shape[-1] if columns.ndim else 0))
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"`theta` must hold real numbers: {error}.") from None
+    if columns.ndim != 2 or not columns.size:
+        raise ParameterError(
+            f"`theta` must have a row for each simulation and a column for each parameter, but "
+            f"got shape {columns.shape}. For one parameter write theta[:, None]."
         )
-        values = [np.asarray(theta[name], dtype=np.float64) for name in theta]
-        if len({value.shape for value in values}) != 1 or not values or values[0].ndim != 1:
-            raise ParameterError(
-                "`theta` must have columns of one length, but got "
-                f"{', '.join(str(value.shape) for value in values) or 'none'}."
-            )
-        columns = np.column_stack(values)
-    else:
-        columns = np.asarray(theta, dtype=np.float64)
-        if columns.ndim != 2 or not columns.size:
-            raise ParameterError(
-                f"`theta` must have a row for each simulation and a column for each parameter, but "
-                f"got shape {columns.shape}. For one parameter write theta[:, None]."
-            )
-        names = tuple(f"theta{j + 1}" for j in range(columns.shape[1]))
     if not np.isfinite(columns).all():
         raise ParameterError("`theta` must be finite, but has nan or inf. Leave these rows out.")
     return columns, names
 
 
-def _rows(summary: Data, observed: Data) -> FloatArray:
-    """(n, ...) The summaries, their labelled columns in the order of the observation's labels."""
-    labels = getattr(observed, "index", None)
-    if hasattr(summary, "columns") and labels is not None and not callable(labels):
-        missing = [str(label) for label in labels if label not in summary.columns]
-        if missing:
-            raise ParameterError(
-                f"`summary` must have the columns of `observed`, but lacks {', '.join(missing)}."
-            )
-        summary = summary[list(labels)]
-    return np.asarray(summary, dtype=np.float64)
+def _rows(summary: Data, form: Form | None) -> FloatArray:
+    """(n, ...) The summaries, in the order of the observation's labels."""
+    labels = None if form is None or form.summary is None else form.summary.axes[-1]
+    if (
+        hasattr(summary, "iloc") and labels is not None
+    ):  # columns that are not observed are left out
+        summary = summary[[name for name in summary.columns if name in set(labels)]]
+    try:
+        return floats(summary, "it") if form is None else form.numbers(summary, "it", 1)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"`summary` must be like the observation: {error}") from None
+
+
+def _check_pairs(theta: Data, summary: Data) -> None:
+    """Refuse two tables of pandas with the same index in another order."""
+    one, other = (table.index if hasattr(table, "iloc") else None for table in (theta, summary))
+    if one is None or other is None or one.equals(other) or set(one) != set(other):
+        return
+    raise ParameterError(
+        "`theta` and `summary` must have their rows in one order, but the index of one is that of "
+        "the other in another order. Use summary.loc[theta.index]."
+    )
+
+
+def _check_support(prior: Prior, columns: FloatArray, cube: FloatArray) -> None:
+    """Refuse parameters that the prior cannot make."""
+    back, size = prior.from_cube(cube), np.ptp(columns, axis=0) + np.abs(columns)
+    row, j = np.unravel_index(np.argmax(np.abs(back - columns) - 1e-3 * size), columns.shape)
+    if abs(back[row, j] - columns[row, j]) > 1e-3 * size[row, j]:
+        raise ParameterError(
+            f"`theta` must lie in the support of `prior`, but row {row} has {prior.names[j]} = "
+            f"{columns[row, j]:.6g}, and the nearest there is {back[row, j]:.6g}. Give the prior "
+            "that the table was drawn from."
+        )
 
 
 def _in_order(columns: FloatArray, names: tuple[str, ...], wanted: tuple[str, ...]) -> FloatArray:

@@ -1,0 +1,89 @@
+"""Tables that were made elsewhere: labels decide, and what the prior cannot make is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import abctree
+from abctree import ParameterError
+
+RNG = np.random.default_rng(0)
+PRIOR = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
+THETA = RNG.uniform(size=(1000, 2))
+SUMMARY = THETA + 0.05 * RNG.normal(size=THETA.shape)
+OBSERVED = {"u": 0.2, "v": 0.8}
+
+
+def module(name):
+    return pytest.importorskip(name, reason=f"{name} is not installed: pip install {name}")
+
+
+#: A table of two columns by name, the second first.
+TABLES = {
+    "dict": dict,
+    "structured": lambda held: np.rec.fromarrays([*held.values()], names=[*held]),
+    "pandas": lambda held: module("pandas").DataFrame(held),
+    "polars": lambda held: module("polars").DataFrame(held),
+    "pyarrow": lambda held: module("pyarrow").table(held),
+}
+
+
+def swapped(kind, names, values):
+    return TABLES[kind]({names[1]: values[:, 1], names[0]: values[:, 0]})
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_columns_of_a_table_are_found_by_name(kind):
+    theta, summary = swapped(kind, "ab", THETA), swapped(kind, "uv", SUMMARY)
+    found = abctree.from_table(theta, summary, OBSERVED, prior=PRIOR).posterior()
+    np.testing.assert_allclose(found.mean(), [0.2, 0.8], atol=0.05)
+    # The twin: by position it is another answer.
+    plain = abctree.from_table(THETA, SUMMARY[:, ::-1], [0.2, 0.8], prior=PRIOR).posterior()
+    assert np.abs(plain.mean() - [0.2, 0.8]).min() > 0.3
+
+
+def test_rows_of_two_tables_in_another_order_are_refused():
+    pd = module("pandas")
+    theta = pd.DataFrame(THETA, columns=[*"ab"])
+    summary = pd.DataFrame(SUMMARY, columns=[*"uv"])
+    with pytest.raises(ParameterError, match="must have their rows in one order"):
+        abctree.from_table(theta.sample(frac=1, random_state=1), summary, OBSERVED)
+    some = theta.sample(frac=0.5, random_state=1)
+    assert abctree.from_table(some, summary.loc[some.index], OBSERVED).n_simulations == 500
+
+
+@pytest.mark.parametrize(
+    ("prior", "theta"),
+    [
+        ({"a": (0.0, 0.5), "b": (0.0, 1.0)}, THETA),
+        ({"a": abctree.Integers(0, 1), "b": (0.0, 1.0)}, THETA),
+        ({"a": abctree.Categorical([0, 1]), "b": (0.0, 1.0)}, np.round(2.0 * THETA)),
+        ({("a", "b"): abctree.Dirichlet([1, 1])}, THETA),
+        ({"a": (0.0, 1.0), "b": 2.0}, THETA),
+    ],
+)
+def test_parameters_that_the_prior_cannot_make_are_refused(prior, theta):
+    with pytest.raises(ParameterError, match="`theta` must lie in the support of `prior`, but row"):
+        abctree.from_table(theta, SUMMARY, [0.2, 0.8], prior=prior)
+
+
+@pytest.mark.parametrize("prior", ["normal", "cauchy", "poisson", "dirichlet"])
+def test_draws_of_the_prior_itself_are_in_its_support(prior):
+    stats = module("scipy.stats")
+    specs = {
+        "normal": {"a": stats.norm(0, 1e-3)}, "cauchy": {"a": stats.cauchy()},
+        "poisson": {"a": stats.poisson(3)}, "dirichlet": {("a", "b"): abctree.Dirichlet([0.2, 3])},
+    }  # fmt: skip
+    made = abctree.Problem(specs[prior], lambda t, r: t[0] + r.normal(), 0.5)
+    theta = made.prior.from_cube(np.random.default_rng(1).uniform(size=(5000, made.d)))
+    result = abctree.from_table(theta, theta[:, :1], [0.5], prior=specs[prior])
+    assert result.n_simulations == 5000
+
+
+@pytest.mark.parametrize("which", ["theta", "summary"])
+def test_text_is_no_number(which):
+    given = {"theta": THETA, "summary": SUMMARY}
+    given[which] = given[which].astype(str)
+    with pytest.raises(ParameterError, match=f"`{which}` must .*not real numbers"):
+        abctree.from_table(given["theta"], given["summary"], [0.2, 0.8])
