@@ -299,3 +299,12 @@ def test_bad_models_are_told():
         alone.of_model("poisson")
     with pytest.raises(abctree.ParameterError, match=r"a run of abctree\.Models"):
         abctree.compare(alone)
+
+
+def test_runs_without_names_are_not_compared():
+    problem = abctree.Problem({"a": (0.0, 1.0)}, lambda t, r: t[0] + r.normal(), 0.5)
+    runs = [abctree.rejection(problem, n_simulations=200, rng=seed) for seed in (0, 1)]
+    with pytest.raises(
+        abctree.ParameterError, match="`results` must hold two runs or more by name"
+    ):
+        abctree.compare(runs)

@@ -39,8 +39,8 @@ class Problem:
         rng)``, each a number, or, vectorised, a column (n,).
     observed : array_like
         The data, as the simulator returns them for one simulation.  Where both have labels (pandas,
-        xarray, dicts, named tuples, dataclasses, structured arrays), simulations are put into its
-        order, or refused if their labels are others.
+        polars, pyarrow, xarray, dicts, named tuples, dataclasses, structured arrays), simulations
+        are put into its order, or refused if their labels are others.
     summary : callable or Learned, optional
         ``data -> (m,)``, or, vectorised, ``(n, ...) -> (n, m)``.  Applied to `observed`, too.
         `abctree.Learned` learns summaries from the pilot.
