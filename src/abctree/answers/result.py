@@ -28,7 +28,7 @@ from abctree.answers.weighted import log_of
 from abctree.errors import AbctreeWarning
 from abctree.keywords import checks_keywords_of_methods
 from abctree.method import METHODS
-from abctree.numbers import checked_count, checked_rng
+from abctree.numbers import check_rule, checked_count, checked_rng
 from abctree.problem.models import Models
 from abctree.problem.ridge import Regressor
 from abctree.proposals.points import prior_draws
