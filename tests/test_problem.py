@@ -443,3 +443,66 @@ def test_warnings_point_at_the_line_of_the_user(warned):
     with pytest.warns(abctree.AbctreeWarning) as caught:
         warned(p)
     assert {w.filename for w in caught} == {__file__}
+
+
+# The stream of a simulation ---------------------------------------------------------------------
+
+
+def stream(index):
+    return np.random.Generator(np.random.Philox(key=np.array([5, index], dtype=np.uint64)))
+
+
+def simulated(simulate, n=40):
+    made = abctree.Problem(PRIOR, simulate, 0.0)
+    return made.simulate(np.zeros((n, 1)), np.arange(n), 5).summary
+
+
+def test_a_simulation_draws_from_the_stream_of_its_number():
+    def simulate(theta, rng):  # whole numbers of 32 bits leave the other half for the next
+        return rng.normal() + rng.integers(100, dtype=np.uint32)
+
+    np.testing.assert_array_equal(
+        simulated(simulate), [simulate(None, stream(i)) for i in range(40)]
+    )
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        lambda rng: rng,
+        lambda rng: np.random.Generator(rng.bit_generator),
+        lambda rng: [rng.random],
+        lambda rng: (value for value in [rng] * 3),
+    ],
+    ids=["itself", "its bits", "a method", "a frame"],
+)
+def test_a_generator_that_a_simulator_keeps_goes_on_by_itself(kept, monkeypatch):
+    def drawn(what):
+        what = what[0]() if isinstance(what, list) else what
+        what = next(what) if not isinstance(what, float | np.random.Generator) else what
+        return what if isinstance(what, float) else what.random()
+
+    def simulate(theta, rng):
+        held.append(kept(rng))
+        return drawn(held[len(held) // 2])
+
+    def expected(n):
+        own = [stream(i) for i in range(n)]
+        return [own[(i + 1) // 2].random() for i in range(n)]
+
+    held = []
+    np.testing.assert_array_equal(simulated(simulate), expected(40))
+    # The twin that must fail: who holds it is not asked.
+    monkeypatch.setattr("abctree.streams.Generators._references", lambda *_: 0)
+    held.clear()
+    assert (simulated(simulate) != expected(40)).any()
+
+
+def test_the_seed_sequence_of_a_generator_tells_its_key_and_that_of_no_other():
+    def simulate(theta, rng):
+        seeds.append(rng.bit_generator.seed_seq)
+        return 0.0
+
+    seeds = []
+    simulated(simulate)
+    assert [tuple(s.generate_state(2)) for s in seeds] == [(5, i) for i in range(40)]

@@ -6,12 +6,16 @@ size of a block, nor the number of workers, nor a retry changes what a simulatio
 
 from __future__ import annotations
 
+from sys import getrefcount
 from typing import cast
 
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
 from abctree.types import IntArray, SeedArray
+
+#: The counter and the buffer of a generator that is new.
+_ZEROS = (0, 0, 0, 0)
 
 
 class _Key(ISeedSequence):
@@ -22,17 +26,56 @@ class _Key(ISeedSequence):
     """
 
     def __init__(self, root: int, index: int) -> None:
-        self._words = np.array([root, index], dtype=np.uint64)
+        self.root, self.index = root, index
 
     def generate_state(self, n_words: int, dtype: object = np.uint64) -> SeedArray:  # noqa: ARG002
         """The key."""
-        return self._words
+        return np.array([self.root, self.index], dtype=np.uint64)
 
 
 def generator(root: int, index: int) -> np.random.Generator:
     """The generator of simulation `index` in the run with the 64-bit seed `root`."""
-    # Philox is counter-based: streams with different keys are independent.
-    return np.random.Generator(np.random.Philox(cast("np.random.SeedSequence", _Key(root, index))))
+    return Generators(root)(index)
+
+
+class Generators:
+    """The generators of a run's simulations, one after the other, for one thread.
+
+    To begin one anew takes a fifth of the time of making it.  So it serves again, unless a
+    simulator has kept it: the simulators that do are to have one each.
+    """
+
+    def __init__(self, root: int) -> None:
+        self.root = root
+        self._key = _Key(root, 0)
+        self._rng: np.random.Generator | None = None
+        self._alone = 0  #: references to the last one, if nobody has kept it
+
+    def __call__(self, index: int) -> np.random.Generator:
+        """As `generator`."""
+        rng = self._rng
+        if rng is None or self._references(rng) > self._alone:
+            self._key = _Key(self.root, index)
+            # Philox is counter-based: streams with different keys are independent.
+            bits = np.random.Philox(cast("np.random.SeedSequence", self._key))
+            self._rng = rng = np.random.Generator(bits)
+            del bits
+            self._alone = self._references(rng)
+            return rng
+        self._key.index = index
+        rng.bit_generator.state = {
+            "bit_generator": "Philox",
+            "state": {"counter": _ZEROS, "key": (self.root, index)},
+            "buffer": _ZEROS,
+            "buffer_pos": 4,
+            "has_uint32": 0,
+            "uinteger": 0,
+        }
+        return rng
+
+    def _references(self, rng: np.random.Generator) -> int:
+        """To all that a simulator may have kept."""
+        return getrefcount(rng) + getrefcount(rng.bit_generator) + getrefcount(self._key)
 
 
 def seeds(root: int, index: IntArray) -> SeedArray:

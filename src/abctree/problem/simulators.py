@@ -19,6 +19,7 @@ from abctree import streams
 from abctree.data import Failure
 from abctree.problem.form import Form, floats
 from abctree.problem.labels import check_order_of_rows
+from abctree.streams import Generators
 from abctree.types import (
     Data,
     FloatArray,
@@ -131,13 +132,12 @@ class Model:
         return self.batch_size if self.vectorized is True else 1
 
     def arguments(
-        self, theta: FloatArray, index: IntArray, root: int
+        self, theta: FloatArray, index: IntArray, generators: Generators
     ) -> tuple[FloatArray, np.random.Generator | SeedArray]:
         """What the simulator is given for the rows of one call."""
         if self.vectorized == "seeds":
-            return theta.copy(), streams.seeds(root, index)
-        rng = streams.generator(root, int(index[0]))
-        return (theta if self.vectorized else theta[0]).copy(), rng
+            return theta.copy(), streams.seeds(generators.root, index)
+        return (theta if self.vectorized else theta[0]).copy(), generators(int(index[0]))
 
     def read(self, data: Data, shape: tuple[int, ...], n: int = 1) -> FloatArray:
         """The summaries (n, ...) of what the simulator returned in one call."""
@@ -165,9 +165,10 @@ class Model:
         root: int,
     ) -> Iterator[int]:
         """Put summaries into rows (n, ...) of nan, call by call; yields how many are finished."""
+        generators = Generators(root)
         for a, b in pairwise(self._ends_of_calls(index)):
             try:
-                data = self.simulator(*self.arguments(theta[a:b], index[a:b], root))
+                data = self.simulator(*self.arguments(theta[a:b], index[a:b], generators))
                 rows[a:b] = self.read(data, rows.shape[1:], b - a)
             except CAUGHT as error:  # a user's simulator may raise anything
                 if b - a == 1:
@@ -200,7 +201,7 @@ class Model:
         if not self.vectorized:
             theta, index, row = theta[one], index[one], 0
         try:
-            data = self.simulator(*self.arguments(theta, index, root))
+            data = self.simulator(*self.arguments(theta, index, Generators(root)))
             return np.asarray(self.read(data, shape, len(theta))[row])
         except CAUGHT as error:
             if len(index) == 1:

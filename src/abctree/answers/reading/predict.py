@@ -14,6 +14,7 @@ from abctree.errors import ParameterError, SimulatorError
 from abctree.problem import Problem
 from abctree.problem.form import floats
 from abctree.problem.simulators import CAUGHT, described
+from abctree.streams import Generators
 from abctree.types import Data, FloatArray
 
 
@@ -158,7 +159,7 @@ def _made(problem: Problem, theta: FloatArray, root: int, step: int, first: int)
     """What one call of the simulator makes of the rows from `first` on."""
     model, some = problem.model, np.arange(len(theta))[first : first + step]
     try:
-        data = model.simulator(*model.arguments(theta[some], some, root))
+        data = model.simulator(*model.arguments(theta[some], some, Generators(root)))
         summary = model.read(data, problem.shape, len(some))
         each = list(floats(data, "simulator")) if model.vectorized else [data]
         rows = list(zip(some.tolist(), each, summary, strict=True))
