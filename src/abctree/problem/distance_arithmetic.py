@@ -23,7 +23,7 @@ def differences(simulated: FloatArray, observed: FloatArray) -> FloatArray:
             'Samples of different sizes need distance="energy" or "wasserstein".'
         )
     with np.errstate(over="ignore", invalid="ignore"):  # inf − inf is the row's own nan
-        return np.asarray(s.reshape(len(s), o.size) - o.reshape(1, o.size))
+        return s.reshape(len(s), o.size) - o.ravel()
 
 
 def one_each(distance: FloatArray, n: int) -> FloatArray:
@@ -38,9 +38,9 @@ def one_each(distance: FloatArray, n: int) -> FloatArray:
 
 def norm(difference: FloatArray, p: float) -> FloatArray:
     """The p-norm of each row."""
+    if p == 2.0:  # neither function tells of an overflow
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", difference, difference)))
     with np.errstate(over="ignore", invalid="ignore"):
-        if p == 2.0:
-            return np.asarray(np.sqrt(np.einsum("ij,ij->i", difference, difference)))
         size = np.abs(difference)
         if p == 1.0:
             return np.asarray(size.sum(axis=1))

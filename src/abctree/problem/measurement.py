@@ -89,38 +89,46 @@ class Measurement:
         return Simulations(np.full(len(theta), np.inf), summary, tuple(failures))
 
     def measured(self, simulations: Simulations, theta: FloatArray, index: IntArray) -> Simulations:
-        """The same simulations with their distances; what is not finite becomes a failure.
-
-        As long as the distance has no scale, summaries are looked at and distances left alone.
-        """
+        """The same simulations with their distances; what is not finite becomes a failure."""
         failures = list(simulations.failures)
-        rows: slice | IntArray = slice(None)
-        if not is_finite(simulations.summary):
-            usable = finite_rows(simulations.summary)
+        distance = self.distances(simulations.summary, theta, index, failures)
+        return replace(simulations, distance=distance, failures=tuple(failures))
+
+    def distances(
+        self, summary: FloatArray, theta: FloatArray, index: IntArray, failures: list[Failure]
+    ) -> FloatArray:
+        """Distances (n,) of summaries, inf and a failure for each row that has none.
+
+        As long as the distance has no scale, summaries are looked at, and all are inf.
+        """
+        usable = None
+        if not is_finite(summary):
+            usable = finite_rows(summary)
             source = "simulator" if self.model.summary is None else "summary"
             failures += _unnamed(~usable, failures, theta, index, f"{source} returned nan or inf")
-            rows = np.flatnonzero(usable)
-        distance = simulations.distance
-        if not self.needs_pilot:
-            distance = np.full(len(simulations), np.inf)
-            distance[rows] = self._distances(
-                simulations.summary[rows], theta[rows], index[rows], failures
+        if self.needs_pilot:
+            return np.full(len(summary), np.inf)
+        if usable is None:
+            distance = self._distances(summary, theta, index, failures)
+        else:
+            distance = np.full(len(summary), np.inf)
+            distance[usable] = self._distances(
+                summary[usable], theta[usable], index[usable], failures
             )
-            if not is_finite(distance):
-                bad = ~np.isfinite(distance)
-                failures += _unnamed(bad, failures, theta, index, "distance returned nan or inf")
-                distance[bad] = np.inf
-        more = simulations.began, simulations.other_streams
-        return Simulations(distance, simulations.summary, tuple(failures), *more)
+        if not is_finite(distance):
+            bad = ~np.isfinite(distance)
+            failures += _unnamed(bad, failures, theta, index, "distance returned nan or inf")
+            distance[bad] = np.inf
+        return distance
 
     def _distances(
         self, summary: FloatArray, theta: FloatArray, index: IntArray, failures: list[Failure]
     ) -> FloatArray:
-        """Distances (n,), inf and a failure for each row of which there is none."""
+        """Distances (n,) of finite summaries, inf and a failure for each row that raises."""
         if not len(summary):
             return np.empty(0)
         try:
-            return self._checked_distances(summary)
+            return self._checked_distances(summary).copy()  # a function may use its array again
         except CAUGHT:  # find the rows that raise, keep the others
             distance = np.full(len(summary), np.inf)
             for i in range(len(summary)):
@@ -160,7 +168,7 @@ class Measurement:
 
 def is_finite(array: FloatArray) -> bool:
     """Whether no number is nan or inf."""
-    return bool(np.isfinite(array).all())
+    return bool(np.logical_and.reduce(np.isfinite(array), axis=None))
 
 
 def finite_rows(summary: FloatArray) -> BoolArray:
@@ -233,18 +241,16 @@ class Discrepancy:
     def __call__(self, rows: Rows, until: float = np.inf) -> Simulations:
         """Simulate, summarise and measure the first rows: see `Work`."""
         began, n = time.time(), 0
-        watch = Watch(self.root, rows.index, is_elsewhere=self._is_elsewhere)
-        summary = np.full((len(rows), *self.shape), np.nan)
+        theta, index, measurement = rows.theta, rows.index, self.measurement
+        watch = Watch(self.root, index, is_elsewhere=self._is_elsewhere)
+        summary = np.full((len(index), *measurement.shape), np.nan)
         failures: list[Failure] = []
-        fill = self.measurement.model.fill(summary, failures, rows.theta, rows.index, self.root)
+        fill = measurement.model.fill(summary, failures, theta, index, self.root)
 
         def measured() -> Simulations:
-            done = Simulations(np.full(len(rows), np.inf), summary, tuple(failures), began)
-            if n < len(rows):
-                done = done.take(np.arange(n), rows.index[:n])
-            done = self.measurement.measured(done, rows.theta[:n], rows.index[:n])
-            moved = watch.moved()
-            return replace(done, other_streams=moved) if moved else done
+            done = summary[:n], theta[:n], index[:n]
+            distance = measurement.distances(*done, failures)
+            return Simulations(distance, summary[:n], tuple(failures), began, watch.moved())
 
         try:
             for n in fill:  # noqa: B007 - read in `measured`
@@ -253,5 +259,7 @@ class Discrepancy:
         except KeyboardInterrupt as error:
             if n == 0:
                 raise
+            # Of the call that Ctrl-C ended, rows may have failed before.
+            failures = [failure for failure in failures if failure.index <= index[n - 1]]
             raise InterruptedWorkError(measured()) from error
         return measured()

@@ -60,7 +60,9 @@ class Watch:
 
     def moved(self) -> tuple[OtherStream, ...]:
         """The streams that were drawn from since."""
-        now = _states(is_elsewhere=True) if self._before else {}
+        if not self._before:
+            return ()
+        now = _states(is_elsewhere=True)
         moved = [name for name, state in self._before.items() if now.get(name, state) != state]
         return tuple(self._as_told(name) for name in moved)
 

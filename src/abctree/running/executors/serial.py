@@ -63,7 +63,7 @@ class Serial:
         ParameterError
             If there is a timeout that cannot be enforced here.
         """
-        for part in rows.parts(self.chunk or len(rows)):
+        for part in rows.parts(self.chunk) if self.chunk else (rows,):
             rest = part
             while len(rest):
                 try:
@@ -71,11 +71,12 @@ class Serial:
                 except InterruptedWorkError as error:
                     yield rest[: len(error.done)], error.done
                     raise
-                if len(done) == len(rest):
+                n = len(done)
+                if n == len(rest):
                     yield rest, done
                     break
-                yield rest[: len(done)], done
-                rest = rest[len(done) :]
+                yield rest[:n], done
+                rest = rest[n:]
 
 
 def check_timeout(timeout: float | None) -> None:
