@@ -423,7 +423,7 @@ def test_what_a_negative_distance_would_cost_if_it_were_a_rejection(monkeypatch)
         with quiet():
             return abctree.abc_tree(made, n_simulations=2000, rng=0).posterior()
 
-    monkeypatch.setattr(abctree.running.runner.Runner, "_refuse_negative", lambda *_: None)
+    monkeypatch.setattr(abctree.running.failing.Failing, "_refuse_negative", lambda *_: None)
     hole = run(lambda x, y: np.log(abs(x - y)))
     sound = run(lambda x, y: abs(x - y))
     assert np.abs(sound.theta - 1.0).min() < 0.1

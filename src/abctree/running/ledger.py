@@ -12,16 +12,16 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from abctree.data import Failure, Rows, Simulations
+from abctree.data import Rows, Simulations
 from abctree.errors import AbctreeError, ParameterError, StoreError, wrong
 from abctree.protocols import HasRecords, Store
+from abctree.running.blocks import Entry, has_all, joined, without_summaries
 from abctree.running.journal import FILE, START_ANEW, Journal, Mode, damaged
 from abctree.running.packing import (
     Kept,
@@ -32,27 +32,13 @@ from abctree.running.packing import (
     pack,
     unpack,
 )
-from abctree.types import IntArray
 
 #: Kinds of records.
 MANIFEST, CHUNK, ENDING, VOID = "manifest", "chunk", "ending", "void"
 #: Seconds after which a chunk is flushed to the disk although its block is not whole.
 _SECONDS = 1.0
-#: Tracebacks kept of one block.
-_TRACEBACKS = 3
 
 StoreLike = str | os.PathLike[str] | Store
-
-
-@dataclass(frozen=True, eq=False)
-class _Entry:
-    """A chunk of a block: as it came, or as it was kept before."""
-
-    first: int
-    size: int
-    index: IntArray
-    check: int
-    done: Callable[[], Simulations]  #: the answers
 
 
 class Ledger:
@@ -74,7 +60,7 @@ class Ledger:
         self.ending: Mapping[str, Any] | None = None  #: how it ended; None while it is unfinished
         self.n_simulations = 0  #: in whole blocks: number 0 to this one, excluded
         self.n_failed = 0  #: of those that were kept before
-        self._blocks: dict[int, list[_Entry]] = {}  # by their first simulation
+        self._blocks: dict[int, list[Entry]] = {}  # by their first simulation
         self._open: dict[int, Rows] = {}  # blocks that the run has begun, and not taken
         self._unwritten: list[tuple[str, bytes]] = []  # goes with the next chunk
         self._n_records = 0  # in the store
@@ -160,7 +146,7 @@ class Ledger:
         done = partial(_unpacked, data)
         if isinstance(self.store, HasRecords):
             done = partial(self._again, self.store, number, kept.first, layout)
-        entry = _Entry(kept.first, kept.size, kept.index, kept.check, done)
+        entry = Entry(kept.first, kept.size, kept.index, kept.check, done)
         self._blocks.setdefault(kept.first, []).append(entry)
         self._seconds = max(self._seconds, kept.seconds)
         self._times[kept.first] = kept.seconds
@@ -182,7 +168,7 @@ class Ledger:
     def _whole(self) -> int:
         """Simulations of whole blocks from the beginning on."""
         n = 0
-        while (entries := self._blocks.get(n)) and _has_all(entries):
+        while (entries := self._blocks.get(n)) and has_all(entries, entries[0].size):
             n += entries[0].size
         return n
 
@@ -203,7 +189,7 @@ class Ledger:
     def n_noted(self) -> int:
         """Simulations that are kept although their block is not whole."""
         parts = [entries for first, entries in self._blocks.items() if first >= self.n_simulations]
-        return sum(len(np.unique(np.concatenate([e.index for e in p]))) for p in parts if p)
+        return sum(len(np.unique(np.concatenate([e.numbers for e in p]))) for p in parts if p)
 
     @property
     def of_unfinished(self) -> str:
@@ -260,10 +246,10 @@ class Ledger:
         self._n_begun += 1
         return missing
 
-    def _missing(self, rows: Rows, entries: Sequence[_Entry]) -> Rows:
+    def _missing(self, rows: Rows, entries: Sequence[Entry]) -> Rows:
         first, missing = int(rows.index[0]), np.ones(len(rows), dtype=bool)
         for entry in entries:
-            places = entry.index - first
+            places = entry.numbers - first
             if entry.size != len(rows) or entry.check != checksum(rows.theta[places]):
                 raise self._another_run(first)
             missing[places] = False
@@ -273,13 +259,7 @@ class Ledger:
         """Take the answers to some rows of a block; a later one replaces an earlier one."""
         if not len(part):
             return
-        firsts = [-1, *self._open]  # in their order, for so they are begun
-        first = firsts[bisect_right(firsts, int(part.index[0])) - 1]
-        if first < 0 or part.index[-1] > self._open[first].index[-1]:
-            raise AbctreeError(
-                "`executor` must give answers to the rows that it was asked for, but gave some to "
-                f"simulations {part.index[0]} to {part.index[-1]}: no block waits for these."
-            )
+        first = self._block_of(part)
         size, check = len(self._open[first]), 0
         if self.store is not None:
             check = checksum(part.theta)
@@ -288,16 +268,28 @@ class Ledger:
                 done = without_summaries(done)
         entries = self._blocks[first]
         held = without_summaries(done) if first >= self.n_read else done
-        entries.append(_Entry(first, size, part.index, check, lambda: held))
+        entries.append(Entry(first, size, part.index, check, lambda: held))
         self._times[first] = self.seconds
         if self.store is not None:
             now = time.monotonic()
-            flush = _has_all(entries) or now - self._flushed >= _SECONDS
+            flush = has_all(entries, size) or now - self._flushed >= _SECONDS
             self._flushed = now if flush else self._flushed
             data = pack(Kept(first, size, part.index, check, self.seconds, done))
             self._append(CHUNK, data, flush=flush)
             self._noted(self._n_records - 1, data)
             self.ending = None
+
+    def _block_of(self, part: Rows) -> int:
+        """The first simulation of the block that waits for some rows."""
+        number = int(part.index[0])
+        firsts = [-1, *self._open]  # in their order, for so they are begun
+        first = number if number in self._open else firsts[bisect_right(firsts, number) - 1]
+        if first < 0 or part.index[-1] > self._open[first].index[-1]:
+            raise AbctreeError(
+                "`executor` must give answers to the rows that it was asked for, but gave some to "
+                f"simulations {number} to {part.index[-1]}: no block waits for these."
+            )
+        return first
 
     def _append(self, kind: str, data: bytes, *, flush: bool) -> None:
         if self.store is not None:
@@ -309,7 +301,7 @@ class Ledger:
 
     def has(self, rows: Rows) -> bool:
         """Whether all of a block that was begun is answered."""
-        return _has_all(self._blocks[int(rows.index[0])], len(rows))
+        return has_all(self._blocks[int(rows.index[0])], len(rows))
 
     def take(self, rows: Rows) -> Simulations:
         """The answers to a whole block, bit for bit as if made in one go; each is taken once."""
@@ -317,7 +309,7 @@ class Ledger:
         del self._open[first]
         entries = self._blocks.pop(first)
         self.n_simulations = max(self.n_simulations, first + len(rows))
-        return self.needed(_joined(first, len(rows), [(e.index, e.done()) for e in entries]))
+        return self.needed(joined(entries, len(rows)))
 
     def _another_run(self, first: int) -> StoreError:
         manifest = self.manifest or {}
@@ -329,50 +321,8 @@ class Ledger:
         )
 
 
-def _has_all(entries: list[_Entry], size: int | None = None) -> bool:
-    size = entries[0].size if size is None else size
-    if len(entries) == 1:
-        return len(entries[0].index) == size
-    if sum(len(entry.index) for entry in entries) < size:
-        return False
-    return len(np.unique(np.concatenate([entry.index for entry in entries]))) == size
-
-
-def _joined(first: int, n: int, parts: list[tuple[IntArray, Simulations]]) -> Simulations:
-    """Chunks as one block.  Its failures do not tell how it was cut."""
-    _, one = parts[0]
-    if len(parts) == 1 and not one.failures:
-        return one
-    distance = np.empty(n)
-    summary = np.empty((n, *one.summary.shape[1:]))
-    failures: dict[int, Failure] = {}
-    for index, done in parts:
-        distance[index - first], summary[index - first] = done.distance, done.summary
-        for number in failures.keys() & set(index.tolist()):  # answered again
-            del failures[number]
-        failures.update({failure.index: failure for failure in done.failures})
-    return Simulations(
-        distance,
-        summary,
-        _with_few_tracebacks([failures[number] for number in sorted(failures)]),
-        min(done.began for _, done in parts),
-        tuple(stream for _, done in parts for stream in done.other_streams),
-    )
-
-
-def _with_few_tracebacks(failures: list[Failure]) -> tuple[Failure, ...]:
-    traced = [f.index for f in failures if f.traceback][_TRACEBACKS:]
-    dropped = set(traced)
-    return tuple(replace(f, traceback="") if f.index in dropped else f for f in failures)
-
-
 def _unpacked(data: bytes) -> Simulations:
     return unpack(data).done
-
-
-def without_summaries(done: Simulations) -> Simulations:
-    """The same simulations, with summaries (n, 0)."""
-    return replace(done, summary=done.summary.reshape(len(done), -1)[:, :0])
 
 
 def _object(data: bytes) -> dict[str, Any]:

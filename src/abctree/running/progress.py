@@ -66,10 +66,11 @@ class Listener:
         #: Whether to tell whenever simulations come back, and not only after rounds.
         self.is_told_all = _wants_all(self._told)
 
-    def tell(self, progress: Progress) -> None:
-        """Tell; what a function of the user's raises is a warning, the first time."""
+    def tell(self, now: Callable[[], Progress]) -> None:
+        """Tell what is now; what a function of the user's raises is a warning, the first time."""
         if self._told is None:
             return
+        progress = now()
         try:
             self._told(progress)
         except Exception as error:  # noqa: BLE001 - a user's callback may raise anything

@@ -7,20 +7,18 @@ runner, and asks it after every block whether to stop.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Self, cast
 
 import numpy as np
 
-from abctree.answers.failures import Case, FailedSimulationError, Failures, Streak, written_theta
+from abctree.answers.failures import Failures
 from abctree.answers.result import Result
-from abctree.answers.run_notes import HOPELESS
 from abctree.data import (
     Arms,
     Boxes,
-    Failure,
     Mixture,
     OtherStream,
     Progress,
@@ -33,15 +31,13 @@ from abctree.data import (
 from abctree.errors import AbctreeError, SimulatorError
 from abctree.method import METHODS
 from abctree.problem import Discrepancy, Problem
-from abctree.problem.measurement import NegativeDistanceError
 from abctree.protocols import Ahead, Chunk, Executor
+from abctree.running.failing import Failing
 from abctree.running.fingerprint import changes
 from abctree.running.interrupts import Interrupts
-from abctree.running.journal import START_ANEW
 from abctree.running.ledger import Ledger
 from abctree.running.predictions import Predictions
-from abctree.running.progress import Listener, ProgressLike, log, log_failures
-from abctree.running.settings import names_of
+from abctree.running.progress import Listener, ProgressLike, log
 from abctree.running.spec import RunSpec
 from abctree.running.stopping import Seconds, is_hurried
 from abctree.tree.pilot import Pilot, run_pilot
@@ -98,7 +94,7 @@ class Runner:
             ledger.n_read = self.plan.n_pilot if problem.needs_pilot else 0
         self._ahead: list[Ahead] = []  # blocks that come back while another is waited for
         self._interrupts = Interrupts()
-        self._streak = Streak(spec.on_failure)
+        self._failing = Failing(problem, spec, self.failures, ledger, is_read=executor is None)
         self._listener = Listener(progress)
         limits = [rule.limit for rule in spec.stop if isinstance(rule, Seconds)]
         limit = min(limits, default=np.inf)
@@ -147,7 +143,7 @@ class Runner:
                 self._gather(lambda chunk: chunk)
                 n_back += len(chunk[1])
                 if self._listener.is_told_all:
-                    self._listener.tell(self._now(n_back))
+                    self._listener.tell(partial(self._now, n_back))
         except KeyboardInterrupt:
             self._gather(_sound)
             raise
@@ -190,24 +186,22 @@ class Runner:
                 stop=self._stop_pilot,
             )  # fmt: skip
         except SimulatorError as error:
-            self._explain(error)
-            if self._kept and not isinstance(error, FailedSimulationError):
-                raise SimulatorError(f"{error}{self._kept}") from error
+            self._failing.refuse_pilot(error)
             raise
         # Those of a distance that the pilot scales are known only now.
         late = pilot.simulations.failures[self.failures.count :]
         for index in (index for index in calls if index[-1] < len(table)):
             rows = [f for f in late if index[0] <= f.index <= index[-1]]
-            self._count(rows, table.theta_of(index), index)
+            self._failing.count(rows, table.theta_of(index), index)
         self.problem = pilot.problem
-        self._streak = Streak(self.spec.on_failure)
+        self._failing.forget_pilot()
         if pilot.interrupted:
             self._why = "interrupted"
         return pilot
 
     def record_pilot(self, mixtures: tuple[Mixture, ...]) -> None:
         """Round 0, once the pilot's rows are in the table; they must not all have failed."""
-        self._explain(None)
+        self._failing.refuse_if_all()
         n = len(self.table)
         self.rounds.append(self.round_on_one_box(0, float("inf"), mixtures, (0, n), float(n)))
 
@@ -242,74 +236,22 @@ class Runner:
             ago = time.time() - done.began  # by the clock of a worker, perhaps of another machine
             now = time.monotonic()
             self._first = min(max(now - ago, self._began), now)
-        self._streak.add(len(index), len(done.failures))
-        if len(self._other_streams) < _ENOUGH:
+        if done.other_streams and len(self._other_streams) < _ENOUGH:
             self._other_streams.update(done.other_streams)
-        self._count(done.failures, theta, index)
-
-    def _count(self, failures: Sequence[Failure], theta: FloatArray, index: IntArray) -> None:
-        if not failures:
-            return
-        if self._executor is not None:
-            log_failures(failures, self.failures.reasons)
-        self.failures.add(failures, theta, index)
-        self._refuse_negative(failures)
-        if self.spec.on_failure.on_failure == "raise":
-            case = Case.of(failures[0], theta, index, self.problem.unit, self.root)
-            raise FailedSimulationError(case, self.problem.names)
-
-    def _refuse_negative(self, failures: Sequence[Failure]) -> None:
-        """End the run at a negative distance: counted as a failure, the nearest would be lost."""
-        if self._executor is None:
-            return  # a run that ended by it can still be looked at
-        reason = NegativeDistanceError.REASON
-        found = next((f for f in failures if f.reason.startswith(reason)), None)
-        if found is not None:
-            raise SimulatorError(
-                f"{found.reason.removeprefix(reason)} This was simulation {found.index}, at "
-                f"{written_theta(self.problem.names, found.theta)}."
-            )
-
-    def _explain(self, error: SimulatorError | None) -> None:
-        """Say what went wrong first when the whole pilot failed."""
-        n = self.n_simulations
-        if isinstance(error, FailedSimulationError) or not 0 < n == self.failures.count:
-            return
-        first = self.failures.first[0]
-        can_grow = "n_pilot" in names_of(self.spec.method)
-        larger = "; if it works in a small part of the prior only, give a larger n_pilot="
-        if error is not None and first.reason.partition(": ")[2].rstrip(".") in str(error):
-            return
-        raise SimulatorError(
-            f"All {n} pilot simulations failed; number {first.index}, at "
-            f"{written_theta(self.problem.names, first.theta)}: {first.reason.rstrip('.')}. "
-            f"Run `problem.check()` to see what the simulator returns{larger if can_grow else ''}."
-            + self._kept
-            + (f"\n{first.traceback}" if first.traceback else "")
-        ) from error
-
-    @property
-    def _kept(self) -> str:
-        """What a store has of a pilot that failed, and how to start anew."""
-        ledger = self._ledger
-        if ledger.store is None or ledger.n_simulations == 0:
-            return ""
-        all_failed = self.failures.count == self.n_simulations
-        what = "failures only" if all_failed else "the simulations of this pilot"
-        return f" {ledger.store!r} holds {what}. {START_ANEW}"
+        self._failing.look_at(done, theta, index)
 
     # Whether to go on -----------------------------------------------------------------------
 
     def stop(self) -> bool:
         """Whether not even to finish the round: to be asked after every block."""
-        self._why = self._why or self._hopeless() or self._reason(hurried=True)
+        self._why = self._why or self._failing.hopeless or self._reason(hurried=True)
         return self._why is not None
 
     def report_round(self, s: int, epsilon: float, rate: float, ess: float) -> str | None:
         """Tell of round s; why to stop after it, or None."""
         old = self._played
         self._played = replace(old, round=s, epsilon=epsilon, acceptance_rate=rate, ess=ess)
-        self._listener.tell(self._now())
+        self._listener.tell(self._now)
         return self._reason(hurried=False)
 
     def after_round(self, played: Round, rate: float | None = None) -> str | None:
@@ -368,15 +310,9 @@ class Runner:
         """As `stop`; that nearly all of it fails is no reason to end the pilot."""
         if self._seconds - self._told >= _PATIENCE:
             self._told = self._seconds
-            self._listener.tell(self._now())
+            self._listener.tell(self._now)
         self._why = self._reason(hurried=True)
         return self._why is not None
-
-    def _hopeless(self) -> str | None:
-        if not self._streak.is_hopeless:
-            return None
-        count, first = self.failures.count, self.failures.first[0].reason
-        return f"{count} of {self.n_simulations} {HOPELESS} {first}"
 
     def _reason(self, *, hurried: bool) -> str | None:
         """Why to stop by the rules, or by those only that are asked after every block.
