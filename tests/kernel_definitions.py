@@ -49,14 +49,24 @@ def locate(
 
 
 def draw_in_boxes(
-    lower: FloatArray, upper: FloatArray, cumulative: FloatArray, u: FloatArray, cube: FloatArray
+    lower: FloatArray, upper: FloatArray, share: FloatArray, u: FloatArray, cube: FloatArray
 ) -> FloatArray:
-    """Points (n, d), strictly inside the cube, of boxes with the cumulative shares (K,)."""
+    """Points (n, d), strictly inside the cube, of boxes that have shares (K,)."""
+    cumulative = np.cumsum(share)
     box = np.searchsorted(cumulative, u * cumulative[-1], side="right")
     box = np.minimum(box, len(cumulative) - 1)
     low, high = lower[box], upper[box]
     point = np.minimum(low + (high - low) * cube, np.nextafter(high, low))
     return np.asarray(np.maximum(point, np.maximum(low, np.finfo(float).tiny)))
+
+
+def count_rewards(
+    arm: IntArray, distance: FloatArray, epsilon: float, alpha: FloatArray, beta: FloatArray
+) -> None:
+    """(α_I, β_I) ← (α_I + Y, β_I + 1 − Y)."""
+    reward = (distance < epsilon).astype(np.float64)
+    np.add.at(alpha, arm, reward)
+    np.add.at(beta, arm, 1.0 - reward)
 
 
 def count_by_level(
@@ -184,7 +194,7 @@ def _best_cut(
     return best
 
 
-def mixed(root, index):
+def mix(root, index):
     """In whole numbers of any size."""
     seeds = []
     for i in index.tolist():

@@ -93,6 +93,17 @@ def test_vector_distance_spoils_only_the_row_that_is_not_finite(distance, bad):
     assert answer[others] == pytest.approx(clean[others], rel=1e-14)
 
 
+@pytest.mark.parametrize("m", [1, 3, 7, 8, 20])
+@pytest.mark.parametrize("distance", [Euclidean(), Minkowski(1.0), Scaled(scale=[0.3])], ids=repr)
+def test_distance_of_a_row_does_not_depend_on_the_rows_beside_it(distance, m):
+    if isinstance(distance, Scaled):
+        distance = Scaled(scale=np.linspace(0.1, 3.0, m))
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(40, m)), rng.normal(size=m)
+    alone = [distance(row[None], y)[0] for row in x]
+    np.testing.assert_array_equal(distance(x, y), alone)
+
+
 def test_euclidean_is_silent_on_infinite_differences_and_overflow():
     s = np.array([[np.inf, 0.0], [1e300, 1e300], [1.0, 0.0]])
     answer = Euclidean()(s, np.array([np.inf, 0.0]))

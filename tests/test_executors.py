@@ -34,7 +34,7 @@ import abctree
 from abctree import AbctreeError, ParameterError, SimulatorError
 from abctree.data import Failure, Rows, Simulations
 from abctree.problem import Discrepancy
-from abctree.running.executors import as_executor, pooled, running, sending
+from abctree.running.executors import as_executor, pooled, pools, running, sending
 from abctree.running.executors.processes import Limits, WorkerLostError, Workers, _limit_of
 from tests.conftest import until, z_score
 
@@ -297,6 +297,23 @@ def test_slow_seeded_simulators_are_spread_over_the_workers():
         workers.clear()
         made(executor, work, theta, index, work.measurement.unit)
     assert len(workers) > 4  # a clock would tell of the machine
+
+
+def test_a_row_alone_is_made_where_the_run_is(monkeypatch):
+    workers = set()
+
+    def simulate(theta, seeds):
+        workers.add(threading.get_ident())
+        return dozes(theta, seeds)
+
+    monkeypatch.setattr(pools, "n_threads", lambda: 2)
+    work = Discrepancy(problem(simulate, vectorized="seeds").measurement, 1)
+    with pools.WhereItHelps() as executor:
+        executor._pace.note(1, 10.0)
+        made(executor, work, np.zeros((1, 1)), np.arange(1), 1)
+        assert workers == {threading.get_ident()}
+        made(executor, work, np.zeros((2, 1)), np.arange(2), 1)  # others are slow enough
+    assert len(workers) > 1
 
 
 # How far away the simulator is ---------------------------------------------------------------

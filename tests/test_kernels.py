@@ -52,12 +52,12 @@ def test_soft_tree_of_some_rows_is_that_of_their_copy():
 def test_points_drawn_in_boxes_are_as_defined(seed, n, d):
     rng, cube, label = table(seed, n, d)
     corners = compiled.boxes_of_tree(*grown(cube, label, 20, 2, 8)[:5], d)
-    cumulative = (rng.random(len(corners[0])) * (rng.random(len(corners[0])) < 0.7)).cumsum()
+    share = rng.random(len(corners[0])) * (rng.random(len(corners[0])) < 0.7)
     last = np.nextafter(1.0, 0.0)
     u = np.concatenate([rng.random(n), [0.0, 0.0, last, last]])
     point = np.vstack([rng.random((n, d)), *([[value] * d] for value in (0.0, last) * 2)])
-    expected = definition.draw_in_boxes(*corners, cumulative, u, point)
-    compiled.draw_in_boxes(*corners, cumulative, u, point)
+    expected = definition.draw_in_boxes(*corners, share, u, point)
+    compiled.draw_in_boxes(*corners, share, u, point)
     np.testing.assert_array_equal(point, expected)
     assert ((point > 0.0) & (point < 1.0)).all()
 
@@ -67,12 +67,30 @@ def test_locate_compiled_equals_brute_force(seed, n, d):
     rng, cube, label = table(seed, n, d)
     tree = grown(cube, label, 20, 2, 8)[:5]
     points = np.vstack([cube, rng.random((50, d)), np.zeros((1, d)), np.full((1, d), 1 - 1e-16)])
-    found = compiled.locate(*SplitTree(*tree).lookup, points)
+    found = np.empty(len(points), dtype=np.int64)
+    compiled.locate(*SplitTree(*tree).lookup, points, found)
     np.testing.assert_array_equal(found, definition.locate(*tree, points))
     for fast, slow in zip(
         compiled.boxes_of_tree(*tree, d), definition.boxes_of_tree(*tree, d), strict=True
     ):
         np.testing.assert_array_equal(fast, slow)
+
+
+@given(seed=seeds, n=st.integers(0, 200))
+def test_count_rewards_compiled_equals_reference(seed, n):
+    rng = np.random.default_rng(seed)
+    arm, distance = rng.integers(7, size=n), np.where(rng.random(n) < 0.1, np.inf, rng.random(n))
+    fast = rng.random((2, 7))
+    slow = fast.copy()
+    compiled.count_rewards(arm, distance, 0.4, *fast)
+    definition.count_rewards(arm, distance, 0.4, *slow)
+    np.testing.assert_array_equal(fast, slow)
+
+
+def shrunk(parent, node_of_box, *given):
+    alpha, beta = np.empty((2, len(node_of_box)))
+    compiled.shrink(parent, node_of_box, *given, alpha, beta)
+    return alpha, beta
 
 
 @given(seed=seeds, n=st.integers(0, 200), d=st.integers(1, 3), levels=st.integers(1, 6))
@@ -88,7 +106,7 @@ def test_shrink_compiled_equals_reference(seed, n, d, levels):
     np.testing.assert_array_equal(fast, slow)
     rate = np.sort(rng.uniform(0.01, 0.9, levels))[::-1].copy()
     arguments = (tree.parent, tree.node_of_box, fast, rate, 0.3)
-    for a, b in zip(compiled.shrink(*arguments), definition.shrink(*arguments), strict=True):
+    for a, b in zip(shrunk(*arguments), definition.shrink(*arguments), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
         assert (a >= 0.0).all()  # β = 0 where all were accepted and no less was expected
 
@@ -101,7 +119,7 @@ def two_boxes():
 def test_shrink_gives_counts_when_data_overwhelm_the_prior():
     tree = two_boxes()
     counts = np.array([[1e9, 3e8], [1e9, 1e6]])
-    alpha, beta = compiled.shrink(tree.parent, tree.node_of_box, counts, np.array([0.1]), 1.0)
+    alpha, beta = shrunk(tree.parent, tree.node_of_box, counts, np.array([0.1]), 1.0)
     np.testing.assert_allclose(alpha / (alpha + beta), [0.3, 0.001], rtol=1e-5)
 
 
@@ -111,9 +129,7 @@ def test_shrink_gives_an_empty_box_its_parents_rate_corrected_by_the_level_above
     tree = two_boxes()
     counts = np.array([[10.0, 8.0, 4.0], [10.0, 2.0, 0.0]])
     strength = 1e-9
-    alpha, beta = compiled.shrink(
-        tree.parent, tree.node_of_box, counts, np.array([0.5, 0.2]), strength
-    )
+    alpha, beta = shrunk(tree.parent, tree.node_of_box, counts, np.array([0.5, 0.2]), strength)
     prior_mean = strength / (beta[1] - 10.0 + alpha[1])  # a₀ / (a₀ / m)
     assert prior_mean == pytest.approx(0.2 * (4 / 20) / (10 / 20), rel=1e-3)
 
@@ -152,8 +168,9 @@ def test_counts_by_level_are_strict():
 @given(root=st.integers(0, 2**64 - 1), first=st.integers(0, 2**40), n=st.integers(0, 5))
 def test_seeds_of_simulations_are_as_defined(root, first, n):
     index = np.arange(first, first + n)
-    found = generator.mixed(np.uint64(root), index)
-    assert found.tolist() == definition.mixed(root, index).tolist()
+    found = np.empty(len(index), dtype=np.uint64)
+    generator.mix(np.uint64(root), index, found)
+    assert found.tolist() == definition.mix(root, index).tolist()
 
 
 @given(seed=seeds, d=st.integers(0, 5), n=st.integers(1, 40), size=st.floats(0.1, 1e200))

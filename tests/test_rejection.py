@@ -169,7 +169,7 @@ def test_draws_without_a_look_at_the_density_would_be_noticed(monkeypatch):
     def plain(problem, proposal, n, rng):
         cube = rng.random((n, problem.d))
         theta = problem.prior.from_cube(cube)
-        return dataclasses.replace(draw(problem, proposal, n, rng), cube=cube, theta=theta)
+        return draw(problem, proposal, n, rng)._replace(cube=cube, theta=theta)
 
     monkeypatch.setattr(rejection, "draw_points", plain)
     recorder = Recorder()

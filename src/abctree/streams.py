@@ -6,8 +6,9 @@ size of a block, nor the number of workers, nor a retry changes what a simulatio
 
 from __future__ import annotations
 
+from functools import cache
 from sys import getrefcount
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
@@ -45,11 +46,13 @@ class Generators:
     simulator has kept it: the simulators that do are to have one each.
     """
 
+    _key: _Key  #: of the last one
+    _begun: dict[str, Any]  #: its state before the first draw
+    _alone: int  #: references to it, if nobody has kept it
+
     def __init__(self, root: int) -> None:
         self.root = root
-        self._key = _Key(root, 0)
         self._rng: np.random.Generator | None = None
-        self._alone = 0  #: references to the last one, if nobody has kept it
 
     def __call__(self, index: int) -> np.random.Generator:
         """As `generator`."""
@@ -58,19 +61,21 @@ class Generators:
             self._key = _Key(self.root, index)
             # Philox is counter-based: streams with different keys are independent.
             bits = np.random.Philox(cast("np.random.SeedSequence", self._key))
+            self._begun = {
+                "bit_generator": "Philox",
+                "state": {"counter": _ZEROS, "key": (self.root, index)},
+                "buffer": _ZEROS,
+                "buffer_pos": len(_ZEROS),
+                "has_uint32": 0,
+                "uinteger": 0,
+            }
             self._rng = rng = np.random.Generator(bits)
             del bits
             self._alone = self._references(rng)
             return rng
         self._key.index = index
-        rng.bit_generator.state = {
-            "bit_generator": "Philox",
-            "state": {"counter": _ZEROS, "key": (self.root, index)},
-            "buffer": _ZEROS,
-            "buffer_pos": 4,
-            "has_uint32": 0,
-            "uinteger": 0,
-        }
+        self._begun["state"]["key"] = self.root, index
+        rng.bit_generator.state = self._begun
         return rng
 
     def _references(self, rng: np.random.Generator) -> int:
@@ -80,6 +85,14 @@ class Generators:
 
 def seeds(root: int, index: IntArray) -> SeedArray:
     """A 64-bit seed (n,) for each simulation (n,)."""
-    from abctree.kernels.generator import mixed  # numba: what is given seeds has loaded it
+    found = np.empty(len(index), dtype=np.uint64)
+    _kernels().mix(np.uint64(root), index, found)
+    return found
 
-    return mixed(np.uint64(root), index)
+
+@cache
+def _kernels() -> Any:
+    """Those of seeds; they need numba, which what is given seeds has loaded."""
+    from abctree.kernels import generator
+
+    return generator

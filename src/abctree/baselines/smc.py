@@ -33,7 +33,7 @@ from abctree.proposals.kernel_mixture import FAR, Particles
 from abctree.proposals.perturbations import KernelDensity, Perturbation
 from abctree.proposals.points import Points, draw_allowed, draw_points
 from abctree.proposals.proposal import OnBoxes
-from abctree.protocols import HasCubeDensity, Schedule
+from abctree.protocols import Schedule
 from abctree.tree.game import Simulate
 from abctree.tree.schedules import Explicit
 from abctree.types import BoolArray, FloatArray, IntArray
@@ -219,7 +219,7 @@ def draw(
         # Outside the support theta means nothing, and the constraint is not asked.
         rows = np.flatnonzero(log_base > -np.inf)
         rows = rows[problem.region.feasible(theta[rows])]
-        if isinstance(problem.prior, HasCubeDensity):
+        if problem.region.has_density:
             rows = rows[problem.region.weight(coordinates.cube(z[rows], theta[rows])) > 0.0]
         kept = np.zeros(len(z), dtype=bool)
         kept[rows] = True

@@ -11,6 +11,8 @@ import numpy as np
 from abctree.markup import page, table, title
 from abctree.types import FloatArray, IntArray
 
+#: In the place of nothing, where it divides nothing.
+_TINY = float(np.finfo(np.float64).tiny)
 #: Boxes that a notebook shows.
 _LARGEST = 5
 
@@ -127,7 +129,8 @@ class Boxes:
 
     def locate(self, cube: FloatArray) -> IntArray:
         """The box of each point: (n, d) -> (n,), in O(log K) a point."""
-        found: IntArray = _kernels().locate(*self.tree.lookup, np.ascontiguousarray(cube))
+        found = np.empty(len(cube), dtype=np.int64)
+        _kernels().locate(*self.tree.lookup, np.ascontiguousarray(cube), found)
         return found
 
     def sample(self, box: IntArray, rng: np.random.Generator) -> FloatArray:
@@ -136,7 +139,7 @@ class Boxes:
         point = lower + (upper - lower) * rng.random(lower.shape)
         # Rounding may reach the open upper border, and 0 maps to -inf under an unbounded prior.
         point = np.minimum(point, np.nextafter(upper, lower))
-        return np.maximum(point, np.maximum(lower, np.finfo(float).tiny))
+        return np.maximum(point, np.maximum(lower, _TINY))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -195,7 +198,7 @@ class Arms:
     def mean(self) -> FloatArray:
         """(K,) η_k = α_k / (α_k + β_k), Algorithm 1 line 4; 0 where nothing is known."""
         total = self.alpha + self.beta
-        return np.asarray(self.alpha / (total + (total == 0.0)))
+        return np.asarray(self.alpha / np.maximum(total, _TINY))
 
     def __len__(self) -> int:
         return len(self.alpha)

@@ -90,7 +90,8 @@ class Table:
         end = self._n + n
         if end > len(self._buffers["cube"]):
             self._grow(max(end, 2 * self._n))
-        if "prior_weight" not in self._buffers and np.count_nonzero(columns["prior_weight"] != 1.0):
+        differs = columns["prior_weight"] != 1.0  # False, if it is 1.0 of all
+        if differs is not False and "prior_weight" not in self._buffers and np.any(differs):
             self._buffers["prior_weight"] = np.ones(len(self._buffers["cube"]))
         at = slice(self._n, end)
         for name, buffer in self._buffers.items():

@@ -54,14 +54,18 @@ _LANES = 8
 
 @jit
 def locate(
-    feature: IntArray, threshold: FloatArray, child: IntArray, box: IntArray, cube: FloatArray
-) -> IntArray:
+    feature: IntArray,
+    threshold: FloatArray,
+    child: IntArray,
+    box: IntArray,
+    cube: FloatArray,
+    found: IntArray,
+) -> None:
     """The box (n,) of each point (n, d), by a tree whose leaves are their own children (m, 2).
 
-    See `abctree.data.SplitTree.lookup`.
+    See `abctree.data.SplitTree.lookup`.  To return an array takes longer than to find a few points.
     """
     n = len(cube)
-    found = np.empty(n, dtype=np.int64)
     at = np.empty(_LANES, dtype=np.int32)
     whole = n - n % _LANES
     for i in range(0, whole, _LANES):
@@ -85,19 +89,23 @@ def locate(
             node = below
             below = child[node, np.int64(cube[i, feature[node]] >= threshold[node])]
         found[i] = box[node]
-    return found
 
 
 @jit
 def draw_in_boxes(
-    lower: FloatArray, upper: FloatArray, cumulative: FloatArray, u: FloatArray, cube: FloatArray
+    lower: FloatArray, upper: FloatArray, share: FloatArray, u: FloatArray, cube: FloatArray
 ) -> None:
-    """Points of boxes (K, d) with the cumulative shares (K,), from uniform numbers.
+    """Points of boxes (K, d) that have shares (K,), from uniform numbers.
 
     Those of u (n,) say the boxes, those of `cube` (n, d) the places in them: these become points.
     See `abctree.data.Boxes.sample`.
     """
-    most = len(cumulative) - 1
+    most = len(share) - 1
+    cumulative = np.empty(len(share))
+    total = 0.0
+    for k in range(len(share)):
+        total += share[k]
+        cumulative[k] = total
     for i in range(len(cube)):
         reached = u[i] * cumulative[most]
         k = 0
@@ -114,6 +122,18 @@ def draw_in_boxes(
             if at >= high:
                 at = np.nextafter(high, low)
             cube[i, j] = max(at, low, _TINY)
+
+
+@jit
+def count_rewards(
+    arm: IntArray, distance: FloatArray, epsilon: float, alpha: FloatArray, beta: FloatArray
+) -> None:
+    """Algorithm 1, line 11: add each row to α (K,) of its arm if it is accepted, else to β (K,)."""
+    for i in range(len(arm)):
+        if distance[i] < epsilon:
+            alpha[arm[i]] += 1.0
+        else:
+            beta[arm[i]] += 1.0
 
 
 @jit
@@ -159,7 +179,9 @@ def shrink(
     counts: FloatArray,
     root_rate: FloatArray,
     strength: float,
-) -> tuple[FloatArray, FloatArray]:
+    alpha: FloatArray,
+    beta: FloatArray,
+) -> None:
     """Beta parameters (K,), (K,) of every box by multi-level shrinkage down a tree.
 
     `counts` (K, S + 1) as in `count_by_level`; `root_rate` (S,) the rate of the whole prior at each
@@ -192,13 +214,10 @@ def shrink(
             rate[i] = (total[i, s + 1] + strength) / (total[i, 0] + strength / prior[i])
         for i in range(m):
             above[i] = rate[i]
-    alpha = np.empty(n_boxes)
-    beta = np.empty(n_boxes)
     for k in range(n_boxes):
         i = node_of_box[k]
         alpha[k] = total[i, levels] + strength
         beta[k] = total[i, 0] + strength / prior[i] - alpha[k]
-    return alpha, beta
 
 
 @jit

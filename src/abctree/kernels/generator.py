@@ -68,9 +68,8 @@ def start_state(state: SeedArray, seed: np.uint64) -> None:
 
 
 @jit
-def mixed(root: np.uint64, index: IntArray) -> SeedArray:
+def mix(root: np.uint64, index: IntArray, seeds: SeedArray) -> None:
     """A seed (n,) for each number (n,): two rounds of SplitMix64's finaliser."""
-    seeds = np.empty(len(index), np.uint64)
     for i in range(len(index)):
         z = root ^ (_GOLDEN * (np.uint64(index[i]) + np.uint64(1)))
         for _ in range(2):
@@ -78,7 +77,6 @@ def mixed(root: np.uint64, index: IntArray) -> SeedArray:
             z = (z ^ (z >> _27)) * _MIX_2
             z = z ^ (z >> _31)
         seeds[i] = z
-    return seeds
 
 
 @jit

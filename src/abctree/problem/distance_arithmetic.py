@@ -10,8 +10,11 @@ from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Eigenvalues of a correlation matrix below this share of the largest count as zero.
 _SINGULAR = 1e-10
+#: Rows shorter than this are dealt with column by column: NumPy would loop over each.
+_SHORT = 8
 
 
+@np.errstate(over="ignore", invalid="ignore")  # inf − inf is the row's own nan
 def differences(simulated: FloatArray, observed: FloatArray) -> FloatArray:
     """Differences as rows (n, m)."""
     s = np.asarray(simulated, dtype=np.float64)
@@ -22,8 +25,12 @@ def differences(simulated: FloatArray, observed: FloatArray) -> FloatArray:
             f"observed ones of shape {o.shape}, but got {s.shape}. "
             'Samples of different sizes need distance="energy" or "wasserstein".'
         )
-    with np.errstate(over="ignore", invalid="ignore"):  # inf − inf is the row's own nan
-        return s.reshape(len(s), o.size) - o.ravel()
+    rows = s.reshape(len(s), o.size)
+    if not o.size < _SHORT <= len(s):
+        return rows - o.ravel()
+    found = np.empty_like(rows)
+    np.subtract(rows.T, o.reshape(-1, 1), out=found.T, order="C")
+    return found
 
 
 def one_each(distance: FloatArray, n: int) -> FloatArray:

@@ -243,7 +243,8 @@ class Discrepancy:
         began, n = time.time(), 0
         theta, index, measurement = rows.theta, rows.index, self.measurement
         watch = Watch(self.root, index, is_elsewhere=self._is_elsewhere)
-        summary = np.full((len(index), *measurement.shape), np.nan)
+        summary = np.empty((len(index), *measurement.shape))
+        summary.fill(np.nan)
         failures: list[Failure] = []
         fill = measurement.model.fill(summary, failures, theta, index, self.root)
 

@@ -55,7 +55,7 @@ class Watch:
         if is_elsewhere:
             _seed(root, int(index[0]))
             search(root)
-        if is_elsewhere or index[0] % _EVERY < len(index):
+        if is_elsewhere or int(index[0]) % _EVERY < len(index):
             self._before = _states(is_elsewhere=is_elsewhere)
 
     def moved(self) -> tuple[OtherStream, ...]:

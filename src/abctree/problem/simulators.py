@@ -165,11 +165,11 @@ class Model:
         root: int,
     ) -> Iterator[int]:
         """Put summaries into rows (n, ...) of nan, call by call; yields how many are finished."""
-        generators = Generators(root)
+        generators, shape = Generators(root), rows.shape[1:]
         for a, b in pairwise(self._ends_of_calls(index)):
             try:
                 data = self.simulator(*self.arguments(theta[a:b], index[a:b], generators))
-                rows[a:b] = self.read(data, rows.shape[1:], b - a)
+                rows[a:b] = self.read(data, shape, b - a)
             except CAUGHT as error:  # a user's simulator may raise anything
                 if b - a == 1:
                     note_failure(failures, index[a], theta[a], error)
@@ -188,7 +188,7 @@ class Model:
         if first == last:
             return 0, n
         starts = np.arange(first + 1, last + 1) * self.batch_size
-        return [0, *np.unique(np.searchsorted(index, starts)).tolist(), n]
+        return sorted({0, *np.searchsorted(index, starts).tolist(), n})
 
     def rerun(
         self, theta: FloatArray, index: IntArray, root: int, shape: tuple[int, ...], row: int

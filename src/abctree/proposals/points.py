@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -44,8 +44,7 @@ _NO_PRIOR = (
 Columns: TypeAlias = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class Points:
+class Points(NamedTuple):
     """Points to simulate, and the candidates that were looked at for them."""
 
     cube: FloatArray  #: (n, d)
@@ -114,16 +113,17 @@ def draw_points(
         return Points(np.empty((0, problem.d)), np.empty((0, len(problem.names))), none)
 
     is_plain = problem.region.is_plain
-    first = proposal.draw(int(n * per_point), rng)
-    if is_plain and len(first[1]) == n == np.count_nonzero(first[1]):  # nothing is refused
-        theta = np.asarray(problem.prior.from_cube(first[0]), dtype=np.float64)
-        return Points(first[0], theta, np.arange(1, n + 1))
-    drawn = iter([first])
+    cube, kept = proposal.draw(int(n * per_point), rng)
+    if is_plain and kept is None and len(cube) == n:  # nothing is refused
+        theta = np.asarray(problem.prior.from_cube(cube), dtype=np.float64)
+        return Points(cube, theta, np.arange(1, n + 1))
+    drawn = iter([(cube, kept)])
     n_proposed = 0
 
     def propose(want: int) -> Columns:
         nonlocal n_proposed
         cube, kept = next(drawn, None) or proposal.draw(want, rng)
+        kept = np.ones(want, dtype=bool) if kept is None else kept
         rows = slice(None) if kept.all() else kept
         theta = np.full((want, len(problem.names)), np.nan)
         theta[rows] = problem.prior.from_cube(cube[rows])
@@ -209,6 +209,11 @@ class Source:
             return ready
         first, self._ready = ready.split(n)
         return first
+
+
+def in_turn(parts: Sequence[FloatArray]) -> FloatArray:
+    """Arrays one after the other; one alone as it is."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def draw_from(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -22,8 +21,8 @@ from abctree.types import BoolArray, FloatArray, IntArray
 class Proposal(Protocol):
     """A law of points of the cube."""
 
-    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
-        """Candidates (n, d), and which of them (n,) are kept."""
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray | None]:
+        """Candidates (n, d), and which of them (n,) are kept; None: all."""
 
     def density(self, cube: FloatArray) -> FloatArray:
         """Density of a candidate that is kept: (n, d) -> (n,); its integral is the share kept."""
@@ -35,17 +34,17 @@ class UniformCube:
 
     d: int
 
-    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
-        """See `Proposal`; all are kept."""
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, None]:
+        """See `Proposal`."""
         cube = rng.random((n, self.d))
-        return np.maximum(cube, np.finfo(float).tiny, out=cube), np.ones(n, dtype=bool)
+        return np.maximum(cube, np.finfo(float).tiny, out=cube), None
 
     def density(self, cube: FloatArray) -> FloatArray:
         """One."""
         return np.ones(len(cube))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class OnBoxes:
     """I ~ Cat(share), and a uniform point of box I: lines 7 and 8 of Algorithm 1."""
 
@@ -53,20 +52,19 @@ class OnBoxes:
     share: FloatArray  #: (K,) of sum 1
     #: Arms (n,) to be played first, each of which is taken out of the list.
     given: list[IntArray] = field(default_factory=list)
+    value: FloatArray = field(init=False)  #: (K,) the density in each box, c_k
 
-    @cached_property
-    def value(self) -> FloatArray:
-        """(K,) The density in each box, c_k."""
-        return np.asarray(self.share / self.boxes.volume)
+    def __post_init__(self) -> None:
+        self.value = self.share / self.boxes.volume
 
-    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
-        """See `Proposal`; all are kept."""
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, None]:
+        """See `Proposal`."""
         if self.given:
             cube = self.boxes.sample(self.given.pop(), rng)
         else:
             u, cube = rng.random(n), rng.random((n, self.boxes.d))
-            draw_in_boxes(self.boxes.lower, self.boxes.upper, self.share.cumsum(), u, cube)
-        return cube, np.ones(n, dtype=bool)
+            draw_in_boxes(self.boxes.lower, self.boxes.upper, self.share, u, cube)
+        return cube, None
 
     def density(self, cube: FloatArray) -> FloatArray:
         """See `Proposal`; O(log K) a point."""
@@ -79,11 +77,11 @@ class Blend:
 
     parts: Sequence[tuple[float, Proposal]]  #: shares of sum 1
 
-    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
-        """See `Proposal`; all are kept."""
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, None]:
+        """See `Proposal`."""
         number = rng.multinomial(n, [share for share, _ in self.parts])
         drawn = [law.draw(m, rng)[0] for m, (_, law) in zip(number, self.parts, strict=True)]
-        return rng.permutation(np.concatenate(drawn)), np.ones(n, dtype=bool)
+        return rng.permutation(np.concatenate(drawn)), None
 
     def density(self, cube: FloatArray) -> FloatArray:
         """See `Proposal`."""

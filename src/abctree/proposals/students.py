@@ -14,7 +14,7 @@ from scipy import special
 from abctree.kernels.student import EDGE, student_em, student_mixture, student_sums
 from abctree.proposals.perturbations import Silverman
 from abctree.proposals.proposal import pick
-from abctree.types import BoolArray, FloatArray
+from abctree.types import FloatArray
 
 #: Laws that are fitted, their degrees of freedom, and steps of the fit.
 _LAWS, _FREEDOM, _STEPS = 4, 5, 6
@@ -48,9 +48,9 @@ def _steps(n: int, d: int, freedom: float, rng: np.random.Generator) -> FloatArr
     return rng.standard_normal((n, d)) * tail[:, None]
 
 
-def _in_cube(z: FloatArray) -> tuple[FloatArray, BoolArray]:
+def _in_cube(z: FloatArray) -> tuple[FloatArray, None]:
     """The points of log-odds (n, d), all of which are kept."""
-    return np.clip(special.expit(z), EDGE, 1.0 - EDGE), np.ones(len(z), dtype=bool)
+    return np.clip(special.expit(z), EDGE, 1.0 - EDGE), None
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +93,8 @@ class CubeKernels:
     def _whiten(self) -> FloatArray:
         return np.ascontiguousarray(np.linalg.inv(self.root))
 
-    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
-        """See `Proposal`; all are kept."""
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, None]:
+        """See `Proposal`."""
         picked = rng.choice(len(self.weight), n, p=self.weight)
         step = _steps(n, len(self.root), self._freedom, rng)
         return _in_cube((self.centre.T[picked] + step) @ self.root.T)
@@ -108,8 +108,8 @@ class Students:
     mean: FloatArray  #: (K, d) in log-odds
     root: FloatArray  #: (K, d, d) lower triangular; log-odds = mean + root · steps
 
-    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray]:
-        """See `Proposal`; all are kept."""
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, None]:
+        """See `Proposal`."""
         law = pick(np.cumsum(self.weight), n, rng)
         step = _steps(n, self.mean.shape[1], _FREEDOM, rng)
         return _in_cube(self.mean[law] + np.einsum("nab,nb->na", self.root[law], step))

@@ -240,11 +240,11 @@ def check_proposal(proposal: Proposal, d: int) -> None:
 
 def _draw(proposal: Proposal, n: int, d: int) -> tuple[FloatArray, BoolArray]:
     cube, kept = call("draw", "every n", "", proposal.draw, n, np.random.default_rng(0))
-    cube, kept = np.asarray(cube), np.asarray(kept)
+    cube, kept = np.asarray(cube), np.ones(n, dtype=bool) if kept is None else np.asarray(kept)
     require(
         kept.shape == (n,) and kept.dtype == np.bool_,
-        f"`draw` must say of {n} candidates by booleans ({n},) whether they are kept, but gives "
-        f"{kept.dtype} of shape {kept.shape}.",
+        f"`draw` must say of {n} candidates by booleans ({n},) whether they are kept, or by None "
+        f"that all are, but gives {kept.dtype} of shape {kept.shape}.",
     )
     require(
         cube.shape == (n, d) and ((cube[kept] >= 0.0) & (cube[kept] <= 1.0)).all(),

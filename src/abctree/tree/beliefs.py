@@ -33,9 +33,7 @@ class BetaBeliefs:
 
     def learn(self, arm: IntArray, distance: FloatArray) -> None:
         """Algorithm 1, line 11: (α_I, β_I) ← (α_I + Y, β_I + 1 − Y)."""
-        reward = (distance < self._epsilon).astype(np.float64)
-        np.add.at(self._alpha, arm, reward)
-        np.add.at(self._beta, arm, 1.0 - reward)
+        compiled.count_rewards(arm, distance, self._epsilon, self._alpha, self._beta)
 
 
 @checks_keywords
@@ -169,11 +167,12 @@ class _MultiLevelBeliefs:
     def arms(self) -> Arms:
         """α and β now, in O(K · levels)."""
         tree = self._tree
-        return Arms(
-            *compiled.shrink(
-                tree.parent, tree.node_of_box, self._counts, self._root_rate, self._strength
-            )
-        )
+        alpha, beta = np.empty((2, tree.n_boxes))
+        compiled.shrink(
+            tree.parent, tree.node_of_box, self._counts, self._root_rate, self._strength,
+            alpha, beta,
+        )  # fmt: skip
+        return Arms(alpha, beta)
 
     def learn(self, arm: IntArray, distance: FloatArray) -> None:
         """Count new rows at every level."""

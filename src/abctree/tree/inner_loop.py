@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from abctree.data import Simulations, Table
 from abctree.problem import Problem
-from abctree.proposals.points import density_of, draw_from, draw_in_arms
+from abctree.proposals.points import density_of, draw_from, draw_in_arms, in_turn
 from abctree.proposals.proposal import OnBoxes
 from abctree.tree.fold import Fold
 from abctree.tree.game import Game
@@ -27,8 +27,7 @@ from abctree.types import FloatArray, IntArray
 _EASY = 2
 
 
-@dataclass(frozen=True)
-class Pulls:
+class Pulls(NamedTuple):
     """Points to simulate, and where they came from."""
 
     cube: FloatArray  #: (n, d)
@@ -67,8 +66,8 @@ def inner_loop(game: Game, folds: Sequence[Fold], epsilon: float, s: int) -> int
         while n_accepted < quota and begun < end and len(pending) <= plan.lookahead:  # line 2
             if game.stop():
                 return n_accepted
-            ends = (m - begun for m in (*plan.milestones, end) if m > begun)
-            n = min([plan.block, *ends])  # line 3
+            ends = (m - begun for m in plan.milestones if m > begun)
+            n = min(plan.block, end - begun, *ends)  # line 3
             pulled = pull_arms(game, folds, begun, n)  # lines 4 to 7, and 10
             wait = game.simulate(pulled.theta, np.arange(begun, begun + n))  # line 8
             pending.append((pulled, wait))
@@ -107,7 +106,8 @@ def pull_arms(game: Game, folds: Sequence[Fold], first: int, n: int) -> Pulls:
         if policy is None:
             eta = own.rates()  # line 4: binned likelihood
             q = game.rules.utility.optimal_proposal(eta, prior_mass)  # lines 5 and 6
-            q = (1.0 - defensive) * q + defensive * prior_mass
+            if defensive > 0.0:
+                q = (1.0 - defensive) * q + defensive * prior_mass
         else:  # which may also fix the arms (Algorithm 3)
             fixed, q = policy.pull(own.beliefs.arms(), own.partition, n_own, rng)
         on_boxes = OnBoxes(own.partition.boxes, own.partition.cube_proposal(q))
@@ -119,9 +119,8 @@ def pull_arms(game: Game, folds: Sequence[Fold], first: int, n: int) -> Pulls:
             sources[0].tally.add(points[0])
         if len(points) > 1:
             rows = rng.permutation(np.arange(begin, n, n_folds))
-        at = np.concatenate([drawn.cube for drawn in points])
-        cube[rows] = at
-        theta[rows] = np.concatenate([drawn.theta for drawn in points])
+        cube[rows] = at = in_turn([drawn.cube for drawn in points])
+        theta[rows] = in_turn([drawn.theta for drawn in points])
         arm[rows] = at_arm = own.partition.boxes.locate(at)
         # Line 10, u = 1 / proposal.
         proposal[rows] = density_of(at, on_boxes.value[at_arm], sources)

@@ -32,7 +32,7 @@ class ModelWeights:
 def model_weights(game: Game, near: IntArray) -> ModelWeights | None:
     """Those by the evidences that accepted rows give; None if the utility does not ask for them."""
     utility, prior, table = game.rules.utility, game.problem.prior, game.table
-    if not (isinstance(utility, ModelUtility) and isinstance(prior, ModelPrior)):
+    if not (isinstance(prior, ModelPrior) and isinstance(utility, ModelUtility)):
         return None
     model = prior.model_at(table.cube[near])
     evidence = np.zeros(len(prior.share))

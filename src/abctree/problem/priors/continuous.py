@@ -45,14 +45,20 @@ class Uniform:
     def support(self) -> FloatArray:
         return np.column_stack([self.low, self.high])
 
+    @cached_property
+    def _columns(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Widths and ends as columns (k, 1)."""
+        return self.width[:, None], self.low[:, None], self.high[:, None]
+
     def from_cube(self, cube: FloatArray) -> FloatArray:
         theta = np.empty_like(cube)
+        width, low, high = self._columns
         # Along the columns, which are long: NumPy would loop over the few numbers of each row.
         columns = theta.T
-        np.multiply(cube.T, self.width[:, None], out=columns, order="C")
-        np.add(columns, self.low[:, None], out=columns, order="C")
+        np.multiply(cube.T, width, out=columns, order="C")
+        np.add(columns, low, out=columns, order="C")
         # low + width may be one rounding above high.
-        np.minimum(columns, self.high[:, None], out=columns, order="C")
+        np.minimum(columns, high, out=columns, order="C")
         return theta
 
     def to_cube(self, theta: FloatArray) -> FloatArray:

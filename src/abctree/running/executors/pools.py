@@ -85,7 +85,8 @@ class WhereItHelps(Threads):
 
     def chunks(self, work: Work, rows: Rows) -> Iterator[Chunk]:
         """See `Executor`."""
-        if self.n_workers > 1 and self._pace.seconds(len(rows)) >= _WORTH:
+        n = min(self.n_workers, len(rows))  # that could be busy
+        if n > 1 and self._pace.seconds(len(rows)) >= _WORTH:
             yield from super().chunks(work, rows)
             return
         began = time.perf_counter()
