@@ -25,6 +25,7 @@ from scipy.spatial.distance import pdist
 import abctree
 from abctree import metrics, problems
 from abctree.problems import truth
+from benchmarks import narrow
 from experiments import command
 from experiments.reference import load_reference
 from experiments.scores import honest_gain
@@ -39,6 +40,18 @@ METHODS: dict[str, dict[str, Any]] = {
     # All budget but one simulation in the pilot: prior draws, the closest of which are kept.
     "rejection": {"proposal": "boxes", "n_pilot": 10**9},
 }
+#: Problems that need no references.
+EXACT = (
+    "P0",
+    "P1",
+    "P3",
+    "Ex1",
+    "Ridge .99",
+    "Ridge .95",
+    "Curved ridge",
+    "Oscillator",
+    "Rare mode",
+)
 FIRST_SEED = 1000
 NAME = "yardsticks"
 
@@ -99,7 +112,7 @@ class Yardstick:
 
 
 class P0(Yardstick):
-    name, budgets = "P0", (1_000, 10_000, 100_000)
+    name, budgets = "P0", (1_000, 3_000, 10_000, 100_000)
 
     def __init__(self) -> None:
         self.problem = problems.gaussian_mixture(2)
@@ -108,7 +121,9 @@ class P0(Yardstick):
 
     def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
         result, seconds = run(self.problem, n, seed, **method)
-        ess, more = {1_000: (None, 200), 10_000: (None, 1_000), 100_000: (3_000, 6_000)}[n]
+        ess, more = {
+            1_000: (None, 200), 3_000: (None, 500), 10_000: (None, 1_000), 100_000: (3_000, 6_000)
+        }[n]  # fmt: skip
         with command.quiet():
             draws = result.posterior(ess=ess)
             adjusted = result.posterior(ess=more).adjusted("linear")
@@ -127,7 +142,7 @@ class P0(Yardstick):
 class High(Yardstick):
     """P1 and P3: five dimensions, honest gain, evidence, MMD to the true posterior."""
 
-    budgets = (10_000, 100_000)
+    budgets = (3_000, 10_000, 100_000)
 
     def __init__(self, name: str, problem: Any, known: Any, epsilons: np.ndarray) -> None:
         self.name, self.problem = name, problem
@@ -143,16 +158,52 @@ class High(Yardstick):
 
     def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
         result, seconds = run(self.problem, n, seed, **method)
-        ess = 1000 if n >= 100_000 else 300
+        expected = {3_000: [90], 10_000: [300], 100_000: [300, 1000]}[n]
+        ess = expected[-1]
         with command.quiet():
             draws = result.posterior(ess=ess)
             adjusted = draws.adjusted("linear")
         return {
-            **self.exact.report(result, [300, 1000] if n >= 100_000 else [300]),
+            **self.exact.report(result, expected),
             "MMD": self.mmd(draws),
             "MMD adj": self.mmd(adjusted),
             "seconds": seconds,
         }
+
+
+class Narrow(Yardstick):
+    """A narrow ridge: honest gain."""
+
+    budgets = (10_000,)
+
+    def __init__(self, name: str, ridge: narrow.Ridge) -> None:
+        self.name, self.problem = name, ridge.problem()
+        self.exact = Exact(ridge, np.geomspace(0.05, 4.0, 14))
+
+    def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
+        result, seconds = run(self.problem, n, seed, **method)
+        return {**self.exact.report(result, [300]), "seconds": seconds}
+
+
+class Oscillator(Yardstick):
+    """A model without noise: the tolerance that is reached."""
+
+    name, budgets = "Oscillator", (30_000,)
+
+    def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
+        result, seconds = run(narrow.oscillator(), n, seed, **method)
+        return {"eps@300": result.posterior(ess=300).epsilon, "seconds": seconds}
+
+
+class RareMode(Yardstick):
+    """A mode of a thousandth of the prior, with a fifth of the posterior: whether it is missed."""
+
+    name, budgets = "Rare mode", (5_000,)
+
+    def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
+        result, seconds = run(narrow.rare_mode(), n, seed, **method)
+        missed = not narrow.in_rare_mode(result.table.theta).any()
+        return {"missed": float(missed), "seconds": seconds}
 
 
 class Ex1(Yardstick):
@@ -187,7 +238,7 @@ class Ex1(Yardstick):
 class Referenced(Yardstick):
     """Lotka-Volterra and Heston, judged by the closest draws of very long rejection runs."""
 
-    budgets = (100_000,)
+    budgets = (10_000, 100_000)
 
     def __init__(self, name: str, problem: Any, path: Path) -> None:
         self.name, self.problem = name, problem
@@ -198,7 +249,7 @@ class Referenced(Yardstick):
         result, seconds = run(self.problem, n, seed, **method)
         row: Row = {}
         with command.quiet():
-            for ess in (300, 1000):
+            for ess in (300, 1000) if n >= 100_000 else (100, 300):
                 draws = result.posterior(ess=ess)
                 row[f"eps@{ess}"] = draws.epsilon
                 row[f"ESS@{ess}"] = draws.ess
@@ -229,6 +280,11 @@ def yardstick(name: str, reference: Path | None) -> Yardstick:
             "P3", problems.banana(), truth.BananaTruth(), np.geomspace(0.35, 2.5, 12)
         ),
         "Ex1": Ex1,
+        "Ridge .99": lambda: Narrow("Ridge .99", narrow.Ridge(2, 0.99)),
+        "Ridge .95": lambda: Narrow("Ridge .95", narrow.Ridge(6, 0.95)),
+        "Curved ridge": lambda: Narrow("Curved ridge", narrow.Ridge(3, None)),
+        "Oscillator": Oscillator,
+        "Rare mode": RareMode,
     }
     if reference is not None:
         makers["Lotka-Volterra"] = lambda: Referenced(
@@ -290,8 +346,11 @@ def measure(
 
 
 def yardstick_budgets(name: str) -> tuple[int, ...]:
-    kinds: dict[str, type[Yardstick]] = {"P0": P0, "P1": High, "P3": High, "Ex1": Ex1}
-    return kinds.get(name, Referenced).budgets
+    kinds: dict[str, type[Yardstick]] = {
+        "P0": P0, "P1": High, "P3": High, "Ex1": Ex1, "Oscillator": Oscillator,
+        "Rare mode": RareMode, "Lotka-Volterra": Referenced, "Heston": Referenced,
+    }  # fmt: skip
+    return kinds.get(name, Narrow).budgets
 
 
 def table(lines: list[dict[str, Any]]) -> str:
@@ -353,7 +412,7 @@ def main() -> None:
     given = parser.parse_args()
     args = command.chosen(given)
     args = replace(args, first_seed=FIRST_SEED + args.first_seed - 1)
-    names = given.problems or ["P0", "P1", "P3", "Ex1"]
+    names = given.problems or [*EXACT]
     if args.reference is not None and not given.problems:
         names += ["Lotka-Volterra", "Heston"]
 

@@ -64,7 +64,7 @@ class Known:
     def _near(self) -> float:
         """As of a run: draws at much larger tolerances than that of the last round may be heavy."""
         played = [r.epsilon for r in self.result.rounds[1:] if r.last <= self.n]
-        return NEAR * played[-1] if played and self.result.plan.growth is not None else np.inf
+        return NEAR * played[-1] if played and self.result.plan.grows else np.inf
 
 
 def known_after(result: Any, reading: Reading, points: Sequence[int]) -> Iterator[Known | None]:

@@ -271,7 +271,7 @@ class Run:
         Rounds that aim at the tolerance of the answer leave little for much larger ones: what is
         heavy there is no sign that a draw is missed here.
         """
-        return np.inf if self.plan.growth is None else NEAR * self.epsilon
+        return NEAR * self.epsilon if self.plan.grows else np.inf
 
     @cached_property
     def _bounds(self) -> FloatArray | None:

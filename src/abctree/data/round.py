@@ -11,8 +11,9 @@ from abctree.markup import page, table
 
 #: Rounds of a run that a prompt shows.
 _SHOWN = 20
-#: Simulations of a round, at least.
-_SHORTEST = 50
+#: Simulations of a round that grows, at least, and as a share of those before it: while these are
+#: few, and later.
+_SHORTEST, _FEW, _EARLY, _LATE = 50, 3000, 0.4, 0.8
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Plan:
     max_rounds: int | None = None  #: S_max
     #: What draws points: "boxes", and beside them "thinned" candidates and "kernels".
     proposal: tuple[str, ...] = ("boxes",)
-    growth: float | None = None  #: rounds are so long, in rows so far, and not B acceptances
+    grows: bool = False  #: rounds are as long as the rows so far ask for, and not B acceptances
 
     def goal(self, n: int) -> int:
         """T, as it was when the run had n rows: a run that is extended repeats what it was."""
@@ -46,9 +47,10 @@ class Plan:
 
     def end_of_round(self, n: int) -> int:
         """Rows at which a round ends that begins after n: where the budget does, if not before."""
-        if self.growth is None:
+        if not self.grows:
             return self.n_simulations
-        goal, more = self.goal(n), max(int(self.growth * n), _SHORTEST)
+        share = _EARLY if n < _FEW else _LATE
+        goal, more = self.goal(n), max(int(share * n), _SHORTEST)
         return n + more if n + 1.5 * more <= goal else goal
 
 

@@ -74,8 +74,6 @@ PRESETS: Mapping[str, Mapping[str, Named]] = {
 #: Share of pulls over the whole peak of one or two parameters, of a policy that is given to
 #: `map_tree` by name; of more, boxes are coarse, and it would leave the peak.
 _SPREAD = 0.3
-#: Length of a round, in simulations so far, of a schedule that looks at them all.
-_GROWTH = 0.4
 #: Summaries with more numbers than this are not kept in the table unless asked for.
 _KEEP_UP_TO = 64
 #: Most prior draws of the pilot of `rejection`.
@@ -249,7 +247,7 @@ def _of_tree(method: str, d: int, s: Named, said: Named) -> NamedDict:
         "n_pilot": n_pilot,
         "n_folds": n_folds,
         "policy": policy,
-        "growth": _GROWTH if grows else None,
+        "grows": grows,
         "utility": s.get("utility") if policy is None else None,
         "from_pilot": said.get("from_pilot", True),
         # Those of one fold are biased: its proposals have learned from the draws that they weight.

@@ -123,7 +123,7 @@ def with_sources(
     cube, usable = table.cube[read], np.isfinite(table.distance[read])
     cube.flags.writeable = False  # as the table's own, for else kernels are compiled again
     wide = _REACH * epsilon.now
-    if plan.growth is None or wide < epsilon.last:
+    if not plan.grows or wide < epsilon.last:
         wide = 0.0
     fits: list[Regressions | None] = [None] * len(folds)
     if z is not None:

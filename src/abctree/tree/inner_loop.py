@@ -58,7 +58,7 @@ def inner_loop(game: Game, folds: Sequence[Fold], epsilon: float, s: int) -> int
         Number of the round, for the table.
     """
     table, plan = game.table, game.plan
-    quota = plan.quota if plan.growth is None else _EASY * plan.quota
+    quota = _EASY * plan.quota if plan.grows else plan.quota
     n_accepted, begun = 0, len(table)  # line 1
     end = plan.end_of_round(begun)
     pending: deque[tuple[Pulls, Callable[[], Simulations]]] = deque()
