@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -87,3 +89,23 @@ def test_text_is_no_number(which):
     given[which] = given[which].astype(str)
     with pytest.raises(ParameterError, match=f"`{which}` must .*not real numbers"):
         abctree.from_table(given["theta"], given["summary"], [0.2, 0.8])
+
+
+def test_copies_of_rows_are_told():
+    """Thirty copies of each row look like thirty simulations."""
+    theta, summary = np.repeat(THETA[:40], 30, axis=0), np.repeat(SUMMARY[:40], 30, axis=0)
+    with pytest.warns(abctree.AbctreeWarning, match="1160 of the 1200 rows are copies"):
+        result = abctree.from_table(theta, summary, [0.2, 0.8])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", abctree.AbctreeWarning)
+        result.answer()
+        assert np.abs(result.fit().misses).max() < 1e6
+    with warnings.catch_warnings():  # twins: other simulations of the same parameters, and counts
+        warnings.simplefilter("error")
+        abctree.from_table(theta, summary + np.arange(1200)[:, None] / 1e6, [0.2, 0.8])
+        abctree.from_table(np.round(theta * 9.0), np.round(9.0 * summary), [2.0, 7.0])
+
+
+def test_a_table_of_one_point_is_refused():
+    with pytest.raises(ParameterError, match="`theta` must have a column that varies"):
+        abctree.from_table(np.full((200, 1), 0.5), SUMMARY[:200], [0.2, 0.8])

@@ -9,13 +9,14 @@ import numpy as np
 
 from abctree.answers.one_model import of_rows
 from abctree.answers.result import Result
-from abctree.errors import ParameterError, SimulatorError, wrong
+from abctree.errors import ParameterError, SimulatorError, warn, wrong
 from abctree.keywords import checks_keywords
 from abctree.problem import Problem
 from abctree.problem.form import Form, floats
 from abctree.problem.labels import is_structured
 from abctree.problem.measurement import finite_rows
 from abctree.problem.priors.tabled import Tabled
+from abctree.problem.ridge import varies
 from abctree.protocols import Distance, Prior
 from abctree.types import Data, FloatArray
 
@@ -61,7 +62,13 @@ def from_table(
     Raises
     ------
     ParameterError
-        If lengths disagree, parameters or weights are not finite, or no summary is.
+        If lengths disagree, parameters or weights are not finite, no summary is, or no parameter
+        varies.
+
+    Warns
+    -----
+    AbctreeWarning
+        If rows are copies of others.
 
     Examples
     --------
@@ -74,6 +81,8 @@ def from_table(
     """
     columns, names = _columns(theta)
     n = len(columns)
+    if not varies(columns).any():
+        raise wrong("theta", "have a column that varies", f"{n} rows of {columns[0].tolist()}")
     weight = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
     if weight.shape != (n,) or not (np.isfinite(weight).all() and (weight > 0.0).all()):
         raise ParameterError(
@@ -92,6 +101,7 @@ def from_table(
         raise wrong(
             "summary", f"have rows of shape {problem.shape}, as the observation", rows.shape[1:]
         )
+    _tell_copies(columns, rows)
     usable = finite_rows(rows)
     if not usable.any():
         raise ParameterError("`summary` must have a finite row, but all have nan or inf.")
@@ -171,6 +181,18 @@ def _check_support(prior: Prior, columns: FloatArray, cube: FloatArray) -> None:
             f"`theta` must lie in the support of `prior`, but row {row} has {prior.names[j]} = "
             f"{columns[row, j]:.6g}, and the nearest there is {back[row, j]:.6g}. Give the prior "
             "that the table was drawn from."
+        )
+
+
+def _tell_copies(columns: FloatArray, rows: FloatArray) -> None:
+    """Warn where rows are those of others, of parameters that are no whole numbers."""
+    both = np.column_stack([columns, rows.reshape(len(rows), -1)])
+    n = len(both) - len(np.unique(both, axis=0))
+    if n and not (columns == np.round(columns)).all():
+        warn(
+            f"{n} of the {len(both)} rows are copies of others, and count as if they were "
+            "simulations of their own: all errors are too small. Drop the copies; of a sample that "
+            "was drawn by weights give the rows once, and `weights`."
         )
 
 

@@ -15,7 +15,7 @@ from abctree.answers.reading.rows import FEWEST, Reread, Rows
 from abctree.answers.reading.veto import N_PSEUDO, choose, default_cell
 from abctree.answers.run import Run, Weights
 from abctree.answers.selection import default_ess
-from abctree.numbers import check_rule
+from abctree.numbers import check_rule, checked_count
 from abctree.problem.models import Models
 from abctree.problem.ridge import Regressor
 from abctree.threads import one_blas_thread
@@ -44,7 +44,7 @@ def answer(run: Run) -> Posterior:
 
 def calibrated(run: Run, choice: Choice | None, n: int) -> Calibration:
     """How often the intervals of a chosen reading hold the parameters of rows of the table."""
-    check_rule("n", n, "at least 1", "Try 200.")
+    n = checked_count("n", n)
     rows = Rows.of(run).checked()
     cell = default_cell(rows) if choice is None else choice.chosen
     raw = Cell(None, min(default_ess(run.n_simulations), rows.largest_ess))

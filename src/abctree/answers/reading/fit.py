@@ -16,6 +16,8 @@ _N = 100
 _NEAREST = 10
 #: A data set of a posterior draw is the row of one of so many neighbours in the cube.
 _NEIGHBOURS = 5
+#: Data sets of draws that miss by a smaller share of the size of a summary miss by rounding only.
+_ROUNDING = 1e-9
 #: Where the fit is doubted.
 DOUBT = 0.01
 #: Summaries that are named.
@@ -85,7 +87,8 @@ def _beside(rows: Rows, near: Rows, ess: float, rng: np.random.Generator) -> Fit
     found = list(rows.each(lambda j: _nearest(rows, rows.distance_to(j), j), other.tolist()))
     distances = np.array([distance for distance, _ in found])
     usual = np.sqrt(np.mean([miss**2 for _, miss in found], axis=0))
-    misses = np.divide(missed, usual, out=np.zeros_like(missed), where=usual > 0.0)
+    known = usual > _ROUNDING * np.abs(rows.x).max(axis=0)
+    misses = np.divide(missed, usual, out=np.zeros_like(missed), where=known)
     p_value = float((1 + (distances >= own).sum()) / (1 + len(distances)))
     summary = rows.summary[other].reshape(_N, -1)
     return Fit(p_value, own, distances, misses, summary)

@@ -16,7 +16,8 @@ Regression = Callable[[FloatArray], Fitted]
 
 #: The scale of one residual is changed by at most exp(1.5).
 _LARGEST_CHANGE = 1.5
-
+#: The square of a residual where all are 0, as of rows that are copies of one.
+_TINY = np.finfo(float).tiny
 
 Method = Literal["ridge", "heteroscedastic", "linear"]
 
@@ -86,7 +87,7 @@ def moved(
         residual *= widening
     if method == "heteroscedastic":
         square = residual**2
-        size, size_there, _ = fit(np.log(square + 1e-12 * square.mean(axis=0)))
+        size, size_there, _ = fit(np.log(square + 1e-12 * square.mean(axis=0) + _TINY))
         change = np.clip((size_there - size) / 2.0, -_LARGEST_CHANGE, _LARGEST_CHANGE)
         residual *= np.exp(change)
     return np.asarray(at_observation + residual)
