@@ -190,9 +190,8 @@ class Result(Run):
         """Whether the model can make data like the observation.
 
         The distance of the observation to its tenth nearest simulation is compared with that of 100
-        data sets that posterior draws made: rows next to accepted ones in the unit cube.  Where
-        there are local summaries, draws near by these are taken, too, and the larger of the two
-        p-values counts.
+        data sets that posterior draws made: rows next to accepted ones in the unit cube.  Those are
+        near by local summaries where `answer` reads the table by these.
 
         Returns
         -------
@@ -208,7 +207,7 @@ class Result(Run):
 
     @cached_property
     def _fit(self) -> Fit:
-        return fitting(self)
+        return fitting(self, self.answer().reading)
 
     def predict(
         self, n: int = 200, rng: RNGLike = 0, *, prior: bool = False, pool: Maps | None = None

@@ -52,12 +52,14 @@ def calibrated(run: Run, choice: Choice | None, n: int) -> Calibration:
         return calibration(rows, cell, raw, n, np.random.default_rng(run.root))
 
 
-def fitting(run: Run) -> Fit:
-    """Whether the model can make data like the observation."""
+def fitting(run: Run, choice: Choice | None) -> Fit:
+    """Whether the model can make data like the observation, of draws as of a chosen reading."""
     rows = Rows.of(run).checked()
+    by_local = choice is not None and choice.chosen.summaries == "local"
+    near = rows.checked_local().rows if by_local else rows
     ess = min(default_ess(run.n_simulations), rows.largest_ess)
     with one_blas_thread():
-        return fit(rows, ess, run.root)
+        return fit(rows.every, near, ess, np.random.default_rng(run.root))
 
 
 def by_other(

@@ -57,24 +57,11 @@ class Fit:
         )
 
 
-def fit(rows: Rows, ess: float, seed: int) -> Fit:
+def fit(rows: Rows, near: Rows, ess: float, rng: np.random.Generator) -> Fit:
     """Compare the observation with data that posterior draws made, by their nearest simulations.
 
-    The draws are near by the run's own distance, or by local summaries if there are any, and
-    those count among whose data the observation is the less unusual: of unknown noise draws near by
-    the run's own have too little.
-    """
-    every = rows.every
-    kinds = [rows] if rows.local is None else [rows, rows.local.rows]
-    found = (_beside(every, near, ess, np.random.default_rng(seed)) for near in kinds)
-    return max(found, key=lambda fit: fit.p_value)
-
-
-def _beside(rows: Rows, near: Rows, ess: float, rng: np.random.Generator) -> Fit:
-    """Compare the observation with data of the draws of one kind.
-
-    Accepted rows are no such data, for they were chosen for being near.  Rows next to them in the
-    cube are: fresh data of nearly the same parameters.
+    Accepted rows, of those `near`, are no such data, for they were chosen for being near.  Rows
+    next to them in the cube are: fresh data of nearly the same parameters.
     """
     accepted = near.accepted(ess)
     drawn = accepted[systematic(near.weight[accepted], _N, rng.random())]
