@@ -14,7 +14,7 @@ from scipy import stats
 
 import abctree
 from abctree import AbctreeWarning
-from abctree.answers.scores import Scores, _canonical
+from abctree.problem.scores import Scores, _canonical
 
 from .conftest import z_score
 
@@ -321,7 +321,7 @@ def test_adjusted_draws_of_a_normal_prior_are_those_of_the_exact_posterior():
 
 def test_a_regression_on_the_cube_itself_would_be_noticed(monkeypatch):
     monkeypatch.setattr(Scores, "z", property(lambda s: s.cube[:, s.moves]))
-    monkeypatch.setattr("abctree.answers.scores.ndtr", lambda z: np.clip(z, 0.0, 1.0))
+    monkeypatch.setattr("abctree.problem.scores.ndtr", lambda z: np.clip(z, 0.0, 1.0))
     found = errors({"a": stats.norm(0.0, 2.0)}, 1.0, (0.8, np.sqrt(0.8)), 3.0, adjusted)
     assert max(abs(z_score(column, 0.0)) for column in found.T) > 5
 
@@ -355,7 +355,7 @@ def test_smooth_draws_keep_mean_and_spread(name):
 def test_draws_of_a_map_that_sorts_are_smoothed_as_one_mode(canonical, monkeypatch):
     """Else near draws are far apart in the cube, and what is between them is filled: the twin."""
     if not canonical:
-        monkeypatch.setattr("abctree.answers.scores._canonical", lambda prior, cube: cube)
+        monkeypatch.setattr("abctree.problem.scores._canonical", lambda prior, cube: cube)
     problem = abctree.Problem(
         prior_transform=ordered, names=("a", "b"), observed=[0.3, 0.6], vectorized=True,
         simulator=lambda theta, rng: theta + 0.15 * rng.standard_normal(theta.shape),

@@ -42,7 +42,7 @@ def adjust(
     Parameters
     ----------
     z : (m, k) array
-        Accepted draws on a scale without bounds, such as `abctree.answers.scores.Scores`.
+        Accepted draws on a scale without bounds, such as `abctree.problem.scores.Scores`.
     summary : (m, ...) array
         Their summaries; flattened to q columns.  Columns that never vary, or with values that are
         not finite, are not used.

@@ -13,7 +13,6 @@ from abctree.answers.adjustment import adjust
 from abctree.answers.moments import Moments
 from abctree.answers.reading.choice import Choice, Summaries
 from abctree.answers.reading.regression import Method, check_method
-from abctree.answers.scores import Scores
 from abctree.answers.weighted import log_of, root_of, scatter
 from abctree.errors import MissingDependencyError, ParameterError, warn
 from abctree.keywords import checks_keywords_of_methods, place_of
@@ -21,6 +20,7 @@ from abctree.markup import listed, page, table, title
 from abctree.numbers import checked_count, checked_rng
 from abctree.problem.region import Region
 from abctree.problem.ridge import Regressor
+from abctree.problem.scores import Scores
 from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
 
 #: What is worked out from the rest, and not worth sending.

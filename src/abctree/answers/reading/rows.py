@@ -17,13 +17,13 @@ from abctree.answers.reading.choice import Cell
 from abctree.answers.reading.local import LocalModel
 from abctree.answers.reading.regression import Regression, moved, regression
 from abctree.answers.run import Run
-from abctree.answers.scores import Scores
 from abctree.answers.selection import just_above
 from abctree.data import Table, effective_sample_size, running_ess
 from abctree.errors import ParameterError, wrong
 from abctree.problem.models import Models
 from abctree.problem.priors.cube import inside
 from abctree.problem.ridge import Fitted, varies
+from abctree.problem.scores import Scores
 from abctree.threads import Each, side_by_side
 from abctree.types import BoolArray, FloatArray, IntArray
 
