@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 import abctree
 from abctree.problems.balls import ball_volume, draws_in_ball
 from abctree.types import FloatArray
+from benchmarks.gains import Exact, Row, Yardstick, run
 
 #: Half of the width of the prior of the ridges, in each direction.
 WIDE = 10.0
@@ -103,3 +105,38 @@ def rare_mode() -> abctree.Problem:
     return abctree.Problem(
         {"a": (-WIDE, WIDE), "b": (-WIDE, WIDE)}, simulate, np.zeros(2), vectorized=True
     )
+
+
+class Narrow(Yardstick):
+    """A narrow ridge: honest gain."""
+
+    budgets = (10_000,)
+
+    def __init__(self, name: str, ridge: Ridge) -> None:
+        self.name, self.problem = name, ridge.problem()
+        self.exact = Exact(ridge, np.geomspace(0.05, 4.0, 14))
+
+    def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
+        result, seconds = run(self.problem, n, seed, **method)
+        return {**self.exact.report(result, [300]), "seconds": seconds}
+
+
+class Oscillator(Yardstick):
+    """A model without noise: the tolerance that is reached."""
+
+    name, budgets = "Oscillator", (30_000,)
+
+    def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
+        result, seconds = run(oscillator(), n, seed, **method)
+        return {"eps@300": result.posterior(ess=300).epsilon, "seconds": seconds}
+
+
+class RareMode(Yardstick):
+    """A mode of a thousandth of the prior, with a fifth of the posterior: whether it is missed."""
+
+    name, budgets = "Rare", (5_000,)
+
+    def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
+        result, seconds = run(rare_mode(), n, seed, **method)
+        missed = not in_rare_mode(result.table.theta).any()
+        return {"missed": float(missed), "seconds": seconds}

@@ -13,9 +13,8 @@ where T · Z · h = E.  Prints Markdown.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,10 @@ from scipy.spatial.distance import pdist
 import abctree
 from abctree import metrics, problems
 from abctree.problems import truth
-from benchmarks import narrow
+from benchmarks.gains import Exact, Row, Yardstick, run
+from benchmarks.narrow import Narrow, Oscillator, RareMode, Ridge
 from experiments import command
 from experiments.reference import load_reference
-from experiments.scores import honest_gain
 
 METHODS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -41,74 +40,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "rejection": {"proposal": "boxes", "n_pilot": 10**9},
 }
 #: Problems that need no references.
-EXACT = (
-    "P0",
-    "P1",
-    "P3",
-    "Ex1",
-    "Ridge .99",
-    "Ridge .95",
-    "Curved ridge",
-    "Oscillator",
-    "Rare mode",
-)
+EXACT = ("P0", "P1", "P3", "Ex1", "R2", "R6", "R3", "Oscillator", "Rare")
 FIRST_SEED = 1000
 NAME = "yardsticks"
-
-Row = dict[str, float]
-
-
-@dataclass
-class Exact:
-    """Draws and evidences of a problem on a grid of tolerances, made once."""
-
-    known: Any
-    epsilons: np.ndarray
-    draws: list[np.ndarray] = field(init=False)
-    evidence: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        rng = np.random.default_rng(0)
-        self.draws = [self.known.draws(4000, float(e), rng) for e in self.epsilons]
-        self.evidence = np.array([self.known.evidence(float(e)) for e in self.epsilons])
-
-    def gain_at(self, result: Any, expected: float) -> tuple[float, float]:
-        """ε where T · Z · h reaches `expected`, and h there (log-linear between grid points)."""
-        h = np.array([honest_gain(result, d) for d in self.draws])
-        effective = np.log(result.n_simulations * self.evidence * h)
-        at = np.log(expected)
-        log_epsilon = np.interp(at, effective, np.log(self.epsilons))
-        return float(np.exp(log_epsilon)), float(np.interp(at, effective, h))
-
-    def report(self, result: Any, expected: list[float]) -> Row:
-        row: Row = {}
-        for e in expected:
-            epsilon, h = self.gain_at(result, e)
-            z = self.known.evidence(epsilon)
-            row[f"eps@{e:g}"] = epsilon
-            row[f"h@{e:g}"] = h
-            row[f"nominal@{e:g}"] = result.posterior(epsilon=epsilon).ess / (
-                result.n_simulations * z
-            )
-            row[f"Z err % @{e:g}"] = 100.0 * (result.evidence(epsilon).estimate / z - 1.0)
-        return row
-
-
-def run(problem: Any, n: int, seed: int, **method: Any) -> tuple[Any, float]:
-    began = time.process_time()
-    with command.quiet():
-        result = abctree.abc_tree(problem, n_simulations=n, rng=seed, **method)
-    return result, time.process_time() - began
-
-
-class Yardstick:
-    """A problem, its budgets, and what is measured on one run."""
-
-    name: str
-    budgets: tuple[int, ...]
-
-    def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
-        raise NotImplementedError
 
 
 class P0(Yardstick):
@@ -169,41 +103,6 @@ class High(Yardstick):
             "MMD adj": self.mmd(adjusted),
             "seconds": seconds,
         }
-
-
-class Narrow(Yardstick):
-    """A narrow ridge: honest gain."""
-
-    budgets = (10_000,)
-
-    def __init__(self, name: str, ridge: narrow.Ridge) -> None:
-        self.name, self.problem = name, ridge.problem()
-        self.exact = Exact(ridge, np.geomspace(0.05, 4.0, 14))
-
-    def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
-        result, seconds = run(self.problem, n, seed, **method)
-        return {**self.exact.report(result, [300]), "seconds": seconds}
-
-
-class Oscillator(Yardstick):
-    """A model without noise: the tolerance that is reached."""
-
-    name, budgets = "Oscillator", (30_000,)
-
-    def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
-        result, seconds = run(narrow.oscillator(), n, seed, **method)
-        return {"eps@300": result.posterior(ess=300).epsilon, "seconds": seconds}
-
-
-class RareMode(Yardstick):
-    """A mode of a thousandth of the prior, with a fifth of the posterior: whether it is missed."""
-
-    name, budgets = "Rare mode", (5_000,)
-
-    def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
-        result, seconds = run(narrow.rare_mode(), n, seed, **method)
-        missed = not narrow.in_rare_mode(result.table.theta).any()
-        return {"missed": float(missed), "seconds": seconds}
 
 
 class Ex1(Yardstick):
@@ -280,11 +179,11 @@ def yardstick(name: str, reference: Path | None) -> Yardstick:
             "P3", problems.banana(), truth.BananaTruth(), np.geomspace(0.35, 2.5, 12)
         ),
         "Ex1": Ex1,
-        "Ridge .99": lambda: Narrow("Ridge .99", narrow.Ridge(2, 0.99)),
-        "Ridge .95": lambda: Narrow("Ridge .95", narrow.Ridge(6, 0.95)),
-        "Curved ridge": lambda: Narrow("Curved ridge", narrow.Ridge(3, None)),
+        "R2": lambda: Narrow("R2", Ridge(2, 0.99)),
+        "R6": lambda: Narrow("R6", Ridge(6, 0.95)),
+        "R3": lambda: Narrow("R3", Ridge(3, None)),
         "Oscillator": Oscillator,
-        "Rare mode": RareMode,
+        "Rare": RareMode,
     }
     if reference is not None:
         makers["Lotka-Volterra"] = lambda: Referenced(
@@ -348,7 +247,7 @@ def measure(
 def yardstick_budgets(name: str) -> tuple[int, ...]:
     kinds: dict[str, type[Yardstick]] = {
         "P0": P0, "P1": High, "P3": High, "Ex1": Ex1, "Oscillator": Oscillator,
-        "Rare mode": RareMode, "Lotka-Volterra": Referenced, "Heston": Referenced,
+        "Rare": RareMode, "Lotka-Volterra": Referenced, "Heston": Referenced,
     }  # fmt: skip
     return kinds.get(name, Narrow).budgets
 
