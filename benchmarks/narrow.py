@@ -114,7 +114,7 @@ class Narrow(Yardstick):
 
     def __init__(self, name: str, ridge: Ridge) -> None:
         self.name, self.problem = name, ridge.problem()
-        self.exact = Exact(ridge, np.geomspace(0.05, 4.0, 14))
+        self.exact = Exact(ridge, np.geomspace(0.05, 8.0, 16))
 
     def measure(self, n: int, seed: int, method: dict[str, Any]) -> Row:
         result, seconds = run(self.problem, n, seed, **method)

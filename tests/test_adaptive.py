@@ -326,7 +326,7 @@ def test_shares_minimise_the_second_moment(rng):
 
 
 def test_rounds_grow_and_end_where_the_budget_did():
-    plan = Plan(10_000, 100, 10, 10, growth=0.4, milestones=(1000,))
+    plan = Plan(10_000, 100, 10, 10, grows=True, milestones=(1000,))
     ends = [100]
     while ends[-1] < 10_000:
         ends.append(plan.end_of_round(ends[-1]))
@@ -334,6 +334,8 @@ def test_rounds_grow_and_end_where_the_budget_did():
     assert ends[1] == 150
     assert ends[-1] == 10_000
     assert all(b - a >= 50 for a, b in pairwise(ends))
+    assert all(b <= 1.6 * a for a, b in pairwise(ends) if 150 < a < 3000)  # the last takes the rest
+    assert plan.end_of_round(5000) > 8500  # later rounds are longer
     first = dataclasses.replace(plan, n_simulations=1000, milestones=())
     assert [first.end_of_round(n) for n in ends if n < 1000] == [n for n in ends[1:] if n <= 1000]
 
