@@ -96,6 +96,7 @@ def test_the_answer_knows_a_spread_that_a_distance_on_raw_data_does_not():
     assert off[1] > 1.5
 
 
+@pytest.mark.slow
 def test_data_of_the_model_fit_though_their_noise_is_not_known(monkeypatch):
     """Draws that are near by the run's own distance are too quiet to have made strong noise."""
 

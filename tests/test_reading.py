@@ -339,7 +339,7 @@ def test_calibration_prints_both_readings_and_what_it_cannot_see():
     assert "ridge at ESS 300" in text
     assert "raw at ESS" in text
     assert "does not see" in text
-    with pytest.raises(abctree.ParameterError, match="`n` must be at least 1"):
+    with pytest.raises(abctree.ParameterError, match="`n` must be a whole number of at least 1"):
         run().calibration(0)
 
 
