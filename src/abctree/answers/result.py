@@ -191,7 +191,8 @@ class Result(Run):
 
         The distance of the observation to its tenth nearest simulation is compared with that of 100
         data sets that posterior draws made: rows next to accepted ones in the unit cube.  Those are
-        near by local summaries where `answer` reads the table by these.
+        near by local summaries where `answer` reads the table by these.  Of more than
+        200 000 simulations every k-th is looked at.
 
         Returns
         -------

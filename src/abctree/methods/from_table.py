@@ -151,9 +151,8 @@ def _columns(theta: Mapping[str, Data] | Data) -> tuple[FloatArray, tuple[str, .
 def _rows(summary: Data, form: Form | None) -> FloatArray:
     """(n, ...) The summaries, in the order of the observation's labels."""
     labels = None if form is None or form.summary is None else form.summary.axes[-1]
-    if (
-        hasattr(summary, "iloc") and labels is not None
-    ):  # columns that are not observed are left out
+    if hasattr(summary, "iloc") and labels is not None:
+        # Columns that are not observed are left out.
         summary = summary[[name for name in summary.columns if name in set(labels)]]
     try:
         return floats(summary, "it") if form is None else form.numbers(summary, "it", 1)
@@ -186,9 +185,12 @@ def _check_support(prior: Prior, columns: FloatArray, cube: FloatArray) -> None:
 
 def _tell_copies(columns: FloatArray, rows: FloatArray) -> None:
     """Warn where rows are those of others, of parameters that are no whole numbers."""
+    is_whole = (columns == np.round(columns)).all()
+    if is_whole or len(np.unique(columns, axis=0)) == len(columns):
+        return
     both = np.column_stack([columns, rows.reshape(len(rows), -1)])
     n = len(both) - len(np.unique(both, axis=0))
-    if n and not (columns == np.round(columns)).all():
+    if n:
         warn(
             f"{n} of the {len(both)} rows are copies of others, and count as if they were "
             "simulations of their own: all errors are too small. Drop the copies; of a sample that "
