@@ -81,7 +81,7 @@ def wall(
 
 @cache
 def exact() -> yardsticks.Exact:
-    yardstick = yardsticks.yardstick("P1", None)
+    yardstick = yardsticks.yardstick("P1")
     assert isinstance(yardstick, yardsticks.High)
     return yardstick.exact
 

@@ -62,7 +62,7 @@ _sticks: dict[str, Any] = {}
 def stick_of(name: str) -> Any:
     """Made once a process."""
     if name not in _sticks:
-        stick = yardstick(name, None)
+        stick = yardstick(name)
         stick.exact.draws = [draws[:EXACT] for draws in stick.exact.draws]
         _sticks[name] = stick
     return _sticks[name]

@@ -56,7 +56,7 @@ SHOWN = (
     "rejection",
     "SMC-ABC, 2 cov, 0.9 ε, N = 1000",
     "ABC-Tree, published, ω¹",
-    "ABC-Tree, boxes",
+    "ABC-Tree, default",
 )
 #: What is kept of a run beside its answers.
 RUN_KEYS = ("rounds", "seconds", "simulator seconds", "bandit seconds", "acceptance")
@@ -271,11 +271,11 @@ def posterior(args: command.Options) -> dict[str, Any]:
             if sample is not None and label in SHOWN:
                 draws[name] = sample
             methods.setdefault(name, []).append({"seed": seed, **entry})
-    if args.only is None:
-        write_draws(args.out, draws)
-    else:
+    if args.only is not None:
         stored = command.read_json(args.json("digits_posterior"))
         methods, runs = stored["methods"] | methods, stored["runs"] | runs
+        draws = read_draws(draws_file(args.out).parent) | draws
+    write_draws(args.out, draws)
     halves = np.array_split(np.random.default_rng(0).permutation(known["theta"].astype(float)), 2)
     split = abctree.metrics.total_variation(*(generator.shares(half) for half in halves))
     return {

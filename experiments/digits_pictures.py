@@ -98,10 +98,10 @@ def overview(numbers: dict[str, Any], draws: dict[str, np.ndarray], to_plane: Pl
     theta = np.array(numbers["settings"]["theta_true"])
     observed(figure.add_subplot(grid[0, 0]), theta)
     ax = figure.add_subplot(grid[0, 1])
-    tiles(ax, draws["ABC-Tree, boxes"][:48], 8)
+    tiles(ax, draws["ABC-Tree, default"][:48], 8)
     ax.set_title("pictures of 48 draws of ABC-Tree", fontsize="medium")
     ax = figure.add_subplot(grid[0, 2])
-    map_of(ax, draws["ABC-Tree, boxes"], to_plane)
+    map_of(ax, draws["ABC-Tree, default"], to_plane)
     ax.set_title("draws of ABC-Tree over the codes of MNIST", fontsize="medium")
     over_simulations(figure.add_subplot(grid[1, 0]), numbers, "TV", numbers["methods"])
     acceptance(figure.add_subplot(grid[1, 1]), numbers, numbers["runs"])
@@ -224,7 +224,7 @@ def bars(ax: Any, numbers: dict[str, Any]) -> None:
 
 
 def utilities(numbers: dict[str, Any]) -> Figure:
-    chosen = (*UTILITIES, "ABC-Tree, boxes")
+    chosen = (*UTILITIES, "ABC-Tree, default")
     figure = Figure(figsize=(10, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     over_simulations(left, numbers, "TV there", chosen)

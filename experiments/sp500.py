@@ -32,7 +32,7 @@ SUMMARIES = (
     "mean r", "mean r²", "log sd r", "log sd r²", "autocorrelation of r², lag 1",
     "autocorrelation of r², lag 2", "correlation of r and r²",
 )  # fmt: skip
-METHODS = ("ABC-Tree", "SMC-ABC", "rejection")
+METHODS = ("ABC-Tree", "ABC-Tree, boxes", "SMC-ABC", "rejection")
 
 
 def log_returns(year: str = YEAR) -> np.ndarray:
@@ -104,7 +104,8 @@ def run(method: str, returns: np.ndarray, n: int, seed: int) -> Any:
                 chosen, n_simulations=n, n_particles=particles, kernel="silverman",
                 weights="mixture", rng=seed,
             )  # fmt: skip
-        return abctree.abc_tree(chosen, n_simulations=n, rng=seed, proposal="boxes")
+        proposal = "boxes" if method == "ABC-Tree, boxes" else "adaptive"
+        return abctree.abc_tree(chosen, n_simulations=n, rng=seed, proposal=proposal)
 
 
 def one_run(method: str, seed: int, n: int) -> dict[str, Any]:
