@@ -32,6 +32,7 @@ DOCUMENTS = (
     ROOT / "docs" / "reproduction.md",
     ROOT / "docs" / "explanation" / "defaults.md",
     ROOT / "docs" / "explanation" / "errors.md",
+    ROOT / "docs" / "explanation" / "how-it-works.md",
     ROOT / "docs" / "explanation" / "map-tree.md",
     ROOT / "docs" / "explanation" / "readings.md",
     ROOT / "docs" / "explanation" / "digits-experiment.md",

@@ -27,10 +27,11 @@ import abctree
 from abctree import metrics, problems
 from abctree.problems import truth
 from benchmarks.gains import Exact, Row, Yardstick, run
-from benchmarks.narrow import Narrow, Oscillator, RareMode, Ridge
+from benchmarks.narrow import Narrow, Oscillator, RareMode
 from benchmarks.sbibm.tasks import Task
 from experiments import command
 from experiments.reference import load_reference
+from experiments.ridge import Ridge
 from experiments.scores import honest_gain
 
 METHODS: dict[str, dict[str, Any]] = {

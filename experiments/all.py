@@ -29,6 +29,7 @@ class Experiment:
 
 EXPERIMENTS = (
     Experiment("progression"),
+    Experiment("thinning"),
     Experiment("finite"),
     Experiment("theorem1"),
     Experiment("fixed_grid"),

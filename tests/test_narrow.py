@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import abctree
-from benchmarks.narrow import Ridge
+from experiments.ridge import Ridge
 
 
 @pytest.mark.parametrize(
