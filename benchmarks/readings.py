@@ -24,7 +24,8 @@ from scipy.special import ndtri
 
 import abctree
 from abctree.answers.reading.choice import Cell
-from abctree.answers.reading.rows import Reading, Rows, systematic
+from abctree.answers.reading.near import systematic
+from abctree.answers.reading.rows import Reading, Rows
 from abctree.answers.reading.veto import choose, default_cell
 from abctree.answers.selection import default_ess
 from abctree.problems import gaussian_mixture

@@ -247,14 +247,17 @@ def steps(simulated, observed):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"distance": steps}, {"prior": {"a": stats.cauchy(1.0), "b": stats.cauchy(-2.0)}}],
-    ids=["norm", "ties", "uneven weights far out"],
+    [
+        {},
+        {"distance": steps},
+        {"prior": {"a": stats.cauchy(1.0), "b": stats.cauchy(-2.0)}},
+        {"simulator": many, "observed": np.zeros(30)},
+    ],
+    ids=["norm", "ties", "uneven weights far out", "many summaries"],
 )
 def test_a_row_is_read_from_the_nearest_of_all_others(settings):
-    settings = {"prior": SQUARE, "distance": "euclidean", **settings}
-    problem = abctree.Problem(
-        simulator=shift, observed=np.array([1.0, -2.0]), vectorized=True, **settings
-    )
+    usual = {"simulator": shift, "observed": np.array([1.0, -2.0]), "distance": "euclidean"}
+    problem = abctree.Problem(**{"prior": SQUARE, **usual, **settings}, vectorized=True)
     table = rows.Rows.of(abctree.abc_tree(problem, n_simulations=1500, rng=1))
     cells = rows.Cell(None, 30.0), rows.Cell(None, 140.0)
     for j in (0, 100, len(table) - 1):

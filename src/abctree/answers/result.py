@@ -18,9 +18,9 @@ from abctree.answers.reading.calibration import Calibration
 from abctree.answers.reading.choice import Summaries
 from abctree.answers.reading.fit import DOUBT, Fit
 from abctree.answers.reading.learned import learned, local
+from abctree.answers.reading.near import epanechnikov
 from abctree.answers.reading.predict import Keeps, Maps, Predictive, predictive
 from abctree.answers.reading.regression import Method
-from abctree.answers.reading.rows import epanechnikov
 from abctree.answers.run import Run, Weights
 from abctree.answers.run_notes import notes_on, run_notes
 from abctree.answers.summary import Summary, summarise, summarise_mode

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from abctree.answers.reading.choice import Cell
-from abctree.answers.reading.rows import Rows, systematic
+from abctree.answers.reading.near import systematic
+from abctree.answers.reading.rows import Rows
 from abctree.answers.reading.veto import default_cell
 from abctree.answers.run import Run
 from abctree.keywords import checks_keywords

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import cKDTree
 
-from abctree.answers.reading.rows import Rows, systematic
+from abctree.answers.reading.near import systematic
+from abctree.answers.reading.rows import Rows
 from abctree.types import FloatArray
 
 #: Data sets of posterior draws that the observation is compared with.

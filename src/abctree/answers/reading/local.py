@@ -73,8 +73,10 @@ class LocalModel:
 
         Each has the unit of its own noise, if that is normal.
         """
-        data = (x - self.line.level) / self.noise
+        data = x - self.line.level
+        data /= self.noise
         place = data @ self.along
-        rest = np.square(data - place @ self.along.T).sum(axis=1)
+        data -= place @ self.along.T
+        rest = np.square(data, out=data).sum(axis=1)
         size = 0.5 * np.log(np.maximum(rest, np.finfo(float).tiny))
         return np.column_stack([place, np.sqrt(2.0 * self.free) * size])

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
-from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 
 from abctree.answers.reading.choice import Cell
 from abctree.answers.reading.local import LocalModel
+from abctree.answers.reading.near import Points, epanechnikov, nearest, systematic
 from abctree.answers.reading.regression import Regression, moved, regression
 from abctree.answers.run import Run
 from abctree.answers.selection import just_above
@@ -240,8 +240,12 @@ class Rows:
         """(n,) Distances of all rows to row j of these or of others, as if it were observed."""
         of = self if of is None else of
         if self.is_norm:
-            return np.asarray(cdist(self.x, of.x[j : j + 1])[:, 0])
+            return self._points.distance(of.x[j])
         return self.run.problem.distance(self.summary, of.summary[j])
+
+    @cached_property
+    def _points(self) -> Points:
+        return Points(self.x)
 
     @property
     def each(self) -> Each:
@@ -273,7 +277,7 @@ class Rows:
             else:
                 rows, model = self.checked_local()
                 at = model.differences(at[None])[0]
-                distance = cdist(rows.x, at[None])[:, 0]
+                distance = rows._points.distance(at)
             yield from rows._read(tuple(some), at, distance, int(of.number[j]))
 
     def _read(
@@ -284,16 +288,20 @@ class Rows:
         One row of the table is left out, by its number.
         """
         most = max(cell.ess for cell in cells)
-        # About as many rows as at the observation, or else all.
-        for count in (3 * _count(self._reached, most) // 2, len(self)):
+        # About as many rows as at the observation, or more where these do not do.
+        count = max(3 * _count(self._reached, most) // 2, 1)
+        while True:
             row = nearest(distance, count)
             row = row[self.number[row] != without]
             wanted = _count(running_ess(self.weight[row]), most)
-            if wanted < len(row) - 1:
+            if wanted < len(row) - 1 or count >= len(self):
                 break
+            count *= 2
         row = row[: wanted + 1]
         distance, weight = distance[row], self.weight[row]
-        x, z, moves, reached = self.x[row] - at, self.places[row], self.moves, running_ess(weight)
+        x, z, reached = self.x[row], self.places[row], running_ess(weight)
+        x -= at
+        moves = slice(None) if self.moves.all() else self.moves
         fits: dict[tuple[float, bool], tuple[Regression, Fitted]] = {}
         for cell in cells:
             n = _count(reached, cell.ess)
@@ -360,11 +368,16 @@ def _usable(table: Table, row: IntArray, most: int) -> tuple[IntArray, FloatArra
     while begin < len(row) and n < most:
         part = row[begin : begin + most]
         summary = table.summary_of(part)
+        begin += len(part)
         good = np.isfinite(summary).all(axis=1)
-        found.append((part[good][: most - n], summary[good][: most - n]))
-        begin, n = begin + len(part), n + len(found[-1][0])
+        if not good.all():
+            part, summary = part[good], summary[good]
+        found.append((part[: most - n], summary[: most - n]))
+        n += len(found[-1][0])
     if not found:
         return row, table.summary_of(row)
+    if len(found) == 1:
+        return found[0]
     rows, summaries = zip(*found, strict=True)
     return np.concatenate(rows), np.concatenate(summaries)
 
@@ -373,27 +386,3 @@ def _count(reached: FloatArray, ess: float) -> int:
     """How many of the nearest rows a reading takes: at least one is left outside."""
     enough = np.flatnonzero(reached >= ess)
     return min(int(enough[0]) + 1 if len(enough) else len(reached), len(reached) - 1)
-
-
-def nearest(distance: FloatArray, n: int) -> IntArray:
-    """Numbers of the n smallest of distances, and of the ties of the last, in their order."""
-    last = np.partition(distance, n)[n] if n < len(distance) else np.inf
-    row = np.flatnonzero(distance <= last) if last < np.inf else np.arange(len(distance))
-    return np.asarray(row[np.argsort(distance[row], kind="stable")])
-
-
-def epanechnikov(distance: FloatArray, epsilon: float) -> FloatArray:
-    """1 − (d/ε)² (n,) of distances below ε, and 1 where they are all ties at it or at 0."""
-    ratio = distance / epsilon if epsilon > 0.0 else np.zeros(len(distance))
-    kernel = np.maximum(0.0, 1.0 - ratio**2)
-    return kernel if kernel.any() else np.ones(len(distance))
-
-
-def systematic(weight: FloatArray, n: int, start: float) -> IntArray:
-    """(n,) Numbers of draws in proportion to their weights (m,), in their order.
-
-    All follow from a `start` in [0, 1).
-    """
-    position = (start + np.arange(n)) / n
-    index = np.searchsorted(np.cumsum(weight / weight.sum()), position, side="right")
-    return np.asarray(np.minimum(index, len(weight) - 1))

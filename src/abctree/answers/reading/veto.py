@@ -6,8 +6,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from abctree.answers.reading.choice import Cell, Choice
+from abctree.answers.reading.near import systematic
 from abctree.answers.reading.regression import Method
-from abctree.answers.reading.rows import Reading, Rows, systematic
+from abctree.answers.reading.rows import Reading, Rows
 from abctree.data import effective_sample_size
 from abctree.types import FloatArray, IntArray
 
