@@ -5,7 +5,8 @@
 
 The intervals are those of `answer()`.  Their exact coverage for one observation is the share of
 reference draws inside; `calibration()` estimates it from rows that stand in for the observation,
-without a reference.
+without a reference.  Part of the difference is noise that is known: that of a share of so many
+rows, and that of the ends of the intervals, which are quantiles of so many draws.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LEVELS = (0.5, 0.9)
 
 
 def one(folder: Path | None, n: int, name: str, seed: int) -> dict[str, list[list[float]]]:
-    """Level -> (said, exact) of each parameter."""
+    """Level -> (said, exact, variance of their difference by noise alone) of each parameter."""
     problem, reference = cases(folder)[name](seed)
     run = abctree.abc_tree(problem, n_simulations=n, rng=1_000 + seed, keep_summaries=True)
     draws, said = run.answer(), run.calibration()
@@ -34,7 +35,10 @@ def one(folder: Path | None, n: int, name: str, seed: int) -> dict[str, list[lis
         tail = (1.0 - level) / 2.0
         low, high = draws.quantile([tail, 1.0 - tail])
         exact = ((reference > low) & (reference < high)).mean(axis=0)
-        found[str(level)] = np.stack([said.coverage[level], exact], axis=1).tolist()
+        share = said.coverage[level]
+        weight = np.square(said.share).sum()
+        noise = share * (1.0 - share) * weight / (1.0 - weight) + level * (1.0 - level) / draws.ess
+        found[str(level)] = np.stack([share, exact, noise], axis=1).tolist()
     return found
 
 
@@ -51,14 +55,16 @@ def measure(args: command.Options, folder: Path | None = None) -> dict[str, Any]
 def tables(numbers: dict[str, Any]) -> dict[str, str]:
     """Markdown, by name."""
     head = ["", *(f"{what} at {float(level):.0%}" for level in LEVELS
-                  for what in ("exact", "said", "rms of the difference"))]  # fmt: skip
+                  for what in ("exact", "said", "rms of the difference", "noise"))]  # fmt: skip
     rows, all_runs = [], [run for runs in numbers["found"].values() for run in runs]
     for name, runs in [*numbers["found"].items(), ("all", all_runs)]:
         cells = [name]
         for level in LEVELS:
-            pairs = np.array([pair for run in runs for pair in run[str(level)]])
-            difference = float(np.sqrt(np.mean((pairs[:, 0] - pairs[:, 1]) ** 2)))
-            cells += [f"{pairs[:, 1].mean():.3f}", f"{pairs[:, 0].mean():.3f}", f"{difference:.3f}"]
+            found = np.array([one for run in runs for one in run[str(level)]])
+            difference = float(np.sqrt(np.mean((found[:, 0] - found[:, 1]) ** 2)))
+            noise = float(np.sqrt(found[:, 2].mean()))
+            means = found[:, 1].mean(), found[:, 0].mean()
+            cells += [f"{number:.3f}" for number in (*means, difference, noise)]
         rows.append(cells)
     return {"all": command.markdown(head, rows)}
 
