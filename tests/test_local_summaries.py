@@ -179,6 +179,60 @@ def test_a_model_that_bends_is_read_by_its_own_summaries():
     assert gap > 3.0 * error
 
 
+@cache
+def bent(seed):
+    """Five numbers with means that bend within the posterior, and the exact mean and spread."""
+
+    def simulate(theta, rng):
+        mean = theta + 0.5 * theta**2 * [1.0, -1.0, 1.0, -1.0, 0.0]
+        return mean + 0.5 * rng.standard_normal(mean.shape)
+
+    observed = simulate(np.array([[0.8]]), np.random.default_rng(seed))[0]
+    problem = abctree.Problem({"a": (-3.0, 3.0)}, simulate, observed, vectorized=True)
+    grid = np.linspace(-3.0, 3.0, 6001)[:, None]
+    mean = grid + 0.5 * grid**2 * [1.0, -1.0, 1.0, -1.0, 0.0]
+    log = -2.0 * np.square(observed - mean).sum(axis=1)
+    mass = np.exp(log - log.max())
+    mass /= mass.sum()
+    centre = mass @ grid[:, 0]
+    spread = np.sqrt(mass @ (grid[:, 0] - centre) ** 2)
+    return abctree.abc_tree(problem, n_simulations=6000, rng=seed), centre, spread
+
+
+def test_the_runs_own_summaries_mend_a_bend_where_draws_are_many(monkeypatch):
+    def off():
+        """How far means are off in exact standard deviations: root of the mean square."""
+        found = []
+        for result, centre, spread in map(bent, range(6)):
+            table = rows.Rows.of(result)
+            usual = veto.default_cell(table)._replace(summaries="local")
+            reading = table.at_observation(usual)
+            found.append(
+                (np.average(reading.theta[:, 0], weights=reading.weight) - centre) / spread
+            )
+        return np.sqrt(np.mean(np.square(found)))
+
+    assert off() < 0.2
+    raw = bent(0)[0].posterior(summaries="local")
+    assert raw.summary.shape == (len(raw), 5 + 2)
+    assert np.linalg.norm(raw.summary[:, 5:], axis=1) == pytest.approx(raw.distance)
+    monkeypatch.setattr(rows, "_FOR_EACH", np.inf)  # twin
+    assert off() > 0.35
+    assert bent(0)[0].posterior(summaries="local").summary.shape == (len(raw), 2)
+
+
+def test_of_two_readings_that_are_alike_the_one_by_both_summaries_is_the_default(monkeypatch):
+    def default(room):
+        monkeypatch.setattr(veto, "_MEND", room)
+        table = rows.Rows.of(bent(1)[0])
+        return veto.choose(table, 40, np.random.default_rng(1)).default.summaries
+
+    assert default(50.0) == "local"
+    assert default(-50.0) == "own"
+    monkeypatch.setattr(rows, "_FOR_EACH", np.inf)
+    assert default(50.0) == default(-50.0)
+
+
 def test_local_summaries_of_numbers_without_noise_are_finite():
     def line(theta, rng):
         return theta[:, :1] + theta[:, 1:] * np.arange(6.0)

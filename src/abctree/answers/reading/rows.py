@@ -42,6 +42,9 @@ _LARGEST_SHARE = 0.7
 _SHARE, _AT_LEAST, _AT_MOST = 0.1, 300.0, 3000.0
 #: Local models, each where the draws of the one before are.
 _LOCAL_STEPS = 2
+#: Draws near by local summaries are regressed on the run's own, too, where there are so many draws
+#: for each.  With fewer, what that mends of a bend is less than the noise of the slopes.
+_FOR_EACH = 100
 
 
 class Reading(NamedTuple):
@@ -76,6 +79,7 @@ class Local(NamedTuple):
 
     rows: Rows  #: in order of their distance by them
     model: LocalModel
+    with_own: bool  #: whether a regression is on the run's own summaries, too
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +90,8 @@ class Rows:
     columns: BoolArray | slice  #: dimensions of the cube in which rows differ
     x: FloatArray  #: (n, q) what a regression is on, 0 at the observation
     summary: FloatArray  #: (n, ...) summaries, in their own shape
-    is_norm: bool  #: whether distances are norms of differences of x
+    points: Points  #: (n, r) what distances are norms of differences of, if they are such
+    is_norm: bool
     distance: FloatArray  #: (n,) to the observation
     weight: FloatArray  #: (n,) raw importance weights, above 0
     number: IntArray  #: (n,) rows of the table
@@ -134,7 +139,7 @@ class Rows:
             scores, columns = like.scores.of_others(*draws), like.columns
         shaped = summary.reshape(len(row), *measurement.shape)
         more = table.distance[row], weight[row], row, run
-        return cls(scores, columns, x, shaped, is_norm, *more)
+        return cls(scores, columns, x, shaped, Points(x), is_norm, *more)
 
     def __len__(self) -> int:
         return len(self.weight)
@@ -186,12 +191,13 @@ class Rows:
         if self._kept_the_nearest:
             return None
         rows, every = self, self.every
+        with_own = self.usual_ess >= _FOR_EACH * self.x.shape[1]
         for _ in range(_LOCAL_STEPS):
             model = LocalModel.of(every.x, every.places, *rows.near)
             if not model.has_rest:
                 return None
-            rows = every.by(model.differences(every.x))
-        return Local(rows, model)
+            rows = every.by(model.differences(every.x), with_own=with_own)
+        return Local(rows, model, with_own)
 
     @cached_property
     def every(self) -> Rows:
@@ -202,13 +208,18 @@ class Rows:
     def _kept_the_nearest(self) -> bool:
         return len(self.run.table) < self.run.n_simulations
 
-    def by(self, x: FloatArray) -> Rows:
-        """The same rows by other summaries x (n, m), 0 at the observation."""
-        distance = np.linalg.norm(x, axis=1)
+    def by(self, other: FloatArray, *, with_own: bool = False) -> Rows:
+        """The same rows by other summaries (n, m), 0 at the observation.
+
+        A regression is on these, and on the present ones if it is said so.
+        """
+        distance = np.linalg.norm(other, axis=1)
         order = np.argsort(distance, kind="stable")
-        x = x[order]
+        x = other = other[order]
+        if with_own:
+            x = np.hstack([self.x[order], other])
         return replace(
-            self, scores=self.scores[order], x=x, summary=x, is_norm=True,
+            self, scores=self.scores[order], x=x, summary=x, points=Points(other), is_norm=True,
             distance=distance[order], weight=self.weight[order], number=self.number[order],
         )  # fmt: skip
 
@@ -240,12 +251,8 @@ class Rows:
         """(n,) Distances of all rows to row j of these or of others, as if it were observed."""
         of = self if of is None else of
         if self.is_norm:
-            return self._points.distance(of.x[j])
+            return self.points.distance(of.points.x[j])
         return self.run.problem.distance(self.summary, of.summary[j])
-
-    @cached_property
-    def _points(self) -> Points:
-        return Points(self.x)
 
     @property
     def each(self) -> Each:
@@ -275,9 +282,10 @@ class Rows:
             if by == "own":
                 distance = self.distance_to(j, of)
             else:
-                rows, model = self.checked_local()
-                at = model.differences(at[None])[0]
-                distance = rows._points.distance(at)
+                rows, model, with_own = self.checked_local()
+                place = model.differences(at[None])[0]
+                distance = rows.points.distance(place)
+                at = np.concatenate([at, place]) if with_own else place
             yield from rows._read(tuple(some), at, distance, int(of.number[j]))
 
     def _read(

@@ -23,6 +23,9 @@ _SHARES = (0.1, 0.3, 1.0)
 #: The default is left for what is better by so many standard errors of the difference, at each kind
 #: of rows.
 _CLEAR = 3.0
+#: Of two defaults, by local summaries and by the run's own, the first is left for what is better by
+#: so many standard errors, if its regression is on both.
+_MEND = 1.0
 #: Draws by which a reading is scored, and partners that each is compared with.
 _DRAWS, _PARTNERS = 300, 15
 #: Draws of a reading, at least.
@@ -40,9 +43,10 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
     They are n of the posterior at most, of which the parameters are known.  All other rows are read
     at each in several ways, and a reading is scored by the energy score of its draws for the known
     parameters (Gneiting and Raftery 2007).  The default is the better of two, of the run's own
-    summaries and of local ones.  The best of many noisy scores would be a worse choice than it, and
-    it is left only for what is clearly better.  Where rows are of two kinds, better is what is so
-    for both.
+    summaries and of local ones; or the second, unless it is worse by a standard error, where it is
+    regressed on both.  The best of many noisy scores would be a worse choice than it, and it is
+    left only for what is clearly better.  Where rows are of two kinds, better is what is so for
+    both.
     """
     default = default_cell(rows)
     sizes = [share * default.ess for share in _SHARES if share * default.ess >= _FEWEST]
@@ -78,10 +82,13 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
         each = np.arange(len(cells))
         return mean[least, each], error[least, each]
 
-    other = default._replace(summaries="local")
-    if other in cells and gaps(default)[0][cells.index(other)] < 0.0:
-        default = other
     mean, error = gaps(default)
+    if rows.local is not None:
+        other = cells.index(default._replace(summaries="local"))
+        room = _MEND * error[other] if rows.local.with_own else 0.0
+        if mean[other] < (room if room < np.inf else 0.0):
+            default = cells[other]
+            mean, error = gaps(default)
     found = {
         cell: (float(m), float(e))
         for cell, m, e in zip(cells, mean, error, strict=True)
