@@ -223,7 +223,7 @@ def test_the_runs_own_summaries_mend_a_bend_where_draws_are_many(monkeypatch):
 
 def test_of_two_readings_that_are_alike_the_one_by_both_summaries_is_the_default(monkeypatch):
     def default(room):
-        monkeypatch.setattr(veto, "_MEND", room)
+        monkeypatch.setattr(veto, "_ROOM", room)
         table = rows.Rows.of(bent(1)[0])
         return veto.choose(table, 40, np.random.default_rng(1)).default.summaries
 

@@ -73,8 +73,9 @@ class Result(Run):
             Other summaries read the same simulations again; distances, and `epsilon`, are then
             Euclidean in units of their own.  "local" are where the data lie along a line that is
             fitted near the posterior, and how large the rest of them is: they read raw data well,
-            also of unknown noise, see `answer`.  "learned" are for each parameter what a ridge
-            regression over the whole table says of it (semi-automatic ABC).  Both want more
+            also of unknown noise, see `answer`; where draws are many, `Posterior.summary` has the
+            run's own beside them, for a regression on both.  "learned" are for each parameter what
+            a ridge regression over the whole table says of it (semi-automatic ABC).  Both want more
             summaries than parameters, such as raw data, and can hurt where there are few.
 
         kernel : {"indicator", "epanechnikov"}
@@ -114,8 +115,10 @@ class Result(Run):
         too: with all, a third and a tenth of the draws; adjusted, with residuals scaled, and as
         they are.  Where there are two summaries more than parameters, draws are also read by local
         ones (``posterior(summaries="local")``): of the two regressions with all draws the one that
-        is closer to the known parameters is the default.  Where another is clearly closer, by three
-        standard errors of the energy score, it is taken.  That costs seconds and no simulation.
+        is closer to the known parameters is the default; where there are a hundred draws for each
+        summary, the second is on both kinds, and is left if it is worse by a standard error.  Where
+        another is clearly closer, by three standard errors of the energy score, it is taken.  That
+        costs seconds and no simulation.
 
         Without summaries, which a regression needs, with fewer than 100 rows, or where all
         distances are equal, it is `posterior`, and its `reading` is None.

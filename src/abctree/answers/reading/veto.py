@@ -23,9 +23,9 @@ _SHARES = (0.1, 0.3, 1.0)
 #: The default is left for what is better by so many standard errors of the difference, at each kind
 #: of rows.
 _CLEAR = 3.0
-#: Of two defaults, by local summaries and by the run's own, the first is left for what is better by
-#: so many standard errors, if its regression is on both.
-_MEND = 1.0
+#: The default is the reading by local summaries unless that by the run's own is better by so many
+#: standard errors, where the first one is regressed on both.
+_ROOM = 1.0
 #: Draws by which a reading is scored, and partners that each is compared with.
 _DRAWS, _PARTNERS = 300, 15
 #: Draws of a reading, at least.
@@ -85,8 +85,8 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
     mean, error = gaps(default)
     if rows.local is not None:
         other = cells.index(default._replace(summaries="local"))
-        room = _MEND * error[other] if rows.local.with_own else 0.0
-        if mean[other] < (room if room < np.inf else 0.0):
+        has_room = rows.local.with_own and error[other] < np.inf
+        if mean[other] < (_ROOM * error[other] if has_room else 0.0):
             default = cells[other]
             mean, error = gaps(default)
     found = {
