@@ -6,16 +6,13 @@ simulations near the peak, without weights; where that, with the log-prior, is l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy import special
 
 from abctree.answers.mode.regression import (
-    BEFOREHAND,
     SKEWNESSES,
     Regression,
     Surface,
@@ -178,15 +175,17 @@ class Top:
         jacobian = np.linalg.lstsq(hessian, self.by_slope[free], rcond=None)[0]
         return np.asarray(jacobian @ self.of.covariance @ jacobian.T)
 
-    def rise(self, j: int) -> FloatArray:
-        """How steep the density is along a coordinate, and the variance of that: (2,)."""
-        by_beta = self.by_slope[j]
-        return np.array([abs(self.slope[j]), by_beta @ self.of.covariance @ by_beta])
+    def rises(self, j: int) -> bool:
+        """Whether the density is clearly steep along a coordinate."""
+        return self._clear(abs(self.slope[j]), self.by_slope[j])
 
-    def bend(self, along: FloatArray) -> FloatArray:
-        """How much the density curves down along a direction, and the variance of that: (2,)."""
-        by_beta = along @ (along @ self.by_hessian)
-        return np.array([-along @ self.hessian @ along, by_beta @ self.of.covariance @ by_beta])
+    def bends(self, along: FloatArray) -> bool:
+        """Whether the density clearly curves down along a direction."""
+        return self._clear(-along @ self.hessian @ along, along @ (along @ self.by_hessian))
+
+    def _clear(self, value: float, by_parameters: FloatArray) -> bool:
+        variance = by_parameters @ self.of.covariance @ by_parameters
+        return bool(value > CLEAR * np.sqrt(variance))
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,45 +285,39 @@ def fit_peak(climbed: Window) -> Fit:
 
 
 def _fit(window: Window) -> Fit:
-    """The average of a quadratic and of skewed surfaces, by the evidence of the rows for them."""
-    rows, tops = (window.y, window.accepted), [window.top]
-    fit = regression(*rows, window.quadratic.surface, bends=True)
-    for kappa in SKEWNESSES:
-        fit = regression(*rows, fit.surface, kappa, bends=True)
-        tops.append(window.highest(fit))
-    weight = special.softmax(np.log(BEFOREHAND) + [top.of.log_evidence for top in tops])
+    """Fit a quadratic and a skewed surface: the peak is their average, its error the likelier's.
 
-    def mean(values: ArrayLike) -> FloatArray:
-        """Of a number or an array of each surface."""
-        return np.tensordot(weight, np.asarray(values, dtype=np.float64), 1)
-
-    def clear(found: Sequence[FloatArray]) -> bool:
-        """Whether a number of each surface, which has a variance, is clearly above zero."""
-        value, variance = np.array(found).T
-        return bool(mean(value) > CLEAR * np.sqrt(mean(variance + (value - mean(value)) ** 2)))
-
-    y, hessian = mean([top.y for top in tops]), mean([top.hessian for top in tops])
-    border = mean([top.border for top in tops]) > 0.5
-    free = np.ix_(~border, ~border)
-    covariance = np.full_like(hessian, np.nan)
-    covariance[free] = mean(
-        [top.error(~border) + np.outer(top.y - y, top.y - y)[free] for top in tops]
-    )
+    Each counts by its probability over its variance.
+    """
+    data, quadratic = (window.y, window.accepted), window.quadratic
+    bent = regression(*data, quadratic.surface, bends=True)
+    each = [regression(*data, bent.surface, kappa, bends=True) for kappa in SKEWNESSES]
+    skewed = max(each, key=lambda one: one.log_evidence)
+    # A little skewness is told best by bends alone, of which each costs one (Akaike).
+    evidence = max(bent.log_evidence - window.rows.r, skewed.log_evidence)
+    odds = evidence - quadratic.log_evidence
+    top, other = window.top, window.highest(skewed)
+    if odds > 0.0:
+        top, other = other, top
+    y, border, covariance = top.y.copy(), top.border, np.full_like(top.hessian, np.nan)
+    if not border.all():
+        error, others = top.error(~border), other.error(~border)
+        covariance[np.ix_(~border, ~border)] = error
+        weight = special.expit(np.log(np.trace(error) / np.trace(others)) - abs(odds))
+        y[~border] += weight * (other.y - top.y)[~border]
     # A coordinate on a border stands where the density clearly rises towards it, or peaks there.
-    inner = [j for j, at in enumerate(border) if not (at and clear([top.rise(j) for top in tops]))]
-    axes = np.eye(len(y))[inner].T @ np.linalg.eigh(hessian[np.ix_(inner, inner)])[1]
-    resolved = all(clear([top.bend(axis) for top in tops]) for axis in axes.T)
-    log_p = mean([float(top.of.surface.value(top.y)) for top in tops])
+    inner = [j for j, at in enumerate(border) if not (at and top.rises(j))]
+    axes = np.eye(len(y))[inner].T @ np.linalg.eigh(top.hessian[np.ix_(inner, inner)])[1]
     found = Fit(
         peak=np.clip(window.centre + window.size * y, window.rows.lower, window.rows.upper),
         covariance=covariance * np.outer(window.size, window.size),
-        spread=window.stepped(mean([top.slope for top in tops]), hessian, 16.0),
-        acceptance=float(np.exp(log_rate(log_p))),
-        log_density=float(mean([top.height for top in tops])),
+        spread=window.stepped(top.slope, top.hessian, 16.0),
+        acceptance=float(np.exp(log_rate(top.of.surface.value(top.y)))),
+        log_density=top.height,
         n_accepted=int(window.accepted.sum()),
         shape="border" if border.any() else "peak",
         flat=np.zeros_like(border),
     )
     if found.acceptance > SATURATED:
         return found.without_error("flat")
-    return found if resolved else found.without_error()
+    return found if all(map(top.bends, axes.T)) else found.without_error()

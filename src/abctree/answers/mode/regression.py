@@ -22,8 +22,8 @@ from abctree.types import BoolArray, FloatArray, IntArray
 
 #: k of the link.
 POWER = 8
-#: κ that are averaged over, after none, and their weights beforehand.
-SKEWNESSES, BEFOREHAND = (0.2, 0.6), (3.0, 2.0, 1.0)
+#: κ, of which that is taken for which there is more evidence.
+SKEWNESSES = (0.3, 0.6)
 #: The standard deviation of ρ beforehand.
 BEND = 1.0
 #: Highest degree, and most terms; with more parameters the degree is lower.
