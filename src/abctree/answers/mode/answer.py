@@ -77,15 +77,14 @@ class Mode:
             raise ParameterError(
                 "`covariance` must be known for an ellipse, but is None: " + " ".join(self.notes)
             )
-        known = np.flatnonzero(np.diag(self.covariance) > 0.0)
-        inside = self.covariance[np.ix_(known, known)]
-        away = (np.asarray(theta, dtype=np.float64) - self.theta)[known]
-        sd = _sd(inside)
+        known = np.diag(self.covariance) > 0.0
+        sd = self.standard_error[known]
+        z = (np.asarray(theta, dtype=np.float64) - self.theta)[known] / sd
         # Where parameters sum to one, say, they vary in fewer directions than there are.
-        value, vector = np.linalg.eigh(inside / np.outer(sd, sd))
-        varies = value > 1e-9
-        z = (vector.T @ (away / sd))[varies] / np.sqrt(value[varies])
-        return bool(z @ z <= special.chdtri(int(varies.sum()), 1.0 - level))
+        correlation = self.covariance[np.ix_(known, known)] / np.outer(sd, sd)
+        square = z @ np.linalg.pinv(correlation, 1e-9, hermitian=True) @ z
+        rank = np.linalg.matrix_rank(correlation, rtol=1e-9, hermitian=True)
+        return bool(square <= special.chdtri(rank, 1.0 - level))
 
     def summary(self) -> ModeSummary:
         """The mode, its error, its rivals and what to know; print it."""

@@ -104,8 +104,8 @@ class Window:
     def informed(self) -> BoolArray:
         """Coordinates (r,) along which the rate of acceptance clearly curves down."""
         by_beta = np.einsum("iiq->iq", self.top.by_hessian)
-        variance = np.einsum("iq,qs,is->i", by_beta, self.quadratic.covariance, by_beta)
-        return np.asarray(-by_beta @ self.quadratic.surface.beta > CLEAR * np.sqrt(variance))
+        bend = -by_beta @ self.quadratic.surface.beta
+        return np.array([*map(self.top.is_clear, bend, by_beta)])
 
     def stepped(self, slope: FloatArray, hessian: FloatArray, most: float) -> FloatArray:
         """The spread (r, r) in x of a density of y, in variance within a factor of this one's.
@@ -177,13 +177,16 @@ class Top:
 
     def rises(self, j: int) -> bool:
         """Whether the density is clearly steep along a coordinate."""
-        return self._clear(abs(self.slope[j]), self.by_slope[j])
+        return self.is_clear(abs(self.slope[j]), self.by_slope[j])
 
     def bends(self, along: FloatArray) -> bool:
         """Whether the density clearly curves down along a direction."""
-        return self._clear(-along @ self.hessian @ along, along @ (along @ self.by_hessian))
+        return self.is_clear(
+            float(-along @ self.hessian @ along), along @ (along @ self.by_hessian)
+        )
 
-    def _clear(self, value: float, by_parameters: FloatArray) -> bool:
+    def is_clear(self, value: float, by_parameters: FloatArray) -> bool:
+        """Whether a number is above zero by its standard error, given its derivatives (n,)."""
         variance = by_parameters @ self.of.covariance @ by_parameters
         return bool(value > CLEAR * np.sqrt(variance))
 
@@ -300,11 +303,12 @@ def _fit(window: Window) -> Fit:
     if odds > 0.0:
         top, other = other, top
     y, border, covariance = top.y.copy(), top.border, np.full_like(top.hessian, np.nan)
-    if not border.all():
-        error, others = top.error(~border), other.error(~border)
-        covariance[np.ix_(~border, ~border)] = error
-        weight = special.expit(np.log(np.trace(error) / np.trace(others)) - abs(odds))
-        y[~border] += weight * (other.y - top.y)[~border]
+    free = np.ix_(~border, ~border)
+    covariance[free] = top.error(~border)
+    if not border.all() and np.linalg.eigvalsh(other.hessian[free])[-1] < 0.0:  # a peak, too
+        own, others = np.trace(covariance[free]), np.trace(other.error(~border))
+        share = own * np.exp(-abs(odds))
+        y[~border] += share / (share + others) * (other.y - top.y)[~border]
     # A coordinate on a border stands where the density clearly rises towards it, or peaks there.
     inner = [j for j, at in enumerate(border) if not (at and top.rises(j))]
     axes = np.eye(len(y))[inner].T @ np.linalg.eigh(top.hessian[np.ix_(inner, inner)])[1]

@@ -144,15 +144,14 @@ def climb_in_scale(rows: Rows, start: FloatArray, spread: FloatArray) -> Window 
     and stands only where its rows are far more likely under it than under the broader fit.
     """
     best = climb(rows, start, spread)
-    accepted = rows.x[rows.accepted]
-    size = np.ptp(accepted, axis=0) if len(accepted) else np.zeros(rows.r)
+    size = np.ptp(rows.x[rows.accepted], axis=0) if rows.accepted.any() else np.zeros(rows.r)
     if best is not None:
         start, spread = best.centre, best.spread
     wide = _BROADER**2 * spread
     while (np.sqrt(np.diag(wide)) < 0.5 * size).all():
         broad = climb(rows, start, wide)
         wide = _BROADER**2 * wide
-        if broad is None or (best is not None and not _is_broad(broad, best)):
+        if broad is None or (best is not None and _size(broad) < _size(best) * 0.5 * _BROADER):
             continue
         if best is not None and _stands(best, broad):
             break
@@ -160,9 +159,8 @@ def climb_in_scale(rows: Rows, start: FloatArray, spread: FloatArray) -> Window 
     return best
 
 
-def _is_broad(one: Window, other: Window) -> bool:
-    ratio = np.linalg.slogdet(one.spread)[1] - np.linalg.slogdet(other.spread)[1]
-    return bool(ratio >= 2.0 * one.rows.r * np.log(0.5 * _BROADER))
+def _size(window: Window) -> float:
+    return float(np.linalg.det(window.spread) ** (0.5 / window.rows.r))
 
 
 def _stands(thin: Window, broad: Window) -> bool:
@@ -170,12 +168,10 @@ def _stands(thin: Window, broad: Window) -> bool:
     x = thin.centre + thin.size * thin.y
     if squares(x, broad.centre, broad.spread).max() > reach(thin.rows.r, CLIMB) ** 2:
         return True
-    u = (
-        thin.quadratic.surface.value(thin.y),
-        broad.quadratic.surface.value((x - broad.centre) / broad.size),
-    )
-    own, other = (likelihood(value, thin.accepted)[0] for value in u)
-    return bool(2.0 * (own - other) > special.chdtri(n_terms(thin.rows.r), CHANCE))
+    own = thin.quadratic.surface.value(thin.y)
+    other = broad.quadratic.surface.value((x - broad.centre) / broad.size)
+    gain = likelihood(own, thin.accepted)[0] - likelihood(other, thin.accepted)[0]
+    return bool(2.0 * gain > special.chdtri(n_terms(thin.rows.r), CHANCE))
 
 
 def look_epsilon(distance: FloatArray) -> float:
