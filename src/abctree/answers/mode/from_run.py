@@ -14,7 +14,6 @@ from abctree.answers.run import Run
 from abctree.answers.run_notes import run_notes
 from abctree.data import Arms, Partition
 from abctree.method import METHODS
-from abctree.numbers import check_rule
 from abctree.problem import Problem
 from abctree.problem.priors.circles import Direction, circles_of, closed, opened
 from abctree.protocols import HasBounds, HasLogDensity
@@ -34,7 +33,7 @@ def mode_of(run: Run, epsilon: float | None) -> Mode:
 
 
 def _mode_of_all(run: Run, epsilon: float | None) -> Mode:
-    rows, unknown = rows_of(run, epsilon)
+    rows, unknown = rows_of(run)
     seeking = METHODS[run.method].seeks_mode
     mode = find_mode(
         **rows,
@@ -63,17 +62,15 @@ def _mode_of_the_closest(run: Run, epsilon: float | None) -> Mode:
     return _closed(replace(mode, n_simulations=run.n_simulations), run.problem)
 
 
-def rows_of(run: Run, epsilon: float | None = None) -> tuple[dict[str, FloatArray], list[str]]:
+def rows_of(run: Run) -> tuple[dict[str, FloatArray], list[str]]:
     """What `find_mode` reads of a run, by the names of its arguments; and what is not known.
 
-    Circles are cut open opposite the rows that are accepted.
+    Circles are cut open opposite the closest rows.
     """
     problem, table = run.problem, run.table
     log_prior, unknown = log_prior_of(problem, table.theta, table.cube)
     draws = np.random.default_rng(0).random((_PRIOR_DRAWS, problem.d))
-    check_rule("epsilon", epsilon, "above 0 or None", "Leave it out to let the fit choose.")
-    look = look_epsilon(table.distance) if epsilon is None else epsilon
-    near = table.theta_of(table.distance < look)
+    near = table.theta_of(table.distance < look_epsilon(table.distance))
     theta, bounds = _opened(problem, table.theta, near, np.full(len(near), 1.0 / max(len(near), 1)))
     return {
         "theta": theta,
