@@ -288,9 +288,10 @@ def fit_peak(climbed: Window) -> Fit:
 
 
 def _fit(window: Window) -> Fit:
-    """Fit a quadratic and a skewed surface: the peak is their average, its error the likelier's.
+    """Fit a quadratic and a skewed surface: the peak is their average.
 
-    Each counts by its probability over its variance.
+    Each counts by its probability over its variance.  The error is that of the likelier, and what
+    they disagree about.
     """
     data, quadratic = (window.y, window.accepted), window.quadratic
     bent = regression(*data, quadratic.surface, bends=True)
@@ -308,7 +309,10 @@ def _fit(window: Window) -> Fit:
     if not border.all() and np.linalg.eigvalsh(other.hessian[free])[-1] < 0.0:  # a peak, too
         own, others = np.trace(covariance[free]), np.trace(other.error(~border))
         share = own * np.exp(-abs(odds))
-        y[~border] += share / (share + others) * (other.y - top.y)[~border]
+        share = share / (share + others)
+        apart = (other.y - top.y)[~border]
+        y[~border] += share * apart
+        covariance[free] += share * (1.0 - share) * np.outer(apart, apart)
     # A coordinate on a border stands where the density clearly rises towards it, or peaks there.
     inner = [j for j, at in enumerate(border) if not (at and top.rises(j))]
     axes = np.eye(len(y))[inner].T @ np.linalg.eigh(top.hessian[np.ix_(inner, inner)])[1]
