@@ -111,10 +111,14 @@ def test_an_adjustment_that_does_not_know_the_circle_fails():
 
 
 def test_the_answer_is_read_around_the_circle():
-    result = abctree.abc_tree(problem(PERIODIC), n_simulations=2000, rng=1, block=200)
-    answer = result.answer()
-    assert abs(wrapped(answer.mean()[0] - OBSERVED)) < 4.0 * answer.mcse()[0] + 0.05
-    assert answer.std()[0] == pytest.approx(SIGMA, rel=0.15)
+    answers = [
+        abctree.abc_tree(problem(PERIODIC), n_simulations=2000, rng=seed, block=200).answer()
+        for seed in range(6)
+    ]
+    for answer in answers:
+        assert abs(wrapped(answer.mean()[0] - OBSERVED)) < 4.0 * answer.mcse()[0] + 0.05
+    # Of one run it is known to 7 %.
+    assert np.mean([answer.std()[0] for answer in answers]) == pytest.approx(SIGMA, rel=0.1)
     assert abs(answer.sample(500, rng=1, smooth=True)).max() <= np.pi
     again = pickle.loads(pickle.dumps(answer))
     np.testing.assert_array_equal(again.unwrapped, answer.unwrapped)
