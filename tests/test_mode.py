@@ -103,6 +103,14 @@ def test_best_box_needs_volumes_in_theta():
     assert centre == pytest.approx(1.0, abs=0.3)
     cube = np.log(arms.mean) + np.log(partition.prior_mass) - np.log(partition.boxes.volume)
     assert middle[np.argmax(cube)] > 1.5
+    # Densities of two folds are on one scale: of boxes far from 0 all are low.
+    far = Growth(Boxes.whole(1))
+    far.split(0, 0, float(stats.norm.cdf(2.0)))
+    far.split(1, 0, float(stats.norm.cdf(3.0)))
+    other = problem.region.measure(far.boxes())
+    arms_there = Arms(np.array([1.0, 9e5, 1.0]), np.array([1e6, 1e5, 1e6]))
+    best = from_run.best_box((other, partition), (arms_there, arms))
+    assert np.array(best).tolist() == np.array((lower, upper)).tolist()
 
 
 # How well it is known -----------------------------------------------------------------------------

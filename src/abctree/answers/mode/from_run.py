@@ -18,7 +18,6 @@ from abctree.problem import Problem
 from abctree.problem.priors.circles import Direction, circles_of, closed, opened
 from abctree.protocols import HasBounds, HasLogDensity
 from abctree.tree.partitioners import SoftTree
-from abctree.tree.policies import box_density
 from abctree.types import FloatArray
 
 #: Prior draws for the covariance of the prior.
@@ -196,9 +195,20 @@ def _in_theta(
 
 def best_box(
     partitions: tuple[Partition, ...], arms: tuple[Arms, ...]
-) -> tuple[FloatArray, FloatArray]:
-    """Corners (d,) of k̂ = argmax_k π_k η_k / |Ω_k| over all folds."""
-    density = [belief.mean * box_density(p) for p, belief in zip(partitions, arms, strict=True)]
-    fold = int(np.argmax([one.max() for one in density]))
-    k, boxes = int(np.argmax(density[fold])), partitions[fold].boxes
-    return boxes.lower[k], boxes.upper[k]
+) -> tuple[FloatArray, FloatArray] | None:
+    """Corners (d,) of k̂ = argmax_k π_k η_k / |Ω_k| over all folds; None if no box is bounded.
+
+    Where the prior cannot say volumes, those of the cube stand for them.
+    """
+    best, highest = None, -np.inf
+    for partition, belief in zip(partitions, arms, strict=True):
+        boxes = partition.boxes
+        with np.errstate(divide="ignore"):
+            volume = partition.log_volume
+            volume = np.log(boxes.volume) if np.isnan(volume).any() else volume
+            density = np.log(belief.mean) + np.log(partition.prior_mass / partition.feasible)
+        density = np.where(np.isfinite(volume), density - volume, -np.inf)
+        k = int(np.argmax(density))
+        if density[k] > highest:
+            best, highest = (boxes.lower[k], boxes.upper[k]), float(density[k])
+    return best

@@ -160,7 +160,7 @@ def climb_in_scale(rows: Rows, start: FloatArray, spread: FloatArray) -> Window 
 
 
 def _size(window: Window) -> float:
-    return float(np.linalg.det(window.spread) ** (0.5 / window.rows.r))
+    return float(np.exp(0.5 * np.linalg.slogdet(window.spread)[1] / window.rows.r))
 
 
 def _stands(thin: Window, broad: Window) -> bool:
