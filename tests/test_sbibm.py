@@ -344,6 +344,7 @@ def three_pairs(p, n):
     return draws, reference, np.array([0, 1, 1])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 @pytest.mark.parametrize(("p", "n"), [(1, 300), (2, 250), (4, 150)])
 def test_batched_c2st_is_that_of_scikit_learn(p, n):
@@ -395,6 +396,7 @@ def pair_of(observation, **more):
     return {"task": "sir", "observation": observation, "simulations": 1_000, "row": "x", **more}
 
 
+@pytest.mark.slow
 def test_scoring_goes_on_with_the_pairs_that_are_not_trained_to_the_end(tmp_path):
     pytest.importorskip("torch", reason="torch is not installed")
     pair = pair_of(0, number=0)
