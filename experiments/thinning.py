@@ -19,6 +19,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 import abctree
+from abctree.proposals.proposal import OnBoxes
 from abctree.proposals.thinned import Thinned
 from experiments import command
 from experiments.ridge import WIDE, Ridge
@@ -56,9 +57,9 @@ def draws_of(played: Any) -> dict[str, np.ndarray]:
     }
 
 
-def boxes_of(thinned: Thinned) -> Any:
+def boxes_of(thinned: Thinned) -> OnBoxes:
     """The law of the boxes that the candidates' law is blended with."""
-    return next(law for _, law in thinned.base.parts if hasattr(law, "boxes"))
+    return next(law for _, law in thinned.base.parts if isinstance(law, OnBoxes))
 
 
 def in_theta(cube: np.ndarray) -> np.ndarray:
