@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import tempfile
 import time
@@ -21,6 +22,14 @@ settings.register_profile(
 settings.load_profile("abctree")
 # A shell that starts the tests in the background has them ignore Ctrl-C, which some are about.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config):
+    """Give each process of the tests a processor: threads of a run would wait for the others."""
+    if hasattr(config, "workerinput") and hasattr(os, "sched_setaffinity"):
+        usable = sorted(os.sched_getaffinity(0))
+        number = int(config.workerinput["workerid"].removeprefix("gw"))
+        os.sched_setaffinity(0, {usable[number % len(usable)]})
 
 
 @pytest.fixture

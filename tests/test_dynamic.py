@@ -497,5 +497,5 @@ def test_posterior_and_evidence_agree_with_the_closed_form():
 
 def test_corners_that_are_not_the_cuts_would_be_noticed():
     settings = {"partitioner": Inflated(DynamicTree(n_particles=10))}
-    mean, error = mean_and_error(relative_errors(2, 10, 5_000, **settings))
+    mean, error = mean_and_error(relative_errors(2, 6, 4_000, **settings))
     assert (np.abs(mean) > 3.5 * error + 0.005).any(), (mean, error)

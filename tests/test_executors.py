@@ -1291,6 +1291,7 @@ def interrupted_start(monkeypatch):
         os.kill(os.getpid(), signal.SIGINT)
 
     def begin(*args, **kwargs):
+        gc.collect()  # a Ctrl-C within a callback of the garbage collector is lost
         threading.Timer(0.2, interrupt).start()
         return Workers(*args, **kwargs)
 
