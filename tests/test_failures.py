@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import os
 import pickle
 import tracemalloc
 import warnings
@@ -933,9 +934,9 @@ def test_an_empty_observation_is_refused():
 
 # Memory -----------------------------------------------------------------------------------------
 
-#: Bytes that one simulation with two parameters and two summaries may take at the peak of a run:
-#: 104 in the table, 20 for partitions, the rest for what a round computes (measured: 181).
-BYTES = 200
+#: Bytes that one simulation with two parameters and two summaries may take at the peak of a run on
+#: one processor: 104 in the table, 20 for partitions.  Folds that are cut side by side take more.
+BYTES = 145
 
 
 def peak(n, seed, executor=None):
@@ -972,12 +973,13 @@ class Hoarder:
 
 
 @pytest.mark.slow
-def test_memory_grows_by_a_constant_for_each_simulation():
-    small, large = (growth(n, seeds=range(6)) for n in (50_000, 200_000))
+def test_memory_grows_by_a_constant_for_each_simulation(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
+    small, large = (growth(n, seeds=range(4)) for n in (50_000, 200_000))
     assert large < BYTES
     assert large < 1.3 * small
     # The twin that must fail: a copy of every block is kept.
-    assert growth(200_000, executor=Hoarder()) > BYTES
+    assert growth(200_000, range(3), Hoarder()) > BYTES
 
 
 def test_failures_take_no_room_that_grows():
