@@ -733,6 +733,11 @@ def test_a_simulator_that_leaks_gets_new_workers_and_loses_nothing(chunk):
     result = play(forked(memory=40 * LARGE, chunk=chunk), problem(leaks), n=300)
     assert not result.failures
     same(result, play(None, n=300))
+
+
+@pytest.mark.slow
+@linux
+def test_workers_that_hold_more_than_their_share_are_ended():
     p = abctree.Problem({"a": (-5.0, 5.0)}, leaks_and_tells, [0.0, 0.0])
     theta, index = np.zeros((150, 1)), np.arange(150)
     held, workers = [], []

@@ -299,7 +299,7 @@ def test_result_on_the_way_is_valid_and_changes_nothing():
             np.testing.assert_array_equal(part.table.theta, run.table.theta[: sizes[-1]])
             assert np.isfinite(part.table.denominator).all()
 
-    same(run, drive(session, 13, answer))
+    same(run, drive(session, 37, answer))
     assert sizes == sorted(sizes)
     assert 100 == sizes[0] < sizes[-1] < 800
 
