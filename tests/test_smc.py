@@ -634,6 +634,24 @@ def test_smc_population_grows_until_its_effective_sample_size():
     assert posterior(grown).ess >= 100.0
 
 
+def noisy_place(theta, rng):
+    return theta + 0.1 * rng.standard_normal(2)
+
+
+def test_smc_is_answered_by_as_many_draws_as_its_population_has():
+    """Far rows of a population are heavy: all of it is worth fewer draws than the nearest are."""
+    place = abctree.Problem({"a": (-5.0, 5.0), "b": (-5.0, 5.0)}, noisy_place, [2.0, -1.0])
+    error, n_draws = [], []
+    for seed in range(4):
+        result = abctree.smc(place, n_simulations=5000, rng=seed)
+        answer = result.answer()
+        error += [*(answer.mean() - [2.0, -1.0])]
+        n_draws.append(answer.ess / result.posterior().ess)
+        assert (np.abs(answer.std() / 0.1 - 1.0) < 0.25).all()
+    assert min(n_draws) > 1.0
+    assert np.sqrt(np.mean(np.square(error))) < 0.2 * 0.1
+
+
 def test_smc_stops_for_a_reason_and_tells_of_each_population():
     told = []
     result = smc(plain_problem(), n_simulations=5000, n_particles=100, rng=0, stop={"epsilon": 2.0},

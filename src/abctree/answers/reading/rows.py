@@ -18,7 +18,7 @@ from abctree.answers.reading.near import Points, epanechnikov, nearest, systemat
 from abctree.answers.reading.regression import Regression, moved, regression
 from abctree.answers.run import Run
 from abctree.answers.selection import just_above
-from abctree.data import Table, effective_sample_size, running_ess
+from abctree.data import Table, running_ess
 from abctree.errors import ParameterError, wrong
 from abctree.problem.models import Models
 from abctree.problem.priors.cube import inside
@@ -171,7 +171,8 @@ class Rows:
     @cached_property
     def largest_ess(self) -> float:
         """The largest effective sample size that a reading may have."""
-        return min(_LARGEST_SHARE * effective_sample_size(self.weight), len(self) / 2.5)
+        # Of the nearest: the farthest may be so heavy that all rows together are worth less.
+        return min(_LARGEST_SHARE * float(self._reached.max(initial=0.0)), len(self) / 2.5)
 
     @property
     def usual_ess(self) -> float:
@@ -252,7 +253,7 @@ class Rows:
         of = self if of is None else of
         if self.is_norm:
             return self.points.distance(of.points.x[j])
-        return self.run.problem.distance(self.summary, of.summary[j])
+        return self.run.problem.distance(self.summary.copy(), of.summary[j])
 
     @property
     def each(self) -> Each:
@@ -391,6 +392,10 @@ def _usable(table: Table, row: IntArray, most: int) -> tuple[IntArray, FloatArra
 
 
 def _count(reached: FloatArray, ess: float) -> int:
-    """How many of the nearest rows a reading takes: at least one is left outside."""
+    """How many of the nearest rows a reading takes: at least one is left outside.
+
+    Where none are as many, those that are worth most.
+    """
     enough = np.flatnonzero(reached >= ess)
-    return min(int(enough[0]) + 1 if len(enough) else len(reached), len(reached) - 1)
+    last = int(enough[0]) if len(enough) else int(np.argmax(reached))
+    return min(last + 1, len(reached) - 1)
