@@ -275,6 +275,44 @@ def test_a_pool_keeps_each_call_as_soon_as_it_is_there(tmp_path, kind):
         same(result.predict(12, rng=3, pool=pool), found)
 
 
+class Reused(Counted):
+    """A simulator that writes into one array again and again, alone or in a dict."""
+
+    whole = False
+    x = np.empty(2)
+
+    def made(self, x):
+        self.x[:] = x
+        return {"x": self.x, "y": 0.0} if self.whole else self.x
+
+
+class ReusedRecord(Reused):
+    """The same array in a dict."""
+
+    whole = True
+
+
+@pytest.mark.parametrize("kind", [Reused, ReusedRecord])
+def test_predictions_of_a_simulator_that_reuses_its_array_are_each_their_own(kind):
+    def sorted_sum(data):
+        x = np.asarray(data["x"] if isinstance(data, dict) else data)
+        x.sort()  # a summary that writes into the data
+        return x.sum()
+
+    observed = {"x": [1.0, -1.0], "y": 0.0} if kind is ReusedRecord else [1.0, -1.0]
+    made = [
+        abctree.rejection(
+            abctree.Problem(PRIOR, simulator(), of, summary=summary), n_simulations=300, rng=1
+        ).predict(9, rng=3)
+        for simulator, of, summary in [
+            (Counted, [1.0, -1.0], np.sum),
+            (kind, observed, sorted_sum),
+        ]
+    ]
+    plain, reused = ([d["x"] if isinstance(d, dict) else d for d in p.data] for p in made)
+    np.testing.assert_array_equal(plain, reused)
+
+
 def test_models_of_one_run_do_not_share_predictions(tmp_path):
     models = abctree.Models(
         {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from dataclasses import dataclass
@@ -160,10 +162,18 @@ def _made(problem: Problem, theta: FloatArray, root: int, step: int, first: int)
     model, some = problem.model, np.arange(len(theta))[first : first + step]
     try:
         data = model.simulator(*model.arguments(theta[some], some, Generators(root)))
+        own = _copied(data)
         summary = model.read(data, problem.shape, len(some))
-        each = list(floats(data, "simulator")) if model.vectorized else [data]
+        each = list(floats(own, "simulator")) if model.vectorized else [own]
         rows = list(zip(some.tolist(), each, summary, strict=True))
     except CAUGHT as error:
         return Made(first, [], described(error))
     usable = [row for row in rows if np.isfinite(row[2]).all()]
     return Made(first, usable, "the summaries are nan or inf")
+
+
+def _copied(data: Data) -> Data:
+    """A copy, which neither the next simulation nor the summary writes into, if one can be made."""
+    with contextlib.suppress(Exception):
+        return copy.deepcopy(data)
+    return data
