@@ -434,3 +434,36 @@ def test_fitting_good_pilots_is_silent():
         warnings.simplefilter("error")
         for name in ("mad", "std", "mahalanobis"):
             as_distance(name).fitted(pilot())
+
+
+def in_place(simulated, observed):
+    simulated -= observed
+    return np.abs(simulated).max(axis=-1)
+
+
+def pure(simulated, observed):
+    return np.abs(simulated - observed).max(axis=-1)
+
+
+class InPlace:
+    def __call__(self, simulated, observed):
+        return in_place(simulated, observed)
+
+
+@pytest.mark.parametrize("vectorized", [False, True])
+@pytest.mark.parametrize("distance", [in_place, InPlace()])
+def test_a_distance_that_writes_into_what_it_is_given_changes_no_summary(distance, vectorized):
+    def simulate(theta, rng):
+        return theta + rng.normal(0.0, 0.1, theta.shape)
+
+    prior = {"a": (0.0, 4.0), "b": (0.0, 4.0)}
+    plain, other = (
+        abctree.rejection(
+            abctree.Problem(prior, simulate, [2.0, 3.0], distance=of, vectorized=vectorized),
+            n_simulations=300,
+            rng=1,
+        )
+        for of in (pure, distance)
+    )
+    np.testing.assert_array_equal(other.table.summary, plain.table.summary)
+    np.testing.assert_array_equal(other.answer().theta, plain.answer().theta)

@@ -142,7 +142,8 @@ class Measurement:
 
     def _checked_distances(self, summary: FloatArray) -> FloatArray:
         """Distances (n,), which may be nan or inf."""
-        value = floats(self.distance(summary, self.observed_summary), "distance")
+        own = summary.copy()  # a function may write into what it is given
+        value = floats(self.distance(own, self.observed_summary), "distance")
         return _not_negative(one_each(value, len(summary)), summary, self.observed_summary)
 
     def rerun(self, theta: FloatArray, index: IntArray, root: int, number: int) -> float:
