@@ -436,6 +436,7 @@ def constant_beside(theta, rng):
         lambda p: p.distance.fitted(np.ones((9, 2))),
         lambda p: abctree.abc_tree(problems.gauss(2), n_simulations=99, rng=1).posterior(ess=1e6),
         lambda p: abctree.abc_tree(problems.gauss(2), n_simulations=99, rng=1).posterior(1e-9),
+        lambda p: abctree.rejection(problems.gauss(2), n_simulations=1, rng=1).answer(),
     ],
 )
 def test_warnings_point_at_the_line_of_the_user(warned):

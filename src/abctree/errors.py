@@ -5,6 +5,7 @@ Running out of budget is not an error: it is `Result.stopped_because`.
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import warnings
@@ -12,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Where the code of abctree is.
-_HERE = str(Path(__file__).parent)
+#: Where the code of abctree is, and that of the cached properties it calls itself through.
+_OURS = (str(Path(__file__).parent), functools.__file__)
 
 
 class AbctreeError(Exception):
@@ -65,6 +66,6 @@ def warn(message: str) -> None:
         messages.append(message)
         return
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, AbctreeWarning, stacklevel=level)
