@@ -187,6 +187,16 @@ def test_levels_of_an_index_are_found_by_name():
     np.testing.assert_array_equal(report.summary, [X])
 
 
+def test_pairs_are_labels_in_an_index_of_one_level_and_of_two():
+    pd = module("pandas")
+    pairs = pd.MultiIndex.from_product([[1, 2], [1, 2]])
+    flat = pd.Series(X[::-1], index=pd.Index(pairs[::-1].tolist(), tupleize_cols=False))
+    made = abctree.Problem(PRIOR, lambda t, r: flat * t[0], pd.Series(X, index=pairs))
+    simulated = made.simulate(np.ones((1, 1)), np.arange(1), 1)
+    assert simulated.failures == ()
+    np.testing.assert_array_equal(simulated.summary, [X])
+
+
 @pytest.mark.parametrize("kind", ["Series", "DataArray"])
 def test_labels_count_inside_of_lists(kind):
     make = FLAT[kind]

@@ -224,7 +224,8 @@ def _order(then: Any, now: Any, source: str, *, strict: bool) -> list[int] | Non
     if then is None or now is None or then is now:
         return None
     levels, own = (tuple(getattr(labels, "names", ())) for labels in (then, now))
-    if levels != own and len(levels) > 1 and set(levels) == set(own):  # of a MultiIndex
+    is_multiple = len(levels) == len(own) > 1  # of a MultiIndex
+    if is_multiple and levels != own and set(levels) == set(own):
         now = now.reorder_levels(levels)
     by_pandas = hasattr(then, "equals") and hasattr(now, "equals")
     if then.equals(now) if by_pandas else len(then) == len(now) and list(then) == list(now):
