@@ -60,6 +60,23 @@ def test_mcse_of_equal_weights_is_the_usual_one():
         np.testing.assert_allclose(found.mean(), expected, rtol=0.1)
 
 
+@pytest.mark.parametrize("power", [-1000, 1000])
+def test_estimates_and_errors_follow_the_unit_where_squares_would_not(power):
+    unit = 2.0**power
+
+    def simulate(theta, rng):
+        return theta / [unit, 1.0] + 0.1 * rng.standard_normal(2)
+
+    prior = {"a": (0.0, unit), "b": (0.0, 1.0)}
+    large = abctree.abc_tree(abctree.Problem(prior, simulate, [0.5, 0.5]), n_simulations=300, rng=1)
+    unit, prior = 1.0, {"a": (0.0, 1.0), "b": (0.0, 1.0)}
+    usual = abctree.abc_tree(abctree.Problem(prior, simulate, [0.5, 0.5]), n_simulations=300, rng=1)
+    for told in (claims, answers, lambda p: p.hdi(0.5)[0]):
+        scaled, own = told(large.posterior()), told(usual.posterior())
+        np.testing.assert_allclose(scaled, own * 2.0**power, rtol=1e-12)
+    assert usual.histogram().std()[0] * 2.0**power == pytest.approx(large.histogram().std()[0])
+
+
 def test_mcse_of_nothing_is_unknown_and_of_a_constant_zero():
     for few in (
         draws(np.empty((0, 2))),

@@ -14,6 +14,7 @@ from abctree.answers.weighted import (
     error_of,
     room,
     scatter,
+    unit_of,
 )
 from abctree.data import effective_sample_size
 from abctree.errors import ParameterError
@@ -99,11 +100,13 @@ class Moments(ByParameter):
         return scatter(self.unwrapped, self.weights) / room(self.weights)
 
     def std(self) -> FloatArray:
-        """(p,) Posterior standard deviations, from `cov`; of a `Periodic` parameter the circular.
+        """(p,) Posterior standard deviations; of a `Periodic` parameter the circular.
 
         It is √(−2 ln R), R the length of the mean of unit vectors: that of a wrapped normal law.
         """
-        std = np.asarray(np.sqrt(np.diag(self.cov())))
+        unit = unit_of(self.unwrapped)  # the square of 1e-200 is 0
+        square = np.diag(scatter(self.unwrapped / unit, self.weights)) / room(self.weights)
+        std = np.asarray(unit * np.sqrt(square))
         for column, direction in self._directions.items():
             std[column] = direction.std if np.isfinite(std[column]) else np.nan
         return std
@@ -162,8 +165,9 @@ class Moments(ByParameter):
             for column, direction in self._directions.items():
                 centred[:, column] = direction.influence_on_mean()
             return error_of(centred, self.weights)
-        std = self.std()
-        influence = (centred**2 - std**2) / np.where(std > 0.0, 2.0 * std, 1.0)
+        std, unit = self.std(), unit_of(centred)
+        centred, scaled = centred / unit, std / unit
+        influence = unit * (centred**2 - scaled**2) / np.where(std > 0.0, 2.0 * scaled, 1.0)
         for column, direction in self._directions.items():
             influence[:, column] = direction.influence_on_std()
         return error_of(influence, self.weights)

@@ -155,8 +155,17 @@ def error_of(influence: FloatArray, weight: FloatArray) -> FloatArray:
     jackknife, for without a draw it would be off by w f / (1 − w).  For equal weights and f = θ −
     mean it is s / √m.
     """
-    share = weight / (1.0 - weight)
-    return np.asarray(np.sqrt(room(weight) * (share**2 @ influence**2)))
+    share, unit = weight / (1.0 - weight), unit_of(influence)
+    return np.asarray(unit * np.sqrt(room(weight) * (share**2 @ (influence / unit) ** 2)))
+
+
+def unit_of(values: FloatArray) -> FloatArray:
+    """(...) Powers of two near the largest of values (m, ...): no square of it over- or underflows.
+
+    Nothing is rounded in such units.
+    """
+    _, power = np.frexp(np.abs(values).max(axis=0, initial=0.0))
+    return np.asarray(np.ldexp(1.0, np.clip(power, -1022, 1023)))
 
 
 def scatter(theta: FloatArray, weight: FloatArray) -> FloatArray:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from abctree.answers.weighted import Weighted
+from abctree.answers.weighted import Weighted, unit_of
 from abctree.errors import wrong
 from abctree.problem.priors.cube import HIGHEST, LOWEST
 from abctree.protocols import Prior
@@ -60,7 +60,8 @@ class DrivenMarginal:
     def moments(self) -> tuple[float, float]:
         """Mean and standard deviation."""
         even = self.quantile((np.arange(_N_POINTS) + 0.5) / _N_POINTS)
-        return float(even.mean()), float(even.std())
+        unit = unit_of(even)
+        return float(even.mean()), float(unit * (even / unit).std())
 
     def values(self) -> FloatArray:
         """(k,) Some of its values, from all of its range."""
@@ -91,8 +92,8 @@ class DrawnMarginal:
 
     def moments(self) -> tuple[float, float]:
         """Mean and standard deviation."""
-        mean = float(self.weight @ self.value)
-        return mean, float(np.sqrt(self.weight @ (self.value - mean) ** 2))
+        mean, unit = float(self.weight @ self.value), unit_of(self.value)
+        return mean, float(unit * np.sqrt(self.weight @ ((self.value - mean) / unit) ** 2))
 
     def values(self) -> FloatArray:
         """(k,) Some of its values, from all of its range."""
