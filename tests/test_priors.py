@@ -983,6 +983,7 @@ WRONG = {
     ),
     "tuple of three": (lambda: Product({"a": (0.0, 1.0, 2.0)}), "length 3"),
     "infinite bound": (lambda: Product({"a": (0.0, np.inf)}), "finite number"),
+    "infinite float32": (lambda: Product({"a": np.float32("inf"), "b": U}), "finite number"),
     "nan bound": (lambda: Product({"a": (np.nan, 1.0)}), "finite number"),
     "text bound": (lambda: Product({"a": ("0", "1")}), "finite number"),
     "a bound beyond float64": (lambda: Product({"a": (0, 10**400)}), "finite number"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import math
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from numbers import Real
@@ -88,8 +88,10 @@ def finite_number(name: str, value: object) -> float:
 
 def _is_finite(value: object) -> TypeGuard[Real]:
     """Whether it is a real number of a size that float64 has."""
-    most = sys.float_info.max
-    return isinstance(value, Real) and value <= most and not value < -most
+    try:  # as a float64, for the infinity of a float32 is not above the largest of these
+        return isinstance(value, Real) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def finite_numbers(name: str, values: object, advice: str) -> tuple[float, ...]:
