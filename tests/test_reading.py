@@ -433,6 +433,20 @@ def test_predictions_say_which_summaries_miss():
     assert off.p_value(lambda x: x[0], np.array([8.0, 0.0])) < 0.05
 
 
+def test_predictions_refuse_what_is_no_level_and_no_number():
+    place = abctree.Problem(
+        {"a": (0.0, 1.0)}, lambda t, r: {"x": t[0], "y": r.normal()}, {"x": 0.5, "y": 0.0}
+    )
+    made = abctree.rejection(place, n_simulations=200, rng=1).predict(20)
+    assert 0.0 < made.p_value(lambda data: data["y"], {"y": 0.0}) < 1.0
+    with pytest.raises(
+        abctree.ParameterError, match="`statistic` must return a number, but got nan"
+    ):
+        made.p_value(lambda data: np.nan, {"y": 0.0})
+    with pytest.raises(abctree.ParameterError, match="`level` must be in"):
+        made.interval(2.0)
+
+
 def test_predictions_keep_what_the_simulator_returns_and_count_failures():
     def one(theta, rng):
         if theta[0] < 0.0:
@@ -445,7 +459,7 @@ def test_predictions_keep_what_the_simulator_returns_and_count_failures():
     assert len(found) + found.n_failed == 40
     assert found.n_failed > 0
     assert found.summary.shape == (len(found), 1)
-    with pytest.raises(TypeError):
+    with pytest.raises(abctree.ParameterError, match="`data` must be numbers for this"):
         _ = found.array
 
 
@@ -473,7 +487,7 @@ def test_weights_of_a_table_make_up_for_other_proposals():
         theta = rng.normal(0.0, 2.0, (4000, 1))
         theta = theta[np.abs(theta[:, 0]) < 5.0]
         data = theta + 0.5 * rng.standard_normal(theta.shape)
-        weights = 1.0 / stats.norm.pdf(theta[:, 0], 0.0, 2.0)
+        weights = 0.1 / stats.norm.pdf(theta[:, 0], 0.0, 2.0)
         for weighted, into in means.items():
             result = abctree.from_table(
                 {"a": theta[:, 0]}, data, [2.5], prior={"a": (-5.0, 5.0)}, distance="euclidean",
@@ -503,7 +517,9 @@ def test_a_table_without_a_prior_keeps_draws_within_its_range():
         ({"summary": np.zeros((4, 1))}, "`summary` must have a row for each of the 5"),
         ({"summary": np.zeros((5, 2))}, r"`summary` must have rows of shape \(1,\)"),
         ({"summary": np.full((5, 1), np.inf)}, "`summary` must have a finite row"),
-        ({"weights": np.zeros(5)}, "`weights` must be 5 positive numbers"),
+        ({"weights": np.zeros(5)}, "`weights` must be 5 positive numbers, but got 0.0"),
+        ({"weights": np.ones((5, 1))}, "`weights` must be 5 positive numbers, but got shape"),
+        ({"weights": ["a"] * 5}, "`weights` must hold real numbers"),
         ({"prior": {"a": (0.0, 1.0), "b": (0.0, 1.0)}}, "`theta` must have the parameters"),
     ],
 )

@@ -12,7 +12,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from abctree.errors import ParameterError, SimulatorError
+from abctree.errors import ParameterError, SimulatorError, wrong
+from abctree.numbers import check_rule
 from abctree.problem import Problem
 from abctree.problem.form import floats
 from abctree.problem.simulators import CAUGHT, described
@@ -46,7 +47,10 @@ class Predictive:
         ParameterError
             If they are none, or of several shapes.
         """
-        rows = [floats(data, "simulator") for data in self.data]
+        try:
+            rows = [floats(data, "simulator") for data in self.data]
+        except TypeError as error:
+            raise ParameterError(f"`data` must be numbers for this, but {error}.") from None
         shapes = {row.shape for row in rows}
         if len(shapes) > 1:
             raise ParameterError(
@@ -57,6 +61,7 @@ class Predictive:
 
     def interval(self, level: float = 0.9) -> FloatArray:
         """(2, ...) Central interval of each number of the data."""
+        check_rule("level", level, "in (0, 1)", "Try 0.9.")
         tail = (1.0 - level) / 2.0
         return np.asarray(np.quantile(self.array, [tail, 1.0 - tail], axis=0))
 
@@ -72,8 +77,10 @@ class Predictive:
 
     def p_value(self, statistic: Callable[[Data], float], observed: Data) -> float:
         """Share of data sets of which a statistic is at least that of the observed data."""
-        own = float(statistic(observed))
-        return float(np.mean([float(statistic(data)) >= own for data in self.data]))
+        own, *others = (float(statistic(data)) for data in (observed, *self.data))
+        if np.isnan([own, *others]).any():  # would count as smaller than any
+            raise wrong("statistic", "return a number", "nan of some data", "Leave nan out of it.")
+        return float(np.mean(np.array(others) >= own))
 
 
 class Maps(Protocol):
@@ -133,7 +140,7 @@ def predictive(
     parts = sorted(parts, key=lambda part: part.first)
     made = [row for part in parts for row in part.rows]
     if not made:
-        raise SimulatorError(f"No data could be simulated: {parts[0].reason}.")
+        raise SimulatorError(f"No data could be simulated: {parts[0].reason.rstrip('.')}.")
     which, data, summary = zip(*made, strict=True)
     n_failed = len(theta) - len(made)
     number = np.array(which)
