@@ -51,6 +51,9 @@ def test_rows_of_two_tables_in_another_order_are_refused():
     summary = pd.DataFrame(SUMMARY, columns=[*"uv"])
     with pytest.raises(ParameterError, match="must have their rows in one order"):
         abctree.from_table(theta.sample(frac=1, random_state=1), summary, OBSERVED)
+    weights = pd.Series(np.ones(1000)).sample(frac=1, random_state=1)
+    with pytest.raises(ParameterError, match="`theta` and `weights` must have their rows in one"):
+        abctree.from_table(theta, summary, OBSERVED, weights=weights)
     some = theta.sample(frac=0.5, random_state=1)
     assert abctree.from_table(some, summary.loc[some.index], OBSERVED).n_simulations == 500
 
@@ -109,3 +112,39 @@ def test_copies_of_rows_are_told():
 def test_a_table_of_one_point_is_refused():
     with pytest.raises(ParameterError, match="`theta` must have a column that varies"):
         abctree.from_table(np.full((200, 1), 0.5), SUMMARY[:200], [0.2, 0.8])
+
+
+def test_columns_of_one_name_are_refused():
+    theta = module("pandas").DataFrame(THETA, columns=["a", "a"])
+    with pytest.raises(ParameterError, match="must have columns of different names, but got a, a"):
+        abctree.from_table(theta, SUMMARY, [0.2, 0.8])
+
+
+def test_a_distance_is_checked_as_that_of_a_run():
+    def apart(simulated, observed):
+        return np.abs(simulated - observed).max(axis=1)
+
+    with pytest.raises(abctree.SimulatorError, match="distance must be at least 0, but got"):
+        abctree.from_table(THETA, SUMMARY, [0.2, 0.8], distance=lambda s, o: np.log(apart(s, o)))
+    some = abctree.from_table(
+        THETA,
+        SUMMARY,
+        [0.2, 0.8],
+        distance=lambda s, o: np.where(s[:, 0] < 0.5, apart(s, o), np.nan),
+    )
+    n = np.count_nonzero(SUMMARY[:, 0] >= 0.5)
+    assert some.failures.count == np.isinf(some.table.distance).sum() == n
+
+
+def test_weights_that_are_no_ratios_of_densities_spoil_the_evidence_alone_and_are_told():
+    # Draws of a density 2 a, each with the weight 1 / (2 a), and as many populations give it.
+    theta = np.sqrt(RNG.uniform(size=(4000, 2)))
+    summary = theta + 0.05 * RNG.normal(size=theta.shape)
+    ratio = 1.0 / (4.0 * theta.prod(axis=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        right = abctree.from_table(theta, summary, [0.2, 0.8], weights=ratio)
+    with pytest.warns(abctree.AbctreeWarning, match="The mean of `weights` is 0.00025"):
+        wrong = abctree.from_table(theta, summary, [0.2, 0.8], weights=ratio / ratio.sum())
+    np.testing.assert_allclose(wrong.answer().mean(), right.answer().mean())
+    assert wrong.evidence(0.2).estimate < 0.001 * right.evidence(0.2).estimate

@@ -20,6 +20,9 @@ from abctree.problem.ridge import varies
 from abctree.protocols import Distance, Prior
 from abctree.types import Data, FloatArray
 
+#: How far the mean of weights may be from 1, beside five of its standard errors.
+_FAR_FROM_ONE = 0.05
+
 
 @checks_keywords
 def from_table(
@@ -68,7 +71,7 @@ def from_table(
     Warns
     -----
     AbctreeWarning
-        If rows are copies of others.
+        If rows are copies of others, or the mean of `weights` is not 1: then the evidence is off.
 
     Examples
     --------
@@ -83,13 +86,9 @@ def from_table(
     n = len(columns)
     if not varies(columns).any():
         raise wrong("theta", "have a column that varies", f"{n} rows of {columns[0].tolist()}")
-    weight = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
-    if weight.shape != (n,) or not (np.isfinite(weight).all() and (weight > 0.0).all()):
-        raise ParameterError(
-            f"`weights` must be {n} positive numbers, but got shape {weight.shape}. Leave out rows "
-            "without weight."
-        )
-    _check_pairs(theta, summary)
+    weight = np.ones(n) if weights is None else _weights(weights, n)
+    _check_pairs(theta, "summary", summary)
+    _check_pairs(theta, "weights", weights)
     own = Tabled(columns, names) if prior is None else prior
     problem = Problem(own, _no_simulator, observed, distance=distance, vectorized=True)
     if tuple(problem.names) != names and prior is not None:
@@ -110,7 +109,8 @@ def from_table(
         _check_support(problem.prior, columns, cube)
     problem = problem.fitted(rows[usable], cube[usable])
     far = np.full(n, np.inf)
-    far[usable] = problem.distance(rows[usable], problem.observed_summary)
+    found = problem.measurement.checked_distances(rows[usable])
+    far[usable] = np.where(np.isfinite(found), found, np.inf)
     return Result(
         **of_rows(problem, cube, columns, far, rows, weight, "the table has nan or inf"),
         stopped_because="a table made elsewhere",
@@ -124,20 +124,20 @@ def _columns(theta: Mapping[str, Data] | Data) -> tuple[FloatArray, tuple[str, .
     given: Any = theta
     held = tuple(given) if isinstance(given, Mapping) else getattr(given, "columns", None)
     held = given.dtype.names if is_structured(given) else getattr(given, "column_names", held)
-    try:
-        if held is not None:
-            values = [floats(given[name], "it") for name in held]
-            if len({value.shape for value in values}) != 1 or not values or values[0].ndim != 1:
-                raise ParameterError(
-                    "`theta` must have columns of one length, but got "
-                    f"{', '.join(str(value.shape) for value in values) or 'none'}."
-                )
-            columns, names = np.column_stack(values), tuple(map(str, held))
-        else:
-            columns = floats(given, "it")
-            names = tuple(f"theta{j + 1}" for j in range(columns.shape[-1] if columns.ndim else 0))
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"`theta` must hold real numbers: {error}.") from None
+    if held is not None:
+        names = tuple(map(str, held))
+        if len(set(names)) < len(names):
+            raise wrong("theta", "have columns of different names", ", ".join(names))
+        values = [_numbers("theta", given[name]) for name in held]
+        if len({value.shape for value in values}) != 1 or not values or values[0].ndim != 1:
+            raise ParameterError(
+                "`theta` must have columns of one length, but got "
+                f"{', '.join(str(value.shape) for value in values) or 'none'}."
+            )
+        columns = np.column_stack(values)
+    else:
+        columns = _numbers("theta", given)
+        names = tuple(f"theta{j + 1}" for j in range(columns.shape[-1] if columns.ndim else 0))
     if columns.ndim != 2 or not columns.size:
         raise ParameterError(
             f"`theta` must have a row for each simulation and a column for each parameter, but "
@@ -146,6 +146,30 @@ def _columns(theta: Mapping[str, Data] | Data) -> tuple[FloatArray, tuple[str, .
     if not np.isfinite(columns).all():
         raise ParameterError("`theta` must be finite, but has nan or inf. Leave these rows out.")
     return columns, names
+
+
+def _numbers(name: str, given: Data) -> FloatArray:
+    try:
+        return floats(given, "it")
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"`{name}` must hold real numbers: {error}.") from None
+
+
+def _weights(given: Data, n: int) -> FloatArray:
+    """(n,) Positive weights; a warning where they are no ratios of two densities."""
+    weight, rule = _numbers("weights", given), f"be {n} positive numbers"
+    if weight.shape != (n,):
+        raise wrong("weights", rule, f"shape {weight.shape}")
+    bad = weight[~(np.isfinite(weight) & (weight > 0.0))]
+    if len(bad):
+        raise wrong("weights", rule, bad[0], "Leave out rows without weight.")
+    mean = float(weight.mean())
+    if abs(mean - 1.0) > _FAR_FROM_ONE + 5.0 * weight.std() / np.sqrt(n):
+        warn(
+            f"The mean of `weights` is {mean:.3g}, where that of densities of the prior over those "
+            "of the proposal is 1: the evidence is off by as much, and nothing else."
+        )
+    return weight
 
 
 def _rows(summary: Data, form: Form | None) -> FloatArray:
@@ -160,14 +184,14 @@ def _rows(summary: Data, form: Form | None) -> FloatArray:
         raise ParameterError(f"`summary` must be like the observation: {error}") from None
 
 
-def _check_pairs(theta: Data, summary: Data) -> None:
+def _check_pairs(theta: Data, name: str, value: Data) -> None:
     """Refuse two tables of pandas with the same index in another order."""
-    one, other = (table.index if hasattr(table, "iloc") else None for table in (theta, summary))
+    one, other = (table.index if hasattr(table, "iloc") else None for table in (theta, value))
     if one is None or other is None or one.equals(other) or set(one) != set(other):
         return
     raise ParameterError(
-        "`theta` and `summary` must have their rows in one order, but the index of one is that of "
-        "the other in another order. Use summary.loc[theta.index]."
+        f"`theta` and `{name}` must have their rows in one order, but the index of one is that of "
+        f"the other in another order. Use {name}.loc[theta.index]."
     )
 
 

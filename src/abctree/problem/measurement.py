@@ -128,19 +128,19 @@ class Measurement:
         if not len(summary):
             return np.empty(0)
         try:
-            return self._checked_distances(summary).copy()  # a function may use its array again
+            return self.checked_distances(summary).copy()  # a function may use its array again
         except CAUGHT:  # find the rows that raise, keep the others
             distance = np.full(len(summary), np.inf)
             for i in range(len(summary)):
                 try:
-                    distance[i] = self._checked_distances(summary[i : i + 1])[0]
+                    distance[i] = self.checked_distances(summary[i : i + 1])[0]
                 except CAUGHT as error:
                     known = isinstance(error, SimulatorError)  # its message names the distance
                     source = "" if known else "distance raised "
                     note_failure(failures, index[i], theta[i], error, source)
             return distance
 
-    def _checked_distances(self, summary: FloatArray) -> FloatArray:
+    def checked_distances(self, summary: FloatArray) -> FloatArray:
         """Distances (n,), which may be nan or inf."""
         own = summary.copy()  # a function may write into what it is given
         value = floats(self.distance(own, self.observed_summary), "distance")
@@ -161,7 +161,7 @@ class Measurement:
                 "`problem` must have a fitted distance, but got one that a pilot has to scale. "
                 "Give `result.problem`."
             )
-        distance = float(self._checked_distances(summary[None])[0])
+        distance = float(self.checked_distances(summary[None])[0])
         if not np.isfinite(distance):
             raise SimulatorError(f"The distance of simulation {number} is {distance}.")
         return distance
