@@ -116,6 +116,17 @@ def test_explicit_refuses_what_does_not_decrease(bad):
         abctree.Explicit(bad)
 
 
+def test_a_list_holds_numbers_and_may_begin_with_infinity():
+    with pytest.raises(abctree.ParameterError, match="`epsilons` must be a number, but got 'a'"):
+        as_schedule([3.0, "a"])
+    made = abctree.problems.gauss(2)
+    for proposal in ("adaptive", "boxes"):
+        result = abctree.abc_tree(
+            made, n_simulations=300, rng=1, schedule=[np.inf, 2.0], proposal=proposal
+        )
+        assert [played.epsilon for played in result.rounds[1:3]] == [np.inf, 2.0]
+
+
 @pytest.mark.parametrize("bad", [0.0, 1.0, 1.2, -0.5])
 def test_geometric_refuses_a_factor_outside_the_unit_interval(bad):
     with pytest.raises(abctree.ParameterError, match=r"\(0, 1\)"):

@@ -10,6 +10,7 @@ folds, and shares are judged by these rows, each of them with the laws of *its* 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -184,9 +185,10 @@ def standardised(
     usable = np.isfinite(table.distance[read])
     if np.isnan(z[usable]).any():
         return None
-    far = min(_FAR * max(epsilon.first, epsilon.now) / epsilon.now, _FARTHEST)
+    now = min(epsilon.now, sys.float_info.max)  # a list of tolerances may begin with inf
+    far = min(_FAR * max(epsilon.first, now) / now, _FARTHEST)
     with np.errstate(over="ignore"):
-        z = np.clip(z / epsilon.now, -far, far)
+        z = np.clip(z / now, -far, far)
     return np.where(usable[:, None], z, 0.0)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from abctree.data import running_ess
 from abctree.errors import SimulatorError, wrong
 from abctree.keywords import checks_keywords, part_named
-from abctree.numbers import ruled
+from abctree.numbers import checked_number, ruled
 from abctree.protocols import Schedule
 from abctree.types import FloatArray
 
@@ -245,7 +245,7 @@ class Explicit:
     epsilons: Sequence[float] = field(default_factory=tuple)
 
     def __post_init__(self) -> None:
-        values = tuple(float(e) for e in self.epsilons)
+        values = tuple(checked_number("epsilons", e) for e in self.epsilons)
         falling = all(b < a for a, b in pairwise(values))
         if not values or not falling or not values[-1] > 0.0:
             raise wrong("epsilons", "be a decreasing list of positive numbers", values)
@@ -273,7 +273,7 @@ def as_schedule(spec: str | float | Sequence[float] | Schedule) -> Schedule:
     if isinstance(spec, int | float):
         return Geometric(float(spec))
     if isinstance(spec, Sequence | np.ndarray) and not isinstance(spec, str):
-        return Explicit(tuple(float(e) for e in spec))
+        return Explicit(tuple(spec))
     hint = "It may also be a factor in (0, 1) or a decreasing list."
     made = part_named("schedule", spec, _BY_NAME, "next(epsilon, distance, weight)", hint)
     return part_named("schedule", made, _BY_NAME, "first(distance)", hint)
