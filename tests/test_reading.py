@@ -609,6 +609,7 @@ def test_a_model_without_a_draw_has_an_upper_bound():
     assert (low, comparison.bayes_factor("poisson", "far")[0]) == (0.0, np.inf)
     assert 0.0 < high < 0.9
     assert "below" in str(comparison)
+    assert "below" in str(abctree.compare({"far": far, "too": far}, epsilon=0.5))
 
 
 def test_runs_that_cannot_be_compared_are_refused():
@@ -621,6 +622,8 @@ def test_runs_that_cannot_be_compared_are_refused():
     scaled = abctree.rejection(problem, n_simulations=500, rng=1)
     with pytest.raises(abctree.ParameterError, match="same distance"):
         abctree.compare({"one": models(0)["poisson"], "other": scaled})
+    with pytest.raises(abctree.ParameterError, match=r"strings as names, but got \[1, 2\]"):
+        abctree.compare({1: models(0)["poisson"], 2: models(0)["geometric"]})
     with pytest.raises(abctree.ParameterError, match="two runs or more"):
         abctree.compare({"one": models(0)["poisson"]})
     with pytest.raises(abctree.ParameterError, match="`prior` must have the names"):

@@ -101,9 +101,9 @@ class Comparison:
 
         None if there is no such ε but the smallest.
         """
-        relative = self.log_evidence - self.log_evidence[:, :1]
         error = np.hypot(self.log_error, self.log_error[:, :1])
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore"):  # of two without a draw
+            relative = self.log_evidence - self.log_evidence[:, :1]
             gap = np.abs(relative - relative[-1])
             # Draws at a smaller ε are among those at a larger one.
             room = _AGREE * np.sqrt(np.maximum(error[-1] ** 2 - error**2, 0.0))

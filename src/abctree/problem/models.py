@@ -270,6 +270,8 @@ class _Simulator:
 
 def model_prior(names: Sequence[str], prior: Mapping[str, float] | None) -> FloatArray:
     """(m,) Probabilities of models before the data: equal ones, or those given over their sum."""
+    if not all(isinstance(name, str) for name in names):
+        raise ParameterError(f"Models must have strings as names, but got {list(names)}.")
     if prior is None:
         return np.full(len(names), 1.0 / len(names))
     if set(prior) != set(names):
