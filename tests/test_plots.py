@@ -812,3 +812,12 @@ def test_mode_of_something_else_says_what_to_give(flat):
     for wrong in (flat.posterior(), None, "mode", alone):
         with pytest.raises(ParameterError, match=r"`result` must be .* result\.mode\(\) of a run"):
             plots.mode(wrong)
+
+
+RUNS_ALONE = ("progress", "tolerance", "failures", "failure_map", "partition", "partitions")
+
+
+@pytest.mark.parametrize("name", RUNS_ALONE)
+def test_what_is_no_run_is_told_in_a_sentence(name):
+    with pytest.raises(abctree.ParameterError, match="`result` must be a run, but got a int"):
+        getattr(abctree.plots, name)(3)

@@ -733,3 +733,9 @@ def test_pictures_of_checks_have_a_line_for_each_parameter_and_model():
     shares = np.array([line.get_ydata() for line in ax.lines])
     assert shares.sum(axis=0) == pytest.approx(1.0)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["poisson", "geometric"]
+
+
+@pytest.mark.parametrize("reads", [abctree.cross_validate, abctree.select_summaries])
+def test_only_a_run_is_read(reads):
+    with pytest.raises(abctree.ParameterError, match="`result` must be a run, but got a str"):
+        reads("run")

@@ -392,3 +392,10 @@ class Run:
         if one_fold:
             more = "Use n_folds=5" if self.plan.n_pilot > 1 else "Use a larger n_pilot"
         return f'{more}, or read the run with weights="round".'
+
+
+def check_is_run(result: object) -> None:
+    """Raise `ParameterError` unless it is what a method returns."""
+    if not isinstance(result, Run):
+        advice = "Give the result of abctree.abc_tree, or of another method."
+        raise wrong("result", "be a run", f"a {type(result).__name__}", advice)

@@ -10,7 +10,7 @@ from abctree.answers.reading.choice import Cell
 from abctree.answers.reading.near import systematic
 from abctree.answers.reading.rows import Rows
 from abctree.answers.reading.veto import default_cell
-from abctree.answers.run import Run
+from abctree.answers.run import Run, check_is_run
 from abctree.keywords import checks_keywords
 from abctree.numbers import check_rule, checked_rng
 from abctree.threads import one_blas_thread
@@ -73,6 +73,7 @@ def cross_validate(
     ParameterError
         If no summaries were kept.
     """
+    check_is_run(result)
     check_rule("n", n, "at least 2", "Try 100.")
     rows = Rows.of(result, most=None).checked()
     cell = default_cell(rows) if ess is None else Cell("ridge", min(ess, rows.largest_ess))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from abctree.answers.reading.rows import Reread, Rows
-from abctree.answers.run import Run
+from abctree.answers.run import Run, check_is_run
 from abctree.errors import wrong
 from abctree.keywords import checks_keywords
 from abctree.problem.ridge import Ridge
@@ -57,5 +57,6 @@ def select_summaries(result: Run) -> FloatArray:
     ParameterError
         If no summaries were kept.
     """
+    check_is_run(result)
     rows = Rows.of(result)
     return Ridge(rows.x, rows.weight).drops(rows.places)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from abctree.answers.result import Result
+from abctree.answers.run import check_is_run
 from abctree.data import Partition, Round
 from abctree.errors import ParameterError, wrong
 from abctree.faces.plots.canvas import TRUTH, figure_of, fit_texts, grid_of_axes, one_axes, quieten
@@ -76,6 +77,7 @@ def partition(
         If the round, the fold, a parameter or an option is unknown, or there are not two
         dimensions to show.
     """
+    check_is_run(result)
     n = len(result.rounds)
     if not -n <= round < n:
         raise wrong("round", f"be in {-n} .. {n - 1}", round)
@@ -126,6 +128,7 @@ def partitions(
     ParameterError
         As in `partition`; if `rounds` is empty; if `axes` has another number.
     """
+    check_is_run(result)
     if rounds is None:  # the pilot is left out where there are others
         last = len(result.rounds) - 1
         first = min(1, last)

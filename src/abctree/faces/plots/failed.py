@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abctree.answers.result import Result
+from abctree.answers.run import check_is_run
 from abctree.errors import ParameterError, wrong
 from abctree.faces.plots.canvas import FAINT, TRUTH, figure_of, one_axes, quieten
 from abctree.keywords import checks_keywords
@@ -104,6 +105,7 @@ def failure_map(
 
 
 def _failed(result: Result) -> BoolArray:
+    check_is_run(result)
     failed = ~np.isfinite(result.table.distance)
     if np.count_nonzero(failed) < result.failures.count:
         raise ParameterError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from abctree.answers.result import Result
+from abctree.answers.run import check_is_run
 from abctree.answers.weighted import Weighted
 from abctree.errors import ParameterError, wrong
 from abctree.faces.plots.canvas import (
@@ -51,6 +52,7 @@ def progress(result: Result, axes: object = None) -> Figure:
     ParameterError
         If `axes` are not five.
     """
+    check_is_run(result)
     if axes is None:
         grid = grid_of_axes(None, (3, 2), (7.5, 6.4)).ravel()
         grid[5].set_axis_off()

@@ -9,6 +9,7 @@ import numpy as np
 
 from abctree.answers.posterior import Posterior
 from abctree.answers.result import Result
+from abctree.answers.run import check_is_run
 from abctree.errors import AbctreeWarning, ParameterError
 from abctree.faces.plots.canvas import (
     DRAWS,
@@ -61,6 +62,7 @@ def tolerance(result: Result, axes: object = None, n: int = _READINGS) -> Figure
     ParameterError
         If nothing was accepted, or `axes` or `n` does not fit.
     """
+    check_is_run(result)
     check_rule("n", n, "at least 2", "Leave it out.")
     found = readings(result, n)
     if not found:
