@@ -66,7 +66,7 @@ def rows_of(
     if tables is not None and path.exists():
         with np.load(path) as kept:
             return dict(kept)
-    rows = from_run.rows_of(run())[0]
+    rows = from_run.rows_of(run())
     if tables is not None:
         tables.mkdir(parents=True, exist_ok=True)
         np.savez(path, **rows)

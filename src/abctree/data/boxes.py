@@ -172,6 +172,17 @@ class Partition:
         )
         return page(title(f"{self!r}; the largest"), table(heads, rows))
 
+    @property
+    def log_density(self) -> FloatArray:
+        """(K,) Log of π(Ω_k) / |Ω_k|, of what the constraint leaves of a box.
+
+        Volumes are those in the cube where the prior cannot say them in θ.
+        """
+        with np.errstate(divide="ignore"):
+            unknown = np.isnan(self.log_volume).any()
+            volume = np.log(self.boxes.volume) if unknown else self.log_volume
+            return np.asarray(np.log(self.prior_mass) - np.log(self.feasible) - volume)
+
     def cube_proposal(self, q: FloatArray) -> FloatArray:
         """Probabilities of drawing a *cube point* in each box such that arms are played as q.
 

@@ -125,9 +125,7 @@ def box_density(partition: Partition) -> FloatArray:
     of its better part.  Where the prior cannot say volumes, or no box is bounded, all count alike,
     relative to the prior.
     """
-    with np.errstate(divide="ignore"):
-        log_density = np.log(partition.prior_mass) - np.log(partition.feasible)
-    log_density = log_density - partition.log_volume
+    log_density = partition.log_density
     bounded = np.isfinite(log_density)
     if np.isnan(partition.log_volume).any() or not bounded.any():
         return np.ones(len(partition))

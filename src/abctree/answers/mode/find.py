@@ -9,10 +9,12 @@ import numpy as np
 
 from abctree.answers.mode.answer import Candidate, Mode
 from abctree.answers.mode.fit import SATURATED, reach
-from abctree.answers.mode.landscape import Landscape, kernel_mode
-from abctree.answers.mode.places import FAINTEST, Place, borne_out, distinct, look_epsilon, places
+from abctree.answers.mode.landscape import Landscape, kernel_mode, look_epsilon
+from abctree.answers.mode.places import FAINTEST, Place, places
+from abctree.answers.posterior import Posterior
 from abctree.errors import wrong
 from abctree.numbers import check_rule
+from abctree.protocols import Circle
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Discrete values that are told.
@@ -32,6 +34,7 @@ def find_mode(
     weight: FloatArray | None = None,
     epsilon: float | None = None,
     kernel_epsilon: float | None = None,
+    circles: Sequence[Circle] = (),
 ) -> Mode:
     """The posterior mode from parameters and distances, however they were proposed.
 
@@ -61,6 +64,8 @@ def find_mode(
         Importance weights, for the kernel mode only.
     epsilon, kernel_epsilon : float, optional
         The tolerance, instead of the one that the rule chooses; and that of the kernel mode.
+    circles : sequence of Circle, optional
+        Columns on circles; their bounds are not read.
 
     Raises
     ------
@@ -79,11 +84,10 @@ def find_mode(
     look = look_epsilon(distance) if epsilon is None else epsilon
     if not (distance < look).any():
         return _nothing(names, distance, look)
-    land = Landscape(theta, distance, look, names, log_prior, prior_spread, bounds, weight)
+    land = Landscape(theta, distance, look, names, log_prior, prior_spread, bounds, weight, circles)
     if not land.column:
         return _mode_of_values(land, look)
     found, look = places(land, look, serve=epsilon is None)
-    found = borne_out(distinct([place.fitted() for place in found]))
     return _answer(land, found, look, kernel_epsilon)
 
 
@@ -114,24 +118,23 @@ def _nothing(names: tuple[str, ...], distance: FloatArray, epsilon: float) -> Mo
     return _mode(names, distance, epsilon, (), [note])
 
 
-def kernel_answer(
-    theta: FloatArray, weight: FloatArray, epsilon: float, names: tuple[str, ...],
-    bounds: FloatArray,
-) -> Mode:  # fmt: skip
+def kernel_answer(draws: Posterior, circles: Sequence[Circle]) -> Mode:
     """The answer from accepted draws alone: a kernel mode at the best discrete values."""
-    distance = np.zeros(len(theta))
-    if len(theta) == 0:
-        return _nothing(names, distance, epsilon)
-    land = Landscape(theta, distance, np.inf, names, None, None, bounds, weight)
+    theta, names, distance = draws.theta, draws.names, np.zeros(len(draws))
+    if len(draws) == 0:
+        return _nothing(names, distance, draws.epsilon)
+    land = Landscape(
+        theta, distance, np.inf, names, None, None, draws.bounds, draws.weights, circles
+    )
     first, group = land.groups()
     heaviest = int(np.argmax(np.bincount(group, land.weight)))
-    best = _kernel(land, group == heaviest, theta[first[heaviest]])
+    best = _kernel(land, group == heaviest, land.theta[first[heaviest]])
     note = (
         "The table holds the closest simulations only, and a fit needs the others, too: this "
         "is the mode of a kernel density estimate, without an error. Keep all simulations."
     )
-    one = Candidate(best, 1.0, np.nan, len(theta))
-    return _mode(names, distance, epsilon, [one], [note], kernel=best)
+    one = Candidate(best, 1.0, np.nan, len(draws))
+    return _mode(names, distance, draws.epsilon, [one], [note], kernel=best)
 
 
 def _kernel(land: Landscape, use: BoolArray | IntArray, like: FloatArray) -> FloatArray:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
-from scipy.spatial import cKDTree
 
 from abctree.answers.mode.fit import Rows
+from abctree.problem.priors.circles import Direction, closed, opened
+from abctree.protocols import Circle
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Values of a discrete parameter that are looked at one by one beside continuous ones.
 _MOST_VALUES = 50
-#: Accepted rows at which a local rate is worked out, and draws of a kernel density estimate.
+#: Draws of a kernel density estimate.
 _MOST = 1500
-#: Fewest and most neighbours in a local rate; between them the square root of the rows.
-_FEWEST_NEIGHBOURS, _MOST_NEIGHBOURS = 20, 150
+#: Draws that candidates are looked for among: this share of the simulations, within these numbers.
+_LOOK_SHARE, _LOOK_LEAST, _LOOK_MOST = 0.05, 50, 1000
 #: Steps of a mean shift.
 _SHIFTS = 200
 
@@ -27,15 +30,21 @@ class Landscape:
     def __init__(
         self, theta: FloatArray, distance: FloatArray, epsilon: float, names: tuple[str, ...],
         log_prior: FloatArray | None, prior_spread: FloatArray | None, bounds: FloatArray | None,
-        weight: FloatArray | None,
+        weight: FloatArray | None, circles: Sequence[Circle],
     ) -> None:  # fmt: skip
         n, p = theta.shape
         ends = np.full((p, 2), [-np.inf, np.inf])
-        known = ends if bounds is None else bounds
+        known, centre = ends.copy() if bounds is None else bounds.copy(), np.zeros(p)
+        for circle in circles:  # cut open opposite the closest rows
+            j, near = circle.column, theta[distance < look_epsilon(distance)]
+            equal = np.full(len(near), 1.0 / len(near))
+            centre[j] = Direction.of(near[:, j], equal, circle).mean
+            known[j] = centre[j] - 0.5 * circle.width, centre[j] + 0.5 * circle.width
+        theta = opened(theta, circles, centre)
         if prior_spread is None:  # of a flat prior, and of the rows where there are no bounds
             width = known[:, 1] - known[:, 0]
             prior_spread = np.diag(np.where(np.isfinite(width), width**2 / 12, theta.var(axis=0)))
-        self.theta, self.distance, self.names = theta, distance, names
+        self.theta, self.distance, self.names, self.circles = theta, distance, names, circles
         self.prior_spread = prior_spread
         self.log_prior = np.zeros(n) if log_prior is None else log_prior
         self.weight = np.ones(n) if weight is None else weight
@@ -94,7 +103,7 @@ class Landscape:
         for j in self.lattice:
             seen = np.unique(self.theta[:, j])
             answer[j] = seen[int(np.argmin(np.abs(seen - answer[j])))]
-        return answer
+        return closed(answer, self.circles)
 
     def covariance(self, inner: FloatArray) -> FloatArray:
         """(r, r) -> (p, p); zero for columns that are not fitted, nan for those on a border."""
@@ -108,29 +117,6 @@ class Landscape:
 
     def _moved_by(self, which: BoolArray) -> BoolArray:
         return np.asarray((self.embed[:, which] != 0.0).any(axis=1))
-
-
-def n_neighbours(n: int) -> int:
-    """How many of n rows a local rate is of: about √n."""
-    return min(n, int(np.clip(np.sqrt(n), _FEWEST_NEIGHBOURS, _MOST_NEIGHBOURS)))
-
-
-def local_rates(
-    x: FloatArray, accepted: BoolArray, log_prior: FloatArray
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Rates among the k nearest rows of each accepted one, k about √n, the highest first.
-
-    Of many accepted rows an even selection is looked at.  The answers are numbers (m,) of rows,
-    log-densities (m,), the log-prior included, and distances (m,) to the farthest neighbour.
-    """
-    k, of = n_neighbours(len(x)), np.flatnonzero(accepted)
-    chosen = of[:: 1 + (len(of) - 1) // _MOST]
-    distance, neighbour = map(np.asarray, cKDTree(x).query(x[chosen], k=[*range(1, k + 1)]))
-    # Shrunk towards the rate of all rows by one acceptance: few neighbours are no evidence.
-    rate = (accepted[neighbour].sum(axis=1) + 1.0) / (k + len(x) / max(len(of), 1))
-    density = np.log(rate) + log_prior[chosen]
-    order = np.argsort(-density, kind="stable")
-    return chosen[order], density[order], distance[order, -1]
 
 
 def kernel_mode(x: FloatArray, weight: FloatArray) -> FloatArray:
@@ -156,3 +142,15 @@ def kernel_mode(x: FloatArray, weight: FloatArray) -> FloatArray:
         if np.abs(at - last).max(initial=0.0) < 1e-6:
             break
     return np.asarray(w @ x + root @ at)
+
+
+def look_epsilon(distance: FloatArray) -> float:
+    """The tolerance at which candidates are looked for."""
+    n = np.clip(_LOOK_SHARE * len(distance), _LOOK_LEAST, _LOOK_MOST)
+    return smallest(distance, n, np.inf)
+
+
+def smallest(distance: FloatArray, n: float, other: float) -> float:
+    """The smallest tolerance at which n rows are accepted, or all; another if none can be."""
+    finite = np.sort(distance[np.isfinite(distance)])[: int(n)]
+    return float(np.nextafter(finite[-1], np.inf)) if len(finite) else other

@@ -9,14 +9,12 @@ from scipy import special
 from scipy.spatial import cKDTree
 
 from abctree.answers.mode.fit import CLIMB, Fit, Rows, Window, climb, fit_peak, reach, squares
-from abctree.answers.mode.landscape import Landscape, local_rates, n_neighbours
+from abctree.answers.mode.landscape import Landscape, smallest
 from abctree.answers.mode.regression import likelihood, n_terms
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Candidates are told down to this density beside the best.
 FAINTEST = 1.0 / 50.0
-#: Draws that candidates are looked for among: this share of the simulations, within these numbers.
-_LOOK_SHARE, _LOOK_LEAST, _LOOK_MOST = 0.05, 50, 1000
 #: Places that are tried, and combinations of values of discrete parameters.
 _TRIES, _GROUPS = 5, 12
 #: The tolerance of the answer is the smallest at which so many rows of the fit are accepted, if
@@ -24,6 +22,8 @@ _TRIES, _GROUPS = 5, 12
 ENOUGH, TOP, _LEAST = 3000, 0.5, 4
 #: A ridge is looked for up to so many times the reach of a fit, by rates among so many rows.
 RING, _NEIGHBOURS = 2.0, 20
+#: Accepted rows at which a local rate is worked out, and least and most neighbours in it.
+_MOST, _FEWEST_NEIGHBOURS, _MOST_NEIGHBOURS = 1500, 20, 150
 #: Standard errors by which a rate of nearest rows is taken to be lower, or higher.
 _DOUBT = 2.0
 #: Each start of a climb is so many times as broad as the one before, and a fit is broad beside
@@ -174,12 +174,6 @@ def _stands(thin: Window, broad: Window) -> bool:
     return bool(2.0 * gain > special.chdtri(n_terms(thin.rows.r), CHANCE))
 
 
-def look_epsilon(distance: FloatArray) -> float:
-    """The tolerance at which candidates are looked for."""
-    n = np.clip(_LOOK_SHARE * len(distance), _LOOK_LEAST, _LOOK_MOST)
-    return _smallest(distance, n, np.inf)
-
-
 def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], float]:
     """Candidates that differ, the densest first, and the tolerance at which they are compared.
 
@@ -209,7 +203,7 @@ def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], f
         if look == last:
             break
         found = distinct([place.at(look) for place in found])
-    return found, look
+    return borne_out(distinct([place.fitted() for place in found])), look
 
 
 def _starts(land: Landscape, look: float) -> list[tuple[int, float, float, IntArray]]:
@@ -243,10 +237,27 @@ def serving_epsilon(place: Place) -> float:
     rows, square = place.rows, place.squares(place.rows.x)
     near = square < reach(rows.r) ** 2
     n = min(ENOUGH, TOP * np.exp(-0.5 * square[near]).sum())
-    return _smallest(rows.distance[near], max(n, _LEAST * n_terms(rows.r)), rows.epsilon)
+    return smallest(rows.distance[near], max(n, _LEAST * n_terms(rows.r)), rows.epsilon)
 
 
-def _smallest(distance: FloatArray, n: float, other: float) -> float:
-    """The smallest tolerance at which n rows are accepted, or all; another if none can be."""
-    finite = np.sort(distance[np.isfinite(distance)])[: int(n)]
-    return float(np.nextafter(finite[-1], np.inf)) if len(finite) else other
+def n_neighbours(n: int) -> int:
+    """How many of n rows a local rate is of: about √n."""
+    return min(n, int(np.clip(np.sqrt(n), _FEWEST_NEIGHBOURS, _MOST_NEIGHBOURS)))
+
+
+def local_rates(
+    x: FloatArray, accepted: BoolArray, log_prior: FloatArray
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Rates among the k nearest rows of each accepted one, k about √n, the highest first.
+
+    Of many accepted rows an even selection is looked at.  The answers are numbers (m,) of rows,
+    log-densities (m,), the log-prior included, and distances (m,) to the farthest neighbour.
+    """
+    k, of = n_neighbours(len(x)), np.flatnonzero(accepted)
+    chosen = of[:: 1 + (len(of) - 1) // _MOST]
+    distance, neighbour = map(np.asarray, cKDTree(x).query(x[chosen], k=[*range(1, k + 1)]))
+    # Shrunk towards the rate of all rows by one acceptance: few neighbours are no evidence.
+    rate = (accepted[neighbour].sum(axis=1) + 1.0) / (k + len(x) / max(len(of), 1))
+    density = np.log(rate) + log_prior[chosen]
+    order = np.argsort(-density, kind="stable")
+    return chosen[order], density[order], distance[order, -1]
