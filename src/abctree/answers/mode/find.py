@@ -178,7 +178,7 @@ def _answer(
     candidates = [one for one in candidates if one.density >= FAINTEST]
     found, theta, notes = {}, candidates[0].theta, _notes(land, best, epsilon)
     # The paper's: of all accepted draws.
-    use = best.group[land.distance[best.group] < (kernel_epsilon or epsilon)]
+    use = best.rows.group[best.rows.distance < (kernel_epsilon or epsilon)]
     use = use[land.weight[use] > 0.0]
     if len(use):
         found["kernel"] = _kernel(land, use, theta)
@@ -198,7 +198,10 @@ def _candidate(land: Landscape, place: Place, highest: float) -> Candidate:
         x = kernel_mode(rows.x[use], np.ones(use.sum())) if use.any() else x
     else:
         x = fit.peak
-    theta, density = land.at(x, land.theta[place.row]), float(np.exp(place.log_density - highest))
+    theta, density = (
+        land.at(x, land.theta[rows.group[0]]),
+        float(np.exp(place.log_density - highest)),
+    )
     one = Candidate(theta, density, place.acceptance, place.n_accepted)
     if fit is None:
         return one

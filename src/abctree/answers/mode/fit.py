@@ -42,12 +42,12 @@ _STEPS, _ARRIVED, _SETTLED, _NEWTON = 12, 0.05, 0.3, 60
 class Rows:
     """What a table says about acceptance at a tolerance, in coordinates of a natural size."""
 
+    group: IntArray  #: (n,) their numbers in the table
     x: FloatArray  #: (n, r)
     distance: FloatArray  #: (n,) inf for a failure
     epsilon: float
     log_prior: FloatArray  #: (n,) log-density of the prior up to a constant
-    lower: FloatArray  #: (r,) of the prior's support, -inf where there is no bound
-    upper: FloatArray  #: (r,)
+    bounds: FloatArray  #: (2, r) of the prior's support, infinite where there is no bound
     prior_spread: FloatArray  #: (r, r) covariance of the prior
 
     @property
@@ -59,13 +59,6 @@ class Rows:
     def accepted(self) -> BoolArray:
         """(n,)."""
         return self.distance < self.epsilon
-
-    def only(self, keep: IntArray) -> Rows:
-        """Some of the coordinates."""
-        return replace(
-            self, x=self.x[:, keep], lower=self.lower[keep], upper=self.upper[keep],
-            prior_spread=self.prior_spread[np.ix_(keep, keep)],
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +73,6 @@ class Window:
     y: FloatArray  #: (m, r)
     accepted: BoolArray  #: (m,)
     prior: Surface  #: the log-prior
-    quadratic: Regression  #: of log P
 
     @classmethod
     def of(cls, rows: Rows, centre: FloatArray, spread: FloatArray, share: float) -> Window | None:
@@ -93,27 +85,20 @@ class Window:
         white = np.linalg.inv(np.linalg.cholesky(spread)) * size
         y = (rows.x[near] - centre) / size
         prior = expansion_of(y, rows.log_prior[near], white)
-        fit = quadratic(y, accepted, white)
-        return cls(rows, centre, spread, size, white, y, accepted, prior, fit)
+        return cls(rows, centre, spread, size, white, y, accepted, prior)
 
     @cached_property
     def top(self) -> Top:
-        """Of the quadratic."""
-        return self.highest(self.quadratic)
+        """Of a quadratic."""
+        return self.highest(quadratic(self.y, self.accepted, self.white))
 
-    def informed(self) -> BoolArray:
-        """Coordinates (r,) along which the rate of acceptance clearly curves down."""
-        by_beta = np.einsum("iiq->iq", self.top.by_hessian)
-        bend = -by_beta @ self.quadratic.surface.beta
-        return np.array([*map(self.top.is_clear, bend, by_beta)])
-
-    def stepped(self, slope: FloatArray, hessian: FloatArray, most: float) -> FloatArray:
-        """The spread (r, r) in x of a density of y, in variance within a factor of this one's.
+    def stepped(self, top: Top, most: float) -> FloatArray:
+        """The spread (r, r) in x of the density at a top, in variance within a factor of this one.
 
         The slope is not zero on a border, where it stands for the curvature.
         """
-        root = np.linalg.inv(self.white)
-        value, vector = np.linalg.eigh(root.T @ (np.outer(slope, slope) - hessian) @ root)
+        root, curvature = np.linalg.inv(self.white), np.outer(top.slope, top.slope) - top.hessian
+        value, vector = np.linalg.eigh(root.T @ curvature @ root)
         factor = np.sqrt(np.clip(value, 1.0 / most, most))
         scales = self.size[:, None] * root @ (vector / factor)
         return within(scales @ scales.T, self.rows.prior_spread)
@@ -123,33 +108,33 @@ class Window:
 
         It stays in the prior's support, hardly beyond the rows, and within reach.
         """
-        white, r, surface = self.white, self.rows.r, fit.surface
-        low = np.maximum((self.rows.lower - self.centre) / self.size, self.y.min(axis=0) - 0.1)
-        high = np.minimum((self.rows.upper - self.centre) / self.size, self.y.max(axis=0) + 0.1)
+        bounds = (self.rows.bounds - self.centre) / self.size
+        low = np.maximum(bounds[0], self.y.min(axis=0) - 0.1)
+        high = np.minimum(bounds[1], self.y.max(axis=0) + 0.1)
 
         def density(y: FloatArray) -> FloatArray:
-            return surface.value(y) + self.prior.value(y)
+            return fit.value(y) + self.prior.value(y)
 
         def by_parameters(y: FloatArray) -> FloatArray:
-            return surface.by_parameters(y, surface.design(y))[..., : len(fit.covariance)]
+            return fit.by_parameters(y, fit.design(y))[..., : len(fit.covariance)]
 
-        y = np.clip(np.zeros(r), low, high)
+        y = np.clip(np.zeros_like(self.centre), low, high)
         for _ in range(_NEWTON):
-            slope, hessian = derivatives(density, y, white)
+            slope, hessian = derivatives(density, y, self.white)
             free = ~((y <= low) & (slope < 0.0) | (y >= high) & (slope > 0.0))
             value, vector = np.linalg.eigh(-hessian[np.ix_(free, free)])
             value = np.maximum(np.abs(value), 1e-2)  # what curves upwards is turned round
-            step = np.zeros(r)
+            step = np.zeros_like(y)
             step[free] = vector @ ((vector.T @ slope[free]) / value)
-            length = max(float(np.linalg.norm(white @ step)), 1e-300)
+            length = max(float(np.linalg.norm(self.white @ step)), 1e-300)
             step = step * min(1.0, 0.5 / length)
             halved = np.clip(y + step * 0.5 ** np.arange(20)[:, None], low, high)
             higher = density(halved) > density(y)
-            higher &= np.linalg.norm(halved @ white.T, axis=1) <= reach(r)
+            higher &= np.linalg.norm(halved @ self.white.T, axis=1) <= reach(self.rows.r)
             if length <= 1e-6 or not higher.any():
                 break
             y = halved[np.argmax(higher)]
-        by = derivatives(by_parameters, y, white)
+        by = derivatives(by_parameters, y, self.white)
         return Top(fit, y, float(density(y)), slope, hessian, ~free, *by)
 
 
@@ -175,20 +160,10 @@ class Top:
         jacobian = np.linalg.lstsq(hessian, self.by_slope[free], rcond=None)[0]
         return np.asarray(jacobian @ self.of.covariance @ jacobian.T)
 
-    def rises(self, j: int) -> bool:
-        """Whether the density is clearly steep along a coordinate."""
-        return self.is_clear(abs(self.slope[j]), self.by_slope[j])
-
-    def bends(self, along: FloatArray) -> bool:
-        """Whether the density clearly curves down along a direction."""
-        return self.is_clear(
-            float(-along @ self.hessian @ along), along @ (along @ self.by_hessian)
-        )
-
-    def is_clear(self, value: float, by_parameters: FloatArray) -> bool:
-        """Whether a number is above zero by its standard error, given its derivatives (n,)."""
-        variance = by_parameters @ self.of.covariance @ by_parameters
-        return bool(value > CLEAR * np.sqrt(variance))
+    def is_clear(self, value: FloatArray, by_parameters: FloatArray) -> BoolArray:
+        """Which numbers (...) are above zero by their errors, given their derivatives (..., n)."""
+        variance = ((by_parameters @ self.of.covariance) * by_parameters).sum(axis=-1)
+        return np.asarray(value > CLEAR * np.sqrt(variance))
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,31 +223,38 @@ def climb(rows: Rows, start: FloatArray, spread: FloatArray) -> Window | None:
         window = Window.of(rows, centre, spread, CLIMB)
         if window is None:
             return None
-        spread = window.stepped(window.top.slope, window.top.hessian, 4.0)
+        top = window.top
+        spread = window.stepped(top, 4.0)
         change = np.linalg.eigvals(np.linalg.solve(window.spread, spread)).real
-        length = float(np.linalg.norm(window.white @ window.top.y))
+        length = float(np.linalg.norm(window.white @ top.y))
         if length < _ARRIVED * radius and np.abs(np.log(change)).max() < _SETTLED:
             break
         move = min(1.0, 0.5 * radius / max(length, 1e-300))
-        centre = np.clip(centre + move * window.size * window.top.y, rows.lower, rows.upper)
+        centre = np.clip(centre + move * window.size * top.y, *rows.bounds)
     return window
 
 
 def fit_peak(climbed: Window) -> Fit:
     """Fit the peak that a window is around: where it is, its error, the shape of its top.
 
-    Flat coordinates, along which the peak is about as wide as the prior, the others given, are left
-    out; in them the peak is the middle.
+    Flat coordinates, along which the peak is about as wide as the prior, the others given, and the
+    rate does not clearly curve down, are left out; in them the peak is the middle.
     """
-    rows, centre, spread = climbed.rows, climbed.centre, climbed.spread
+    rows, centre, spread, top = climbed.rows, climbed.centre, climbed.spread, climbed.top
     wide = np.diag(np.linalg.inv(spread)) * np.diag(rows.prior_spread) * FLAT < 1.0
-    flat = wide & ~climbed.informed()
+    by_beta = np.einsum("iiq->iq", top.by_hessian)
+    flat = wide & ~top.is_clear(-by_beta @ top.of.beta, by_beta)
     window = Window.of(rows, centre, spread, REACH) or climbed
     if not flat.any():
         return _fit(window)
-    keep = np.flatnonzero(~flat)
+    keep, inner = np.flatnonzero(~flat), None
     pick = np.ix_(keep, keep)
-    inner = climb(rows.only(keep), centre[keep], spread[pick]) if len(keep) else None
+    if len(keep):
+        others = replace(
+            rows, x=rows.x[:, keep], bounds=rows.bounds[:, keep],
+            prior_spread=rows.prior_spread[pick],
+        )  # fmt: skip
+        inner = climb(others, centre[keep], spread[pick])
     peak = np.median(window.centre + window.size * window.y[window.accepted], axis=0)
     if inner is None:
         fit = _fit(window).without_error("flat" if flat.all() else "unclear")
@@ -293,14 +275,13 @@ def _fit(window: Window) -> Fit:
     Each counts by its probability over its variance.  The error is that of the likelier, and what
     they disagree about.
     """
-    data, quadratic = (window.y, window.accepted), window.quadratic
-    bent = regression(*data, quadratic.surface, bends=True)
-    each = [regression(*data, bent.surface, kappa, bends=True) for kappa in SKEWNESSES]
+    data, top = (window.y, window.accepted), window.top
+    bent = regression(*data, top.of, bends=True)
+    each = [regression(*data, bent, kappa, bends=True) for kappa in SKEWNESSES]
     skewed = max(each, key=lambda one: one.log_evidence)
     # A little skewness is told best by bends alone, of which each costs one (Akaike).
     evidence = max(bent.log_evidence - window.rows.r, skewed.log_evidence)
-    odds = evidence - quadratic.log_evidence
-    top, other = window.top, window.highest(skewed)
+    odds, other = evidence - top.of.log_evidence, window.highest(skewed)
     if odds > 0.0:
         top, other = other, top
     y, border, covariance = top.y.copy(), top.border, np.full_like(top.hessian, np.nan)
@@ -313,14 +294,11 @@ def _fit(window: Window) -> Fit:
         apart = (other.y - top.y)[~border]
         y[~border] += share * apart
         covariance[free] += share * (1.0 - share) * np.outer(apart, apart)
-    # A coordinate on a border stands where the density clearly rises towards it, or peaks there.
-    inner = [j for j, at in enumerate(border) if not (at and top.rises(j))]
-    axes = np.eye(len(y))[inner].T @ np.linalg.eigh(top.hessian[np.ix_(inner, inner)])[1]
     found = Fit(
-        peak=np.clip(window.centre + window.size * y, window.rows.lower, window.rows.upper),
+        peak=np.clip(window.centre + window.size * y, *window.rows.bounds),
         covariance=covariance * np.outer(window.size, window.size),
-        spread=window.stepped(top.slope, top.hessian, 16.0),
-        acceptance=float(np.exp(log_rate(top.of.surface.value(top.y)))),
+        spread=window.stepped(top, 16.0),
+        acceptance=float(np.exp(log_rate(top.of.value(top.y)))),
         log_density=top.height,
         n_accepted=int(window.accepted.sum()),
         shape="border" if border.any() else "peak",
@@ -328,4 +306,10 @@ def _fit(window: Window) -> Fit:
     )
     if found.acceptance > SATURATED:
         return found.without_error("flat")
-    return found if all(map(top.bends, axes.T)) else found.without_error()
+    # A coordinate on a border stands where the density clearly rises towards it, or peaks there;
+    # along others it must clearly curve down.
+    stands = border & top.is_clear(np.abs(top.slope), top.by_slope)
+    inner = np.ix_(~stands, ~stands)
+    value, axes = np.linalg.eigh(top.hessian[inner])
+    by_parameters = np.einsum("ia,ijq,ja->aq", axes, top.by_hessian[inner], axes)
+    return found if top.is_clear(-value, by_parameters).all() else found.without_error()

@@ -88,11 +88,10 @@ class Landscape:
 
     def rows(self, group: IntArray, epsilon: float) -> Rows:
         """Rows of the table in these coordinates."""
-        low, high = (self.bounds[self.column] / self.scale[:, None]).T
         spread = self.prior_spread[np.ix_(self.column, self.column)]
         return Rows(
-            self.x(self.theta[group]), self.distance[group], epsilon, self.log_prior[group],
-            low, high, spread / np.outer(self.scale, self.scale),
+            group, self.x(self.theta[group]), self.distance[group], epsilon, self.log_prior[group],
+            self.bounds[self.column].T / self.scale, spread / np.outer(self.scale, self.scale),
         )  # fmt: skip
 
     def at(self, x: FloatArray, like: FloatArray) -> FloatArray:

@@ -11,19 +11,19 @@ from scipy.spatial import cKDTree
 from abctree.answers.mode.fit import CLIMB, Fit, Rows, Window, climb, fit_peak, reach, squares
 from abctree.answers.mode.landscape import Landscape, smallest
 from abctree.answers.mode.regression import likelihood, n_terms
-from abctree.types import BoolArray, FloatArray, IntArray
+from abctree.types import BoolArray, FloatArray
 
 #: Candidates are told down to this density beside the best.
 FAINTEST = 1.0 / 50.0
 #: Places that are tried, and combinations of values of discrete parameters.
 _TRIES, _GROUPS = 5, 12
+#: Accepted rows at which a local rate is worked out, and least and most neighbours in it.
+_MOST, _FEWEST_NEIGHBOURS, _MOST_NEIGHBOURS = 1500, 20, 150
 #: The tolerance of the answer is the smallest at which so many rows of the fit are accepted, if
 #: that is not above this rate at the peak; and so many for each term of a quadratic, at least.
 ENOUGH, TOP, _LEAST = 3000, 0.5, 4
 #: A ridge is looked for up to so many times the reach of a fit, by rates among so many rows.
 RING, _NEIGHBOURS = 2.0, 20
-#: Accepted rows at which a local rate is worked out, and least and most neighbours in it.
-_MOST, _FEWEST_NEIGHBOURS, _MOST_NEIGHBOURS = 1500, 20, 150
 #: Standard errors by which a rate of nearest rows is taken to be lower, or higher.
 _DOUBT = 2.0
 #: Each start of a climb is so many times as broad as the one before, and a fit is broad beside
@@ -36,11 +36,9 @@ CHANCE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """A candidate: where it was found, and what was fitted there."""
+    """A candidate: where it is, and what was fitted there."""
 
-    group: IntArray  #: rows that share its discrete values
-    rows: Rows  #: those, at a tolerance
-    row: int  #: of the table, where it was found
+    rows: Rows  #: those that share its discrete values, at a tolerance
     peak: FloatArray  #: (r,) by the fit, or where the place was found
     spread: FloatArray  #: (r, r) by the fit, or a first guess
     log_density: float = -np.inf  #: of the ε-posterior, up to a constant of the problem
@@ -58,16 +56,14 @@ class Place:
         rows = replace(self.rows, epsilon=epsilon)
         window = climb_in_scale(rows, self.peak, self.spread)
         if window is not None:
-            here = replace(self, rows=rows, window=window, log_density=window.top.height)
-            return replace(here, peak=window.centre, spread=window.spread)
+            return Place(rows, window.centre, window.spread, window.top.height, window=window)
         # By the nearest rows alone: their rate, less some of its standard errors.
         k = n_neighbours(len(rows.x))
         near = np.argsort(((rows.x - self.peak) ** 2).sum(axis=1), kind="stable")[:k]
         hits = int(rows.accepted[near].sum())
         low = max(hits - _DOUBT * np.sqrt(hits * (1.0 - hits / k)), 0.5) / k
         density = float(np.log(low) + rows.log_prior[near[0]])
-        here = replace(self, rows=rows, window=None, log_density=density)
-        return replace(here, acceptance=hits / k, n_accepted=hits)
+        return Place(rows, self.peak, self.spread, density, hits / k, hits)
 
     def fitted(self) -> Place:
         """The same place, with a fit of the rows that it climbed to."""
@@ -84,94 +80,7 @@ class Place:
     def is_at(self, other: Place) -> bool:
         """Whether two places are the same peak: within two spreads of either."""
         away = (self.squares(other.peak[None]), other.squares(self.peak[None]))
-        return self.group is other.group and bool(min(away) < 4.0)
-
-
-def _is_ridge(rows: Rows, fit: Fit) -> bool:
-    """Whether the density is high where the fit says low, without a valley between.
-
-    High is above half of the top's by the rates among the nearest rows, two standard errors allowed
-    for; low is below a tenth.  Coordinates without an error are left out.
-    """
-    known = ~fit.unknown
-    root = np.linalg.cholesky(fit.spread[np.ix_(known, known)])
-    z = np.linalg.solve(root, (rows.x[:, known] - fit.peak[known]).T).T
-    outer, square = (RING * reach(rows.r)) ** 2, (z**2).sum(axis=1)
-    outside = np.flatnonzero(rows.accepted & (square > 2.0 * np.log(10.0)) & (square < outer))
-    if len(outside) == 0 or len(z) <= _NEIGHBOURS:
-        return False
-    tree = cKDTree(z)
-
-    def high(at: FloatArray, errors: float) -> BoolArray:
-        """Points (m,) of z at which a rate so many standard errors higher is high."""
-        near = np.asarray(tree.query(at, k=_NEIGHBOURS + 1)[1])[:, 1:]
-        rate = rows.accepted[near].mean(axis=1)
-        rate = rate + errors * np.sqrt(rate * (1.0 - rate) / _NEIGHBOURS)
-        density = np.log(np.maximum(rate, 1e-300)) + rows.log_prior[near].mean(axis=1)
-        return np.asarray(density > fit.log_density - np.log(2.0))
-
-    at = z[outside[:: 1 + len(outside) // 300]]
-    at = at[high(at, -_DOUBT)]
-    return len(at) > 0 and bool(high(0.5 * at, _DOUBT).any())
-
-
-def distinct(moved: list[Place]) -> list[Place]:
-    """The densest first, without those that have climbed to a denser one."""
-    kept: list[Place] = []
-    for place in sorted(moved, key=lambda place: -place.log_density):
-        if not any(place.is_at(other) for other in kept):
-            kept.append(place)
-    return kept
-
-
-def borne_out(found: list[Place]) -> list[Place]:
-    """The same places, the best without an error where one that is no peak is about as dense.
-
-    Both are then on a ridge, and the best is where the run was lucky.
-    """
-    best, *others = found
-    rivals = [p for p in others if p.log_density > best.log_density - np.log(2.0)]
-    if best.fit is None or all(p.fit is not None and not p.fit.unknown.all() for p in rivals):
-        return found
-    return [replace(best, fit=best.fit.without_error()), *others]
-
-
-def climb_in_scale(rows: Rows, start: FloatArray, spread: FloatArray) -> Window | None:
-    """Climb as `climb`; to a broader peak where a thin one is not borne out.
-
-    A run leaves dense little clusters of rows, and where it was lucky a fit to one finds a thin
-    peak.  So a peak that is thin beside the accepted rows is also climbed to from broader starts,
-    and stands only where its rows are far more likely under it than under the broader fit.
-    """
-    best = climb(rows, start, spread)
-    size = np.ptp(rows.x[rows.accepted], axis=0) if rows.accepted.any() else np.zeros(rows.r)
-    if best is not None:
-        start, spread = best.centre, best.spread
-    wide = _BROADER**2 * spread
-    while (np.sqrt(np.diag(wide)) < 0.5 * size).all():
-        broad = climb(rows, start, wide)
-        wide = _BROADER**2 * wide
-        if broad is None or (best is not None and _size(broad) < _size(best) * 0.5 * _BROADER):
-            continue
-        if best is not None and _stands(best, broad):
-            break
-        best, start, wide = broad, broad.centre, _BROADER**2 * broad.spread
-    return best
-
-
-def _size(window: Window) -> float:
-    return float(np.exp(0.5 * np.linalg.slogdet(window.spread)[1] / window.rows.r))
-
-
-def _stands(thin: Window, broad: Window) -> bool:
-    """Whether rows of a thin peak are far likelier under its fit than under a broad one."""
-    x = thin.centre + thin.size * thin.y
-    if squares(x, broad.centre, broad.spread).max() > reach(thin.rows.r, CLIMB) ** 2:
-        return True
-    own = thin.quadratic.surface.value(thin.y)
-    other = broad.quadratic.surface.value((x - broad.centre) / broad.size)
-    gain = likelihood(own, thin.accepted)[0] - likelihood(other, thin.accepted)[0]
-    return bool(2.0 * gain > special.chdtri(n_terms(thin.rows.r), CHANCE))
+        return self.rows.group is other.rows.group and bool(min(away) < 4.0)
 
 
 def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], float]:
@@ -182,41 +91,62 @@ def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], f
     found: list[Place] = []
     used = np.zeros(len(land.theta), dtype=bool)
     starts = _starts(land, look)
-    faintest = starts[0][1] + np.log(FAINTEST) - 1.0
-    for row, log_density, radius, group in starts:
+    for log_density, row, radius, rows in starts:
+        faint = log_density < starts[0][0] + np.log(FAINTEST) - 1.0
+        if faint or len(found) == _TRIES:
+            break
         if used[row]:
             continue
-        if log_density < faintest or len(found) == _TRIES:
-            break
-        rows, start = land.rows(group, look), land.x(land.theta[row])
-        place = Place(group, rows, row, start, _first_spread(rows, start))
+        start = land.x(land.theta[row])
+        place = Place(rows, start, _first_spread(replace(rows, epsilon=look), start))
         if serve and not found:
             look = max(look, serving_epsilon(place))
         place = place.at(look)
         here = ((rows.x - start) ** 2).sum(axis=1) <= (1.5 * radius) ** 2
         here |= (place.window is not None) & (place.squares(rows.x) < 9.0)
-        used[group[here]] = True
+        used[rows.group[here]] = True
         found.append(place)
-    found = distinct(found)
+    found = _distinct(found)
     for _ in range(3 if serve else 0):  # the best, and its spread, change with the tolerance
         last, look = look, serving_epsilon(found[0])
         if look == last:
             break
-        found = distinct([place.at(look) for place in found])
-    return borne_out(distinct([place.fitted() for place in found])), look
+        found = _distinct([place.at(look) for place in found])
+    best, *others = found = _distinct([place.fitted() for place in found])
+    # A rival that is no peak is on a ridge with the best, which is where the run was lucky.
+    rivals = [p for p in others if p.log_density > best.log_density - np.log(2.0)]
+    if best.fit is not None and any(p.fit is None or p.fit.unknown.all() for p in rivals):
+        found[0] = replace(best, fit=best.fit.without_error())
+    return found, look
 
 
-def _starts(land: Landscape, look: float) -> list[tuple[int, float, float, IntArray]]:
-    """Accepted rows with their local density, the highest first, from all groups of values."""
+def _starts(land: Landscape, look: float) -> list[tuple[float, int, float, Rows]]:
+    """Log-densities by the nearest rows of accepted ones, the highest first, from all groups.
+
+    Each has the number of its row, the distance to its farthest neighbour, and the rows of its
+    group.  Of many accepted rows an even selection is looked at.
+    """
     label, starts = land.groups()[1], []
     hits = np.bincount(label, land.distance < look)
-    most = min(_GROUPS, np.count_nonzero(hits))
-    for g in np.argsort(-hits, kind="stable")[:most]:
-        group = np.flatnonzero(label == g)
-        rows = land.rows(group, look)
-        row, density, radius = local_rates(rows.x, rows.accepted, rows.log_prior)
-        starts += [(*at, group) for at in zip(group[row], density, radius, strict=True)]
-    return sorted(starts, key=lambda start: -start[1])
+    for g in np.argsort(-hits, kind="stable")[:_GROUPS]:
+        if hits[g] == 0:
+            break
+        rows = land.rows(np.flatnonzero(label == g), look)
+        accepted, k = np.flatnonzero(rows.accepted), n_neighbours(len(rows.x))
+        chosen = accepted[:: 1 + (len(accepted) - 1) // _MOST]
+        found = cKDTree(rows.x).query(rows.x[chosen], k=[*range(1, k + 1)])
+        distance, neighbour = map(np.asarray, found)
+        # Shrunk towards the rate of all rows by one acceptance: few neighbours are no evidence.
+        rate = (rows.accepted[neighbour].sum(axis=1) + 1.0) / (k + len(rows.x) / len(accepted))
+        density = np.log(rate) + rows.log_prior[chosen]
+        each = zip(density, rows.group[chosen], distance[:, -1], strict=True)
+        starts += [(*at, rows) for at in each]
+    return sorted(starts, key=lambda start: -start[0])
+
+
+def n_neighbours(n: int) -> int:
+    """How many of n rows a local rate is of: about √n."""
+    return min(n, int(np.clip(np.sqrt(n), _FEWEST_NEIGHBOURS, _MOST_NEIGHBOURS)))
 
 
 def _first_spread(rows: Rows, start: FloatArray) -> FloatArray:
@@ -240,24 +170,75 @@ def serving_epsilon(place: Place) -> float:
     return smallest(rows.distance[near], max(n, _LEAST * n_terms(rows.r)), rows.epsilon)
 
 
-def n_neighbours(n: int) -> int:
-    """How many of n rows a local rate is of: about √n."""
-    return min(n, int(np.clip(np.sqrt(n), _FEWEST_NEIGHBOURS, _MOST_NEIGHBOURS)))
+def _distinct(moved: list[Place]) -> list[Place]:
+    """The densest first, without those that have climbed to a denser one."""
+    kept: list[Place] = []
+    for place in sorted(moved, key=lambda place: -place.log_density):
+        if not any(place.is_at(other) for other in kept):
+            kept.append(place)
+    return kept
 
 
-def local_rates(
-    x: FloatArray, accepted: BoolArray, log_prior: FloatArray
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Rates among the k nearest rows of each accepted one, k about √n, the highest first.
+def climb_in_scale(rows: Rows, start: FloatArray, spread: FloatArray) -> Window | None:
+    """Climb as `climb`; to a broader peak where a thin one is not borne out.
 
-    Of many accepted rows an even selection is looked at.  The answers are numbers (m,) of rows,
-    log-densities (m,), the log-prior included, and distances (m,) to the farthest neighbour.
+    A run leaves dense little clusters of rows, and where it was lucky a fit to one finds a thin
+    peak.  So a peak that is thin beside the accepted rows is also climbed to from broader starts,
+    and stands only where its rows are far more likely under it than under the broader fit.
     """
-    k, of = n_neighbours(len(x)), np.flatnonzero(accepted)
-    chosen = of[:: 1 + (len(of) - 1) // _MOST]
-    distance, neighbour = map(np.asarray, cKDTree(x).query(x[chosen], k=[*range(1, k + 1)]))
-    # Shrunk towards the rate of all rows by one acceptance: few neighbours are no evidence.
-    rate = (accepted[neighbour].sum(axis=1) + 1.0) / (k + len(x) / max(len(of), 1))
-    density = np.log(rate) + log_prior[chosen]
-    order = np.argsort(-density, kind="stable")
-    return chosen[order], density[order], distance[order, -1]
+    best = climb(rows, start, spread)
+    size = np.ptp(rows.x[rows.accepted], axis=0) if rows.accepted.any() else np.zeros(rows.r)
+    if best is not None:
+        start, spread = best.centre, best.spread
+    wide = _BROADER**2 * spread
+    while (np.sqrt(np.diag(wide)) < 0.5 * size).all():
+        broad = climb(rows, start, wide)
+        wide = _BROADER**2 * wide
+        if broad is None:
+            continue
+        if best is not None:
+            log_sizes = [np.linalg.slogdet(one.spread)[1] / (2 * rows.r) for one in (best, broad)]
+            if np.diff(log_sizes)[0] < np.log(0.5 * _BROADER):
+                continue
+            if _stands(best, broad):
+                break
+        best, start, wide = broad, broad.centre, _BROADER**2 * broad.spread
+    return best
+
+
+def _stands(thin: Window, broad: Window) -> bool:
+    """Whether rows of a thin peak are far likelier under its fit than under a broad one."""
+    x = thin.centre + thin.size * thin.y
+    if squares(x, broad.centre, broad.spread).max() > reach(thin.rows.r, CLIMB) ** 2:
+        return True
+    own = thin.top.of.value(thin.y)
+    other = broad.top.of.value((x - broad.centre) / broad.size)
+    gain = likelihood(own, thin.accepted)[0] - likelihood(other, thin.accepted)[0]
+    return bool(2.0 * gain > special.chdtri(n_terms(thin.rows.r), CHANCE))
+
+
+def _is_ridge(rows: Rows, fit: Fit) -> bool:
+    """Whether the density is high where the fit says low, without a valley between.
+
+    High is above half of the top's by the rates among the nearest rows, two standard errors allowed
+    for; low is below a tenth.  Coordinates without an error are left out.
+    """
+    known = ~fit.unknown
+    root = np.linalg.cholesky(fit.spread[np.ix_(known, known)])
+    z = np.linalg.solve(root, (rows.x[:, known] - fit.peak[known]).T).T
+    outer, square = (RING * reach(rows.r)) ** 2, (z**2).sum(axis=1)
+    at = z[rows.accepted & (square > 2.0 * np.log(10.0)) & (square < outer)]
+    if len(at) == 0 or len(z) <= _NEIGHBOURS:
+        return False
+    tree, at = cKDTree(z), at[:: 1 + len(at) // 300]
+
+    def high(at: FloatArray, errors: float) -> BoolArray:
+        """Points (m,) of z at which a rate so many standard errors higher is high."""
+        near = np.asarray(tree.query(at, k=_NEIGHBOURS + 1)[1])[:, 1:]
+        rate = rows.accepted[near].mean(axis=1)
+        rate = rate + errors * np.sqrt(rate * (1.0 - rate) / _NEIGHBOURS)
+        density = np.log(np.maximum(rate, 1e-300)) + rows.log_prior[near].mean(axis=1)
+        return np.asarray(density > fit.log_density - np.log(2.0))
+
+    at = at[high(at, -_DOUBT)]
+    return len(at) > 0 and bool(high(0.5 * at, _DOUBT).any())

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import combinations_with_replacement
+from itertools import chain, combinations_with_replacement
 
 import numpy as np
 from scipy import special
@@ -28,7 +28,6 @@ SKEWNESSES = (0.3, 0.6)
 BEND = 1.0
 #: Highest degree, and most terms; with more parameters the degree is lower.
 _DEGREE, _MOST_TERMS = 6, 130
-_FACTORIAL = special.factorial(np.arange(_DEGREE + 1))
 #: Ridge on the linear and square terms, in units in which the peak has a spread of one.
 _RIDGE = 1e-3
 #: Of central differences.
@@ -38,12 +37,8 @@ _STEP = 5e-4
 @cache
 def powers_of(r: int, degree: int) -> IntArray:
     """Exponents (q, r) of all monomials up to a degree, by degree."""
-    rows = [
-        [of.count(i) for i in range(r)]
-        for j in range(degree + 1)
-        for of in combinations_with_replacement(range(r), j)
-    ]
-    return np.array(rows, dtype=np.int64)
+    by_degree = (combinations_with_replacement(range(r), j) for j in range(degree + 1))
+    return np.array([[of.count(i) for i in range(r)] for of in chain.from_iterable(by_degree)])
 
 
 @cache
@@ -71,7 +66,7 @@ def monomials(z: FloatArray, powers: IntArray) -> FloatArray:
     j = np.arange(powers.max() + 1).reshape(-1, *[1] * (z.ndim - 1))
     found = np.ones((len(powers), *z.shape[:-1]))
     for i, power in enumerate(powers.T):
-        found *= (z[..., i] ** j / _FACTORIAL[j])[power]
+        found *= (z[..., i] ** j / special.factorial(j))[power]
     return np.moveaxis(found, 0, -1)
 
 
@@ -119,10 +114,9 @@ def derivatives(
 
 
 @dataclass(frozen=True, eq=False)
-class Regression:
-    """A surface that was fitted to accepted and rejected rows."""
+class Regression(Surface):
+    """A surface u that was fitted to accepted and rejected rows."""
 
-    surface: Surface  #: u
     covariance: FloatArray  #: (n, n) of β, and of ρ if the surface bends
     log_evidence: float  #: of the rows, the parameters integrated out; up to a constant
 
@@ -145,7 +139,7 @@ def regression(
     at = np.concatenate([start.beta, np.zeros(q - len(start.beta)), start.rate])
 
     def surface(at: FloatArray) -> Surface:
-        return replace(start, degree=degree, beta=at[:q], rate=at[q:])
+        return Surface(start.white, degree, at[:q], at[q:])
 
     def objective(at: FloatArray) -> tuple[float, FloatArray, FloatArray]:
         value, slope, weight = likelihood(terms @ at[:q], accepted)
@@ -173,7 +167,8 @@ def regression(
     # With ρ at its maximum: a quadratic that is kept where the rows bend is off by far.
     determinant = np.linalg.slogdet(known[:q, :q])[1]
     evidence = value + 0.5 * float(np.log(ridge[:q]).sum() - determinant)
-    return Regression(surface(at), np.asarray(np.linalg.inv(known)), evidence)
+    covariance = np.asarray(np.linalg.inv(known))
+    return Regression(start.white, degree, at[:q], at[q:], covariance, evidence)
 
 
 def quadratic(y: FloatArray, accepted: BoolArray, white: FloatArray) -> Regression:
@@ -186,21 +181,17 @@ def quadratic(y: FloatArray, accepted: BoolArray, white: FloatArray) -> Regressi
 def _ridge(powers: IntArray, skewness: float) -> FloatArray:
     """Inverse variances beforehand of β: the kernel's, of coefficients of zᵅ / α!."""
     degree = powers.sum(axis=1)
-    ridge = np.where(degree > 0, _RIDGE, 1e-9)
     over = special.factorial(degree) * special.factorial(powers).prod(axis=1)
-    high = degree > 2
-    ridge[high] = degree[high] ** 2 / (skewness ** (2 * (degree[high] - 2)) * over[high])
-    return ridge
+    high = degree**2 / (skewness ** np.maximum(2 * (degree - 2), 0) * over)
+    return np.select([degree == 0, degree <= 2], [1e-9, _RIDGE], high)
 
 
 def expansion_of(y: FloatArray, value: FloatArray, white: FloatArray) -> Surface:
     """A polynomial near a smooth function known at y (m, r), near 0 above all; or its constant."""
     known, r = np.isfinite(value), y.shape[1]
     y, value = y[known], value[known]
-    flat = np.ptp(value) == 0.0
-    surface = Surface(white, 0 if flat else degree_for(r), value[:1], np.zeros(r))
-    if flat:
-        return surface
+    degree = 0 if np.ptp(value) == 0.0 else degree_for(r)
+    surface = Surface(white, degree, value[:1], np.zeros(r))
     scale = np.exp(-0.5 * ((y @ white.T) ** 2).sum(axis=1)) + 1e-3
     design = surface.design(y) * scale[:, None]
     return replace(surface, beta=np.linalg.lstsq(design, value * scale, rcond=None)[0])
