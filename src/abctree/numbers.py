@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cache
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -105,3 +105,14 @@ def checked_rng(rng: RNGLike) -> np.random.Generator:
         "`rng` must be None, a whole number of at least 0, or a Generator of NumPy, but got "
         f"{rng!r}. Write rng=1 for a run that can be repeated."
     )
+
+
+def plain(value: Any) -> Any:
+    """What JSON can say: arrays are lists, and None stands for numbers that it does not have."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

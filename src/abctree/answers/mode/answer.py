@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from scipy import special
@@ -13,7 +12,7 @@ from abctree.answers.run import Run
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods
 from abctree.markup import listed, page, paragraphs, table, title
-from abctree.numbers import check_rule
+from abctree.numbers import check_rule, plain
 from abctree.types import FloatArray, NamedDict
 
 
@@ -58,9 +57,7 @@ class Mode:
     @property
     def standard_error(self) -> FloatArray:
         """(p,) Standard errors of `theta`; nan where there is none."""
-        if self.covariance is None:
-            return np.full(len(self.theta), np.nan)
-        return _sd(self.covariance)
+        return _sd(self.covariance, len(self.theta))
 
     def contains(self, theta: Sequence[float] | FloatArray, level: float = 0.9) -> bool:
         """Whether a point is in the error ellipse of a level.
@@ -109,11 +106,11 @@ class ModeSummary:
     run: tuple[str, ...] = ()  #: what was done
 
     def __str__(self) -> str:
-        mode, spread = self.mode, self.mode.spread
+        mode = self.mode
         columns = {
             "mode": mode.theta,
             "std. error": mode.standard_error,
-            "posterior sd": mode.standard_error * np.nan if spread is None else _sd(spread),
+            "posterior sd": _sd(mode.spread, len(mode.theta)),
             "kernel": mode.estimates["kernel"],
             "box": mode.estimates["box"],
         }
@@ -143,28 +140,23 @@ class ModeSummary:
     def to_dict(self) -> NamedDict:
         """The same numbers as plain Python objects, for JSON; nan as None."""
         mode = self.mode
-        return {
-            "theta": dict(zip(mode.names, _plain(mode.theta), strict=True)),
-            "standard_error": dict(zip(mode.names, _plain(mode.standard_error), strict=True)),
-            "covariance": None if mode.covariance is None else _plain(mode.covariance),
-            "estimates": {k: _plain(v) for k, v in mode.estimates.items()},
-            "box": None if mode.box is None else [_plain(end) for end in mode.box],
+        numbers = {
+            "theta": dict(zip(mode.names, mode.theta, strict=True)),
+            "standard_error": dict(zip(mode.names, mode.standard_error, strict=True)),
+            "covariance": mode.covariance,
+            "estimates": mode.estimates,
+            "box": mode.box,
             "candidates": [
-                {"theta": _plain(c.theta), "density": c.density, "shape": c.shape}
-                for c in mode.candidates
+                {"theta": c.theta, "density": c.density, "shape": c.shape} for c in mode.candidates
             ],
-            "epsilon": mode.epsilon if np.isfinite(mode.epsilon) else None,
+            "epsilon": mode.epsilon,
             "n_simulations": mode.n_simulations,
             "n_accepted": mode.n_accepted,
-            "notes": list(mode.notes),
+            "notes": mode.notes,
         }
+        return dict(plain(numbers))
 
 
-def _sd(covariance: FloatArray) -> FloatArray:
-    return np.asarray(np.sqrt(np.diag(covariance)))
-
-
-def _plain(value: FloatArray) -> Any:
-    if value.ndim == 2:
-        return [_plain(row) for row in value]
-    return [v if np.isfinite(v) else None for v in value.tolist()]
+def _sd(covariance: FloatArray | None, p: int) -> FloatArray:
+    """(p,) Standard deviations; nan where there is no covariance."""
+    return np.full(p, np.nan) if covariance is None else np.sqrt(np.diag(covariance))

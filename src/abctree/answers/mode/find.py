@@ -15,7 +15,7 @@ from abctree.answers.posterior import Posterior
 from abctree.errors import wrong
 from abctree.numbers import check_rule
 from abctree.protocols import Circle
-from abctree.types import BoolArray, FloatArray, IntArray
+from abctree.types import FloatArray, IntArray
 
 #: Discrete values that are told.
 _VALUES = 5
@@ -83,22 +83,53 @@ def find_mode(
     names = tuple(names or (f"theta{j + 1}" for j in range(theta.shape[1])))
     look = look_epsilon(distance) if epsilon is None else epsilon
     if not (distance < look).any():
-        return _nothing(names, distance, look)
-    land = Landscape(theta, distance, look, names, log_prior, prior_spread, bounds, weight, circles)
+        return _mode(names, distance, look)
+    land = Landscape(
+        theta, distance, look, names, log_prior=log_prior, prior_spread=prior_spread,
+        bounds=bounds, weight=weight, circles=circles,
+    )  # fmt: skip
     if not land.column:
         return _mode_of_values(land, look)
     found, look = places(land, look, serve=epsilon is None)
     return _answer(land, found, look, kernel_epsilon)
 
 
+def kernel_answer(draws: Posterior, circles: Sequence[Circle]) -> Mode:
+    """The answer from accepted draws alone: a kernel mode at the best discrete values."""
+    distance, n = np.zeros(len(draws)), len(draws)
+    if n == 0:
+        return _mode(draws.names, distance, draws.epsilon)
+    land = Landscape(
+        draws.theta, distance, np.inf, draws.names, bounds=draws.bounds, weight=draws.weights,
+        circles=circles,
+    )  # fmt: skip
+    heaviest = np.argmax(np.bincount(land.group, land.weight))
+    best = _kernel(land, np.flatnonzero(land.group == heaviest))
+    note = (
+        "The table holds the closest simulations only, and a fit needs the others, too: this "
+        "is the mode of a kernel density estimate, without an error. Keep all simulations."
+    )
+    one = Candidate(best, 1.0, np.nan, n)
+    return _mode(draws.names, distance, draws.epsilon, [one], [note], kernel=best)
+
+
+def _kernel(land: Landscape, rows: IntArray) -> FloatArray:
+    return land.at(kernel_mode(land.x[rows], land.weight[rows]), rows[0])
+
+
 def _mode(
     names: tuple[str, ...], distance: FloatArray, epsilon: float,
-    candidates: Sequence[Candidate], notes: Sequence[str], **estimates: FloatArray,
+    candidates: Sequence[Candidate] = (), notes: Sequence[str] = (), **estimates: FloatArray,
 ) -> Mode:  # fmt: skip
-    nowhere = np.full(len(names), np.nan)
+    nowhere, best = np.full(len(names), np.nan), next(iter(candidates), None)
+    if best is None:
+        notes = [
+            f"Nothing was accepted at epsilon {epsilon:.4g}: there is no mode to speak of. Use a "
+            "larger epsilon, and check that the simulator can produce the observed summaries."
+        ]
     return Mode(
-        candidates[0].theta if candidates else nowhere,
-        candidates[0].covariance if candidates else None,
+        best.theta if best else nowhere,
+        best.covariance if best else None,
         tuple(candidates),
         {"quadratic": nowhere, "kernel": nowhere, "box": nowhere, **estimates},
         epsilon,
@@ -110,43 +141,10 @@ def _mode(
     )
 
 
-def _nothing(names: tuple[str, ...], distance: FloatArray, epsilon: float) -> Mode:
-    note = (
-        f"Nothing was accepted at epsilon {epsilon:.4g}: there is no mode to speak of. Use a "
-        "larger epsilon, and check that the simulator can produce the observed summaries."
-    )
-    return _mode(names, distance, epsilon, (), [note])
-
-
-def kernel_answer(draws: Posterior, circles: Sequence[Circle]) -> Mode:
-    """The answer from accepted draws alone: a kernel mode at the best discrete values."""
-    theta, names, distance = draws.theta, draws.names, np.zeros(len(draws))
-    if len(draws) == 0:
-        return _nothing(names, distance, draws.epsilon)
-    land = Landscape(
-        theta, distance, np.inf, names, None, None, draws.bounds, draws.weights, circles
-    )
-    first, group = land.groups()
-    heaviest = int(np.argmax(np.bincount(group, land.weight)))
-    best = _kernel(land, group == heaviest, land.theta[first[heaviest]])
-    note = (
-        "The table holds the closest simulations only, and a fit needs the others, too: this "
-        "is the mode of a kernel density estimate, without an error. Keep all simulations."
-    )
-    one = Candidate(best, 1.0, np.nan, len(draws))
-    return _mode(names, distance, draws.epsilon, [one], [note], kernel=best)
-
-
-def _kernel(land: Landscape, use: BoolArray | IntArray, like: FloatArray) -> FloatArray:
-    return land.at(kernel_mode(land.x(land.theta[use]), land.weight[use]), like)
-
-
 def _mode_of_values(land: Landscape, epsilon: float) -> Mode:
     """The value, or combination of values, of the highest posterior mass."""
-    accepted = land.distance < epsilon
-    first, group = land.groups()
-    count = np.bincount(group).astype(np.float64)
-    hits = np.bincount(group, accepted)
+    accepted, first = land.distance < epsilon, np.unique(land.group, return_index=True)[1]
+    hits, count = (np.bincount(land.group, of).astype(np.float64) for of in (accepted, None))
     # Strictly between 0 and 1, so that alpha and beta are positive when all rows are accepted.
     rate = (accepted.sum() + 0.5) / (len(accepted) + 1.0)
     alpha, beta, log_prior = hits + rate, count - hits + 1.0 - rate, land.log_prior[first]
@@ -173,35 +171,30 @@ def _answer(
     land: Landscape, places: list[Place], epsilon: float, kernel_epsilon: float | None
 ) -> Mode:
     """The answer at a tolerance, from places of which the best is the first."""
-    best = places[0]
+    best, like = places[0], places[0].rows.group[0]
     candidates = [_candidate(land, place, best.log_density) for place in places]
     candidates = [one for one in candidates if one.density >= FAINTEST]
-    found, theta, notes = {}, candidates[0].theta, _notes(land, best, epsilon)
+    found, notes = {}, _notes(land, best, epsilon)
     # The paper's: of all accepted draws.
     use = best.rows.group[best.rows.distance < (kernel_epsilon or epsilon)]
     use = use[land.weight[use] > 0.0]
     if len(use):
-        found["kernel"] = _kernel(land, use, theta)
+        found["kernel"] = _kernel(land, use)
     if best.fit is not None:
-        found["quadratic"] = land.at(best.fit.peak, theta)
+        found["quadratic"] = land.at(best.fit.peak, like)
     if len(land.values):
-        at = ", ".join(f"{land.names[j]}={theta[j]:g}" for j in land.values)
+        at = ", ".join(f"{land.names[j]}={land.theta[like, j]:g}" for j in land.values)
         notes.append(f"Of the discrete parameters the best values are {at}.")
     return _mode(land.names, land.distance, epsilon, candidates, notes, **found)
 
 
 def _candidate(land: Landscape, place: Place, highest: float) -> Candidate:
-    fit, rows, x = place.fit, place.rows, place.peak
+    fit, rows, x = place.fit, place.rows, place.peak if place.fit is None else place.fit.peak
     # The top of a polynomial that does not show a peak may be far from the rows' own.
-    if fit is None or (fit.shape == "unclear" and place.squares(fit.peak[None])[0] > 1.0):
+    if fit is None or (fit.shape == "unclear" and place.squares(x[None])[0] > 1.0):
         use = rows.accepted & (place.squares(rows.x) < reach(rows.r) ** 2)
-        x = kernel_mode(rows.x[use], np.ones(use.sum())) if use.any() else x
-    else:
-        x = fit.peak
-    theta, density = (
-        land.at(x, land.theta[rows.group[0]]),
-        float(np.exp(place.log_density - highest)),
-    )
+        x = kernel_mode(rows.x[use], np.ones(use.sum())) if use.any() else place.peak
+    theta, density = land.at(x, rows.group[0]), float(np.exp(place.log_density - highest))
     one = Candidate(theta, density, place.acceptance, place.n_accepted)
     if fit is None:
         return one
@@ -224,6 +217,7 @@ def _notes(land: Landscape, place: Place, epsilon: float) -> list[str]:
             "epsilon the top is flat, and no error is given. A smaller epsilon may show a peak."
         ]
     said, others = [], land.names_of(fit.unknown & ~fit.flat)
+    along = ", ".join(others)
     if fit.flat.any():
         said.append(
             f"The posterior is flat along {', '.join(land.names_of(fit.flat))}, or nearly as wide "
@@ -231,14 +225,14 @@ def _notes(land: Landscape, place: Place, epsilon: float) -> list[str]:
             "Another summary may tell."
         )
     if fit.shape == "unclear":
-        along = ("a combination of " if len(others) > 1 else "") + ", ".join(others)
         said.append(
             f"{fit.n_accepted} accepted simulations near the mode do not show a peak along "
-            f"{along}: no error is given. It may be a ridge; else use more simulations."
+            f"{'a combination of ' * (len(others) > 1)}{along}: no error is given. It may be a "
+            "ridge; else use more simulations."
         )
     elif others:
         said.append(
-            f"The mode is at the end of the prior's support in {', '.join(others)}: the posterior "
-            "may still rise beyond it, and the error is that of the other parameters only."
+            f"The mode is at the end of the prior's support in {along}: the posterior may still "
+            "rise beyond it, and the error is that of the other parameters only."
         )
     return said

@@ -93,31 +93,24 @@ def log_prior_of(problem: Problem, theta: FloatArray, cube: FloatArray) -> Float
 
     A prior that is only known as a map of the cube has the density |det ∂θ/∂u|⁻¹, by differences.
     """
-    prior, value = problem.prior, None
+    prior, (n, d), value = problem.prior, cube.shape, np.full(len(cube), np.nan)
     if isinstance(prior, HasLogDensity):
         value = np.asarray(prior.log_density(theta))
-    if value is None or np.isnan(value).all():
-        value = _density_of_map(problem, cube)
-    if value is None:
+    if np.isnan(value).all() and theta.shape[1] == d:
+        slopes = np.empty((n, d, d))
+        for j in range(d):
+            low, high = cube.copy(), cube.copy()
+            low[:, j] = np.maximum(cube[:, j] - 1e-5, 0.5 * cube[:, j])
+            high[:, j] = np.minimum(cube[:, j] + 1e-5, 0.5 + 0.5 * cube[:, j])
+            change = prior.from_cube(high) - prior.from_cube(low)
+            slopes[:, :, j] = change / (high[:, j] - low[:, j])[:, None]
+        sign, log_volume = np.linalg.slogdet(slopes)
+        value = np.where((sign != 0.0).all(), -log_volume, np.nan)
+    if np.isnan(value).all():
         return None
     finite = value[np.isfinite(value)]
     flat = np.allclose(finite, finite[:1], rtol=1e-12, atol=1e-12)
-    return np.zeros(len(theta)) if flat else value
-
-
-def _density_of_map(problem: Problem, cube: FloatArray) -> FloatArray | None:
-    n, d = cube.shape
-    if len(problem.names) != d:
-        return None
-    slopes = np.empty((n, d, d))
-    for j in range(d):
-        low, high = cube.copy(), cube.copy()
-        low[:, j] = np.maximum(cube[:, j] - 1e-5, 0.5 * cube[:, j])
-        high[:, j] = np.minimum(cube[:, j] + 1e-5, 0.5 + 0.5 * cube[:, j])
-        change = problem.prior.from_cube(high) - problem.prior.from_cube(low)
-        slopes[:, :, j] = change / (high[:, j] - low[:, j])[:, None]
-    sign, log_volume = np.linalg.slogdet(slopes)
-    return None if (sign == 0.0).any() else np.asarray(-log_volume)
+    return np.zeros(n) if flat else value
 
 
 def _with_box(mode: Mode, run: Run) -> Mode:

@@ -28,9 +28,10 @@ class Landscape:
     """
 
     def __init__(
-        self, theta: FloatArray, distance: FloatArray, epsilon: float, names: tuple[str, ...],
-        log_prior: FloatArray | None, prior_spread: FloatArray | None, bounds: FloatArray | None,
-        weight: FloatArray | None, circles: Sequence[Circle],
+        self, theta: FloatArray, distance: FloatArray, epsilon: float, names: tuple[str, ...], *,
+        log_prior: FloatArray | None = None, prior_spread: FloatArray | None = None,
+        bounds: FloatArray | None = None, weight: FloatArray | None = None,
+        circles: Sequence[Circle] = (),
     ) -> None:  # fmt: skip
         n, p = theta.shape
         ends = np.full((p, 2), [-np.inf, np.inf])
@@ -45,7 +46,6 @@ class Landscape:
             width = known[:, 1] - known[:, 0]
             prior_spread = np.diag(np.where(np.isfinite(width), width**2 / 12, theta.var(axis=0)))
         self.theta, self.distance, self.names, self.circles = theta, distance, names, circles
-        self.prior_spread = prior_spread
         self.log_prior = np.zeros(n) if log_prior is None else log_prior
         self.weight = np.ones(n) if weight is None else weight
         self.bounds = np.where(np.isnan(known), ends, known)  # (p, 2)
@@ -57,6 +57,8 @@ class Landscape:
         lattice = discrete & (number > _MOST_VALUES) & continuous.any()
         # Discrete columns whose values are looked at one by one, and those that are rounded.
         self.values, self.lattice = np.flatnonzero(discrete & ~lattice), np.flatnonzero(lattice)
+        #: (n,) Which combination of these values a row has.
+        self.group = np.unique(theta[:, self.values], axis=0, return_inverse=True)[1].ravel()
         # Columns that are coordinates; others that are fitted are linear functions of these.
         self.column: list[int] = []
         self.rest: list[int] = []
@@ -68,35 +70,26 @@ class Landscape:
         near, wide = theta[distance < epsilon][:, self.column], theta[:, self.column].std(axis=0)
         low, high = np.quantile(near, [1.0 / 6.0, 5.0 / 6.0], axis=0)
         self.scale = np.where(high - low > 2e-12 * wide, 0.5 * (high - low), wide)  # (r,)
+        self.x = theta[:, self.column] / self.scale  # (n, r)
+        spread = prior_spread[np.ix_(self.column, self.column)]
+        self.prior_spread = spread / np.outer(self.scale, self.scale)
         self.base, self.embed = np.zeros(p), np.zeros((p, len(self.column)))
         self.embed[self.column, np.arange(len(self.column))] = self.scale
         if self.rest:
-            design = np.column_stack([np.ones(n), self.x(theta)])
+            design = np.column_stack([np.ones(n), self.x])
             solution = np.linalg.lstsq(design, theta[:, self.rest], rcond=None)[0]
             self.base[self.rest], self.embed[self.rest] = solution[0], solution[1:].T
 
-    def x(self, theta: FloatArray) -> FloatArray:
-        """(..., p) -> (..., r)."""
-        return np.asarray(theta[..., self.column] / self.scale)
-
-    def groups(self) -> tuple[IntArray, IntArray]:
-        """A row of each different combination of discrete values, and the group of every row."""
-        _, first, group = np.unique(
-            self.theta[:, self.values], axis=0, return_index=True, return_inverse=True
-        )
-        return first, group.ravel()
-
-    def rows(self, group: IntArray, epsilon: float) -> Rows:
-        """Rows of the table in these coordinates."""
-        spread = self.prior_spread[np.ix_(self.column, self.column)]
+    def rows(self, numbers: IntArray, epsilon: float) -> Rows:
+        """Some rows at a tolerance."""
         return Rows(
-            group, self.x(self.theta[group]), self.distance[group], epsilon, self.log_prior[group],
-            self.bounds[self.column].T / self.scale, spread / np.outer(self.scale, self.scale),
+            numbers, self.x[numbers], self.distance[numbers], epsilon, self.log_prior[numbers],
+            self.bounds[self.column].T / self.scale, self.prior_spread,
         )  # fmt: skip
 
-    def at(self, x: FloatArray, like: FloatArray) -> FloatArray:
-        """A full row of θ from coordinates; columns that are not fitted as in `like`."""
-        answer, fitted = like.copy(), [*self.column, *self.rest]
+    def at(self, x: FloatArray, like: int) -> FloatArray:
+        """θ (p,) from coordinates; columns that are not fitted as in a row."""
+        answer, fitted = self.theta[like].copy(), [*self.column, *self.rest]
         # Ends that were scaled are rounded.
         answer[fitted] = np.clip(self.base + self.embed @ x, *self.bounds.T)[fitted]
         for j in self.lattice:

@@ -97,7 +97,7 @@ def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], f
             break
         if used[row]:
             continue
-        start = land.x(land.theta[row])
+        start = land.x[row]
         place = Place(rows, start, _first_spread(replace(rows, epsilon=look), start))
         if serve and not found:
             look = max(look, serving_epsilon(place))
@@ -126,12 +126,12 @@ def _starts(land: Landscape, look: float) -> list[tuple[float, int, float, Rows]
     Each has the number of its row, the distance to its farthest neighbour, and the rows of its
     group.  Of many accepted rows an even selection is looked at.
     """
-    label, starts = land.groups()[1], []
-    hits = np.bincount(label, land.distance < look)
+    starts: list[tuple[float, int, float, Rows]] = []
+    hits = np.bincount(land.group, land.distance < look)
     for g in np.argsort(-hits, kind="stable")[:_GROUPS]:
         if hits[g] == 0:
             break
-        rows = land.rows(np.flatnonzero(label == g), look)
+        rows = land.rows(np.flatnonzero(land.group == g), look)
         accepted, k = np.flatnonzero(rows.accepted), n_neighbours(len(rows.x))
         chosen = accepted[:: 1 + (len(accepted) - 1) // _MOST]
         found = cKDTree(rows.x).query(rows.x[chosen], k=[*range(1, k + 1)])

@@ -12,6 +12,7 @@ import click
 
 from abctree import __version__
 from abctree.faces.cli.settings import DEFAULT, NAMES, function_of, method_of
+from abctree.numbers import plain
 
 #: What is written for people and programs, the run store aside.
 FILES = (
@@ -175,14 +176,4 @@ def clear(directory: Path) -> None:
 
 def to_json(value: Any) -> str:
     """JSON with null for numbers that it does not have."""
-    return json.dumps(_finite(value), indent=2, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not abs(value) < float("inf"):
-        return None
-    return value
+    return json.dumps(plain(value), indent=2, allow_nan=False)
