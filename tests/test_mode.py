@@ -646,6 +646,28 @@ def test_a_constraint_that_excludes_the_peak_leaves_an_allowed_mode():
     assert np.abs(mode.theta).max() < 1.0
 
 
+def test_a_mode_on_the_border_of_a_constraint_is_near_it():
+    """The twin is any accepted simulation.  The posterior is highest at 0, among those allowed."""
+    problem = abctree.Problem(
+        {"a": (-3.0, 3.0), "b": (-3.0, 3.0)},
+        lambda theta, rng: theta + rng.normal(size=theta.shape),
+        observed=np.array([0.2, 0.2]),
+        vectorized=True,
+        constraint=lambda p: p["a"] + p["b"] < 0.0,
+    )
+    found, twin = [], []
+    for seed in range(6):
+        result = abctree.rejection(problem, n_simulations=3_000, rng=seed)
+        mode = result.mode()
+        if "outside the constraint" in " ".join(mode.notes):
+            found.append((mode.theta**2).sum())
+            near = result.table.theta_of(result.table.distance < mode.epsilon)
+            twin.append((near**2).sum(axis=1).mean())
+    assert len(found) > 2
+    assert np.mean(found) < 0.1
+    assert np.mean(twin) > 0.4
+
+
 @pytest.mark.slow
 def test_a_mode_among_many_discrete_values_has_no_fit_and_says_so():
     """Values that few simulations share: none of them need be accepted at the tolerance."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -194,12 +193,15 @@ def _candidate(land: Landscape, place: Place, highest: float) -> Candidate:
     if fit is None or (fit.shape == "unclear" and place.squares(x[None])[0] > 1.0):
         use = rows.accepted & (place.squares(rows.x) < reach(rows.r) ** 2)
         x = kernel_mode(rows.x[use], np.ones(use.sum())) if use.any() else place.peak
-    theta, density = land.at(x, rows.group[0]), float(np.exp(place.log_density - highest))
-    one = Candidate(theta, density, place.acceptance, place.n_accepted)
-    if fit is None:
-        return one
-    covariance = None if fit.unknown.all() else land.covariance(fit.covariance)
-    return replace(one, covariance=covariance, spread=land.covariance(fit.spread), shape=fit.shape)
+    return Candidate(
+        land.at(x, rows.group[0]),
+        float(np.exp(place.log_density - highest)),
+        place.acceptance,
+        place.n_accepted,
+        covariance=land.covariance(fit.covariance) if fit and not fit.unknown.all() else None,
+        spread=land.covariance(fit.spread) if fit else None,
+        shape=fit.shape if fit else "unclear",
+    )
 
 
 def _notes(land: Landscape, place: Place, epsilon: float) -> list[str]:

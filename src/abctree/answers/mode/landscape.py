@@ -99,16 +99,14 @@ class Landscape:
 
     def covariance(self, inner: FloatArray) -> FloatArray:
         """(r, r) -> (p, p); zero for columns that are not fitted, nan for those on a border."""
-        gone = self._moved_by(np.isnan(np.diag(inner)))
+        gone = (self.embed[:, np.isnan(np.diag(inner))] != 0.0).any(axis=1)
         full = self.embed @ np.nan_to_num(inner, nan=0.0) @ self.embed.T
         return np.where(gone | gone[:, None], np.nan, full)
 
     def names_of(self, which: BoolArray) -> list[str]:
         """The parameters that some coordinates (r,) move."""
-        return [self.names[j] for j in np.flatnonzero(self._moved_by(which))]
-
-    def _moved_by(self, which: BoolArray) -> BoolArray:
-        return np.asarray((self.embed[:, which] != 0.0).any(axis=1))
+        moved = (self.embed[:, which] != 0.0).any(axis=1)
+        return [name for name, moves in zip(self.names, moved, strict=True) if moves]
 
 
 def kernel_mode(x: FloatArray, weight: FloatArray) -> FloatArray:

@@ -77,11 +77,6 @@ class Place:
             return found
         return replace(found, peak=fit.peak, spread=fit.spread, log_density=fit.log_density)
 
-    def is_at(self, other: Place) -> bool:
-        """Whether two places are the same peak: within two spreads of either."""
-        away = (self.squares(other.peak[None]), other.squares(self.peak[None]))
-        return self.rows.group is other.rows.group and bool(min(away) < 4.0)
-
 
 def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], float]:
     """Candidates that differ, the densest first, and the tolerance at which they are compared.
@@ -171,10 +166,12 @@ def serving_epsilon(place: Place) -> float:
 
 
 def _distinct(moved: list[Place]) -> list[Place]:
-    """The densest first, without those that have climbed to a denser one."""
+    """The densest first, without those within two spreads of a denser one, of theirs or its own."""
     kept: list[Place] = []
     for place in sorted(moved, key=lambda place: -place.log_density):
-        if not any(place.is_at(other) for other in kept):
+        denser = [other for other in kept if other.rows.group is place.rows.group]
+        away = [a.squares(b.peak[None]) for o in denser for a, b in ((place, o), (o, place))]
+        if min(away, default=np.inf) >= 4.0:
             kept.append(place)
     return kept
 
