@@ -232,6 +232,7 @@ def test_evidence_works_on_no_and_one_simulation():
         (np.ones(2), np.array([1.0, -1.0]), 1.0, "`weight` must be finite"),
         (np.ones(2), np.ones(2), 0.0, "`epsilon` must be above 0"),
         (np.ones(2), np.ones(2), np.nan, "`epsilon` must be above 0"),
+        (np.ones(2), np.ones(2), 10**400, "`epsilon` must be above 0, but got 1000"),
     ],
 )
 def test_evidence_and_select_refuse_bad_rows(distance, weight, epsilon, rule):

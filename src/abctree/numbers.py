@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+import reprlib
+import sys
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cache
@@ -40,7 +42,8 @@ def check_rule(name: str, value: object, rule: str, advice: str = "") -> None:
     """Raise `ParameterError` unless the value keeps the rule."""
     if not _keeps(value, rule):
         got = value.item() if isinstance(value, np.generic) else value
-        raise ParameterError(f"`{name}` must be {rule}, but got {got!r}. {advice}".rstrip())
+        shown = reprlib.repr(got) if isinstance(got, int) else repr(got)
+        raise ParameterError(f"`{name}` must be {rule}, but got {shown}. {advice}".rstrip())
 
 
 def _keeps(value: object, rule: str) -> bool:
@@ -51,6 +54,8 @@ def _keeps(value: object, rule: str) -> bool:
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    if isinstance(value, int) and abs(value) > sys.float_info.max:  # no float64 is as large
         return False
     low, high, has_low, has_high = _interval(rule)
     inside = low < value < high or (has_low and value == low) or (has_high and value == high)
