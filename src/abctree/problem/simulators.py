@@ -216,6 +216,7 @@ class Model:
             data = self.simulator(*self.arguments(theta, index, Generators(root)))
             return np.asarray(self.read(data, shape, len(theta))[row])
         except CAUGHT as error:
+            let_through(error)
             if len(index) == 1:
                 if isinstance(error, SummaryError) and error.__cause__ is not None:
                     raise error.__cause__  # noqa: B904 - as the summary raised it
