@@ -752,6 +752,35 @@ def test_run_replaces_a_finished_one_only_by_its_repetition(plain, other, differ
     assert call(*common, *other, "--force").exit_code == 0
 
 
+def test_run_replaces_nothing_where_the_executor_of_a_file_is_wrong(plain):
+    common = ("run", "cli_model:ready", "-n", 300, "--rng", 1, "--out", "a", "--quiet")
+    call(*common)
+    (plain / "run.toml").write_text("\ufeff[settings]\nexecutor = 'treads'", encoding="utf-8")
+    done = call(*common, "--config", "run.toml", "--force")
+    assert (done.exit_code, "`executor` must be" in done.stderr) == (2, True), done.stderr
+    assert simulations("a") == 300
+
+
+def test_run_writes_where_it_was_told_to_whatever_directory_the_module_and_its_simulator_are_in(
+    plain, tmp_path_factory
+):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    going = "import os\nos.chdir({!r})\n"
+    simulator = going.format(str(elsewhere / "deeper")).replace("\n", "\n    ")
+    (elsewhere / "deeper").mkdir()
+    (plain / "going_model.py").write_text(
+        f"import abctree, numpy as np\n{going.format(str(elsewhere))}\n"
+        f"def simulate(theta, rng):\n    {simulator}\n    return theta + rng.normal(size=1)\n"
+        "problem = abctree.Problem({'a': (-5.0, 5.0)}, simulate, np.zeros(1))\n"
+    )
+    done = call("run", "going_model:problem", "-n", 200, "--rng", 1, "--out", "out")
+    os.chdir(plain)
+    sys.modules.pop("going_model", None)
+    assert done.exit_code == 0, done.output
+    assert (plain / "out" / "summary.txt").exists()
+    assert [file.name for file in elsewhere.rglob("*")] == ["deeper"]
+
+
 def test_run_does_not_replace_one_of_other_code(plain):
     common = ("run", "cli_model:ready", "-n", 300, "--rng", 1, "--out", "a", "--quiet")
     call(*common)

@@ -1336,6 +1336,36 @@ def test_ctrl_c_does_not_reach_the_workers(truth):
 # What a user may say -------------------------------------------------------------------------
 
 
+class Answers(Executor):
+    """No pool: what it gives for a task is made by a function."""
+
+    def __init__(self, give):
+        self.give = give
+
+    def submit(self, fn, /, *args, **kwargs):
+        return self.give()
+
+
+def forty_two():
+    future = Future()
+    future.set_result(42)
+    return future
+
+
+@pytest.mark.parametrize(
+    ("pool", "says"),
+    [
+        (Answers(lambda: None), "a task is None"),
+        (Answers(forty_two), "a task gave 42"),
+        (abctree.Pool(lambda: 3), "got 3: it was made by the function"),
+    ],
+    ids=["no_future", "other_result", "made_no_pool"],
+)
+def test_what_is_no_pool_is_told_in_a_sentence(pool, says):
+    with pytest.raises(ParameterError, match=says):
+        abctree.abc_tree(abctree.problems.gauss(2), n_simulations=100, rng=1, executor=pool)
+
+
 def test_as_executor_takes_numbers_names_and_pools():
     for spec in (None, 0, 1, "serial"):
         assert as_executor(spec) == abctree.Serial()

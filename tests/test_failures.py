@@ -5,6 +5,8 @@ from __future__ import annotations
 import decimal
 import os
 import pickle
+import signal
+import sys
 import tracemalloc
 import warnings
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from abctree import streams
 from abctree.answers import failures
 from abctree.data import Failure, Table
 from abctree.problem import simulators
+from tests.runs import posix
 
 PRIOR = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
 
@@ -337,6 +340,33 @@ def test_malformed_rows_of_a_vectorized_call_are_found_one_by_one(mode):
         "SystemExit: 1",
         "simulator returned nan or inf",
     }
+
+
+@posix
+@pytest.mark.parametrize("place", ["simulator", "summary", "distance"])
+def test_an_exit_by_a_handler_of_signals_ends_the_run_and_is_no_failure(place, tmp_path):
+    def told_to_end(value):
+        calls.append(1)
+        if len(calls) == 150:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return value
+
+    calls: list = []
+    stops = {place: told_to_end} if place != "distance" else {}
+    if place == "distance":
+        stops["distance"] = lambda x, y: told_to_end(abs(x - y).sum())
+    simulator = stops.pop("simulator", lambda x: x)
+    one = abctree.Problem(
+        {"a": (-5.0, 5.0)}, lambda theta, rng: simulator(theta + rng.normal(size=1)), [1.0], **stops
+    )
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with pytest.raises(SystemExit, match="143"):
+            abctree.abc_tree(one, n_simulations=400, rng=0, store=tmp_path / "x")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    again = abctree.resume(tmp_path / "x", one)
+    assert (again.n_simulations, again.failures.count) == (400, 0)
 
 
 # Where failures come from -----------------------------------------------------------------------

@@ -364,6 +364,23 @@ def test_resume_refuses_a_budget_that_is_smaller_or_none(tmp_path, n):
     assert recorded(tmp_path / "x") == N
 
 
+@pytest.mark.parametrize("summaries", [True, "store"])
+def test_folder_stays_where_it_is_when_the_simulator_changes_the_directory(
+    tmp_path, monkeypatch, summaries
+):
+    def leaves(theta, rng):
+        os.chdir("/")
+        return simulate(theta, rng)
+
+    monkeypatch.chdir(tmp_path)
+    first = run("x", leaves, keep_summaries=summaries)
+    assert os.getcwd() == "/"
+    assert np.isfinite(first.table.summary).any()
+    with pytest.warns(abctree.AbctreeWarning, match="simulator"):
+        again = abctree.load(tmp_path / "x", problem())
+    assert differences(again, first) == []
+
+
 def test_resume_of_a_finished_run_writes_nothing(tmp_path):
     first = run(tmp_path / "x")
     before = (tmp_path / "x" / FILE).read_bytes()

@@ -387,6 +387,14 @@ def test_parts_of_the_users_are_given_again(tmp_path):
     )
 
 
+def test_a_session_with_parts_of_the_users_has_a_result_on_the_way():
+    session = abctree.Session(problem(), n_simulations=300, rng=9, schedule=OwnSchedule())
+    while session.n_told < 200:
+        ask = session.ask()
+        session.tell(ask.numbers, data=[one_by_one(t, ask.rng(i)) for i, t in enumerate(ask.theta)])
+    assert 0 < session.result().n_simulations <= 200
+
+
 def place(data, sound):
     """A byte of a file, whose length depends on the seconds that are written in it."""
     return int(data.draw(st.floats(0.0, 1.0, exclude_max=True)) * len(sound))

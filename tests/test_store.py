@@ -349,6 +349,30 @@ def test_new_folder_does_not_replace_what_is_there(tmp_path):
         Ledger.new(tmp_path / "y").describe({})
 
 
+@pytest.mark.parametrize("given", [3, True, b"folder", object()])
+@pytest.mark.parametrize("opened", [Ledger.new, Ledger.open, Ledger.read])
+def test_what_keeps_no_records_is_no_store(opened, given):
+    with pytest.raises(abctree.ParameterError, match="must be a folder, or an object that keeps"):
+        opened(given)
+
+
+def test_folder_that_cannot_be_named_is_told_in_a_sentence(tmp_path):
+    with pytest.raises(abctree.StoreError, match="File name too long"):
+        Ledger.new(tmp_path / ("x" * 300))
+
+
+@posix
+def test_folder_that_is_removed_is_spoken_of_once(tmp_path):
+    ledger = Ledger.new(tmp_path / "x")
+    ledger.describe({})
+    put(ledger, 0)
+    shutil.rmtree(tmp_path / "x")
+    with pytest.warns(abctree.AbctreeWarning, match="has been removed"):
+        put(ledger, SIZE)
+    put(ledger, 2 * SIZE)
+    ledger.close()
+
+
 @pytest.mark.parametrize("opened", [Ledger.open, Ledger.read])
 def test_folder_says_when_there_is_no_run(tmp_path, opened):
     for path in (tmp_path, tmp_path / "nowhere", str(tmp_path)):

@@ -353,6 +353,7 @@ class Ahead(Iterator[Chunk], Protocol):
         """Chunks that have come back; does not wait."""
 
 
+@runtime_checkable
 class Store(Protocol):
     """Keeps what a run cannot compute again, as records that are only ever appended."""
 

@@ -39,6 +39,7 @@ from abctree.problem import Problem
 from abctree.protocols import Chunk
 from abctree.running.journal import Journal, Memory
 from abctree.running.ledger import Ledger
+from abctree.running.manifest import own_parts
 from abctree.running.play import play
 from abctree.running.settings import names_of
 from abctree.running.spec import RunSpec
@@ -115,7 +116,7 @@ class Session:
         store = Memory()
         loop = LOOPS[method]
         run = partial(play, loop, problem, spec, progress=False, path=store)
-        self._begin(problem, store, run, {})
+        self._begin(problem, store, run, own_parts(spec))
 
     def _begin(
         self, problem: Problem, store: Memory, run: Callable[[Waiting], Result], parts: NamedDict

@@ -18,7 +18,7 @@ from abctree.errors import ParameterError, StoreError, wrong
 from abctree.problem import Measurement, Problem, finite_rows
 from abctree.problem.form import WrongTypeError, floats
 from abctree.problem.labels import WrongLabelsError, is_labelled
-from abctree.problem.simulators import CAUGHT, WrongShapeError, described
+from abctree.problem.simulators import CAUGHT, WrongShapeError, described, let_through
 from abctree.running.journal import Memory
 from abctree.running.ledger import CHUNK
 from abctree.running.packing import spans, unpack
@@ -173,6 +173,7 @@ def _told_data(problem: Problem, index: IntArray, data: Any) -> Answers:
         try:
             rows = problem.model.read(data, problem.shape, len(index))
         except CAUGHT as error:
+            let_through(error)
             raise ParameterError(f"`data` must be like the observation: {error}") from None
         return Answers.of_summaries(rows, ["data told are nan or inf"] * len(index))
     return Answers.of_summaries(*_summaries(problem, index, _items(index, data)))
@@ -210,8 +211,8 @@ def _summaries(problem: Problem, index: IntArray, data: Any) -> tuple[FloatArray
     if problem.measurement.vectorized:
         try:
             return problem.model.read(_batch(data), problem.shape, len(data)), reasons
-        except CAUGHT:  # find the rows that cannot be used, keep the others
-            pass
+        except CAUGHT as first:  # find the rows that cannot be used, keep the others
+            let_through(first)
     for i in range(len(data)):
         if data[i] is None:
             reasons[i] = "NothingError: None was told"
@@ -222,6 +223,7 @@ def _summaries(problem: Problem, index: IntArray, data: Any) -> tuple[FloatArray
         except _SLIPS as error:
             raise _wrong_data(problem, int(index[i]), data[i], error) from None
         except CAUGHT as error:
+            let_through(error)
             reasons[i] = described(error)
     return rows, reasons
 

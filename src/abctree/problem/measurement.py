@@ -16,7 +16,7 @@ from abctree.errors import ParameterError, SimulatorError
 from abctree.problem.distance_arithmetic import one_each
 from abctree.problem.form import floats
 from abctree.problem.other_streams import Watch, search
-from abctree.problem.simulators import CAUGHT, Model, note_failure
+from abctree.problem.simulators import CAUGHT, Model, let_through, note_failure
 from abctree.protocols import Distance, LearnedDistance, StandardisedDistance, TaughtDistance
 from abctree.threads import is_for_threads
 from abctree.types import BoolArray, FloatArray, IntArray
@@ -129,12 +129,14 @@ class Measurement:
             return np.empty(0)
         try:
             return self.checked_distances(summary).copy()  # a function may use its array again
-        except CAUGHT:  # find the rows that raise, keep the others
+        except CAUGHT as first:  # find the rows that raise, keep the others
+            let_through(first)
             distance = np.full(len(summary), np.inf)
             for i in range(len(summary)):
                 try:
                     distance[i] = self.checked_distances(summary[i : i + 1])[0]
                 except CAUGHT as error:
+                    let_through(error)
                     known = isinstance(error, SimulatorError)  # its message names the distance
                     source = "" if known else "distance raised "
                     note_failure(failures, index[i], theta[i], error, source)

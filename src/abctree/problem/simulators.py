@@ -7,6 +7,7 @@ rows are untouched.
 from __future__ import annotations
 
 import contextlib
+import signal
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,15 @@ _LONGEST_TRACEBACK = 10_000
 
 #: What counts as a failed simulation.  Ctrl-C does not: it ends the run.
 CAUGHT = (Exception, SystemExit, GeneratorExit)
+
+
+def let_through(error: BaseException) -> None:
+    """Raise an exit again that a handler of signals has raised: the process is told to end."""
+    if isinstance(error, Exception):
+        return
+    handlers = {getattr(signal.getsignal(n), "__code__", None) for n in signal.valid_signals()}
+    if any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__)):
+        raise error
 
 
 class WrongShapeError(ValueError):
@@ -150,6 +160,7 @@ class Model:
             try:
                 data, source = self.summary(data), "summary"
             except CAUGHT as error:
+                let_through(error)
                 raise SummaryError(f"summary raised {described(error)}") from error
         if lead:
             check_order_of_rows(data, source)
@@ -171,6 +182,7 @@ class Model:
                 data = self.simulator(*self.arguments(theta[a:b], index[a:b], generators))
                 rows[a:b] = self.read(data, shape, b - a)
             except CAUGHT as error:  # a user's simulator may raise anything
+                let_through(error)
                 if b - a == 1:
                     note_failure(failures, index[a], theta[a], error)
                 else:
@@ -204,6 +216,7 @@ class Model:
             data = self.simulator(*self.arguments(theta, index, Generators(root)))
             return np.asarray(self.read(data, shape, len(theta))[row])
         except CAUGHT as error:
+            let_through(error)
             if len(index) == 1:
                 if isinstance(error, SummaryError) and error.__cause__ is not None:
                     raise error.__cause__  # noqa: B904 - as the summary raised it

@@ -56,13 +56,15 @@ class Journal:
     """
 
     def __init__(self, path: str | os.PathLike[str], mode: Mode) -> None:
-        self._folder = folder = Path(path) if mode == "new" else existing(path)
-        if folder.exists() and not folder.is_dir():
-            raise wrong("store", "be a folder", f"the file {folder}")
+        folder = Path(path) if mode == "new" else existing(path)
+        self._folder = folder = folder.absolute()  # a simulator may change the directory
         self._file: int | None = None
+        self._is_gone = False  # the file was removed
         self._places: list[_Place] = []
         self._end = 0
         with explained(folder):
+            if folder.exists() and not folder.is_dir():
+                raise wrong("store", "be a folder", f"the file {folder}")
             if mode == "new":
                 folder.mkdir(parents=True, exist_ok=True)
             self._lock = None if mode == "read" else FolderLock(folder)
@@ -136,6 +138,9 @@ class Journal:
             raise
         if flush:
             os.fsync(self._file)
+            if not self._is_gone and os.fstat(self._file).st_nlink == 0:
+                self._is_gone = True
+                warn(f"{self} has been removed: what this run simulates is no longer kept.")
 
     def close(self) -> None:
         """Close the file and let other processes in."""

@@ -91,7 +91,10 @@ class Ledger:
         return ledger
 
     @classmethod
-    def _of(cls, path: StoreLike, mode: Mode) -> Self:
+    def _of(cls, path: Any, mode: Mode) -> Self:
+        if not isinstance(path, str | os.PathLike | Store):
+            name = "store" if mode == "new" else "path"
+            raise wrong(name, "be a folder, or an object that keeps records", repr(path))
         store = Journal(path, mode) if isinstance(path, str | os.PathLike) else path
         try:
             if mode == "new" and isinstance(path, str | os.PathLike):

@@ -67,6 +67,14 @@ def manifest_of(spec: RunSpec, problem: Problem) -> NamedDict:
     }
 
 
+def own_parts(spec: RunSpec) -> NamedDict:
+    """Parts of a user's own, by the keyword under which a folder asks for them again."""
+    own: NamedDict = {}
+    for keyword, value in spec.settings.items():
+        _written_setting(value, keyword, own)
+    return own
+
+
 def versions() -> dict[str, str]:
     """What may change the numbers of a run."""
     return {

@@ -16,7 +16,7 @@ from abctree.errors import ParameterError, SimulatorError, wrong
 from abctree.numbers import check_rule
 from abctree.problem import Problem
 from abctree.problem.form import floats
-from abctree.problem.simulators import CAUGHT, described
+from abctree.problem.simulators import CAUGHT, described, let_through
 from abctree.streams import Generators
 from abctree.types import Data, FloatArray
 
@@ -174,6 +174,7 @@ def _made(problem: Problem, theta: FloatArray, root: int, step: int, first: int)
         each = list(floats(own, "simulator")) if model.vectorized else [own]
         rows = list(zip(some.tolist(), each, summary, strict=True))
     except CAUGHT as error:
+        let_through(error)
         return Made(first, [], described(error))
     usable = [row for row in rows if np.isfinite(row[2]).all()]
     return Made(first, usable, "the summaries are nan or inf")

@@ -75,8 +75,9 @@ def one_line(error: BaseException) -> str:
 
 def blamed(doing: str, error: BaseException) -> str:
     """What raised, what, and where."""
-    message = " ".join(str(error).split())
-    return f"{doing} raised {type(error).__name__}: {message}{_line_of(error)}"
+    from abctree.problem.simulators import described
+
+    return f"{doing} raised {described(error)}{_line_of(error)}"
 
 
 def _line_of(error: BaseException | None) -> str:

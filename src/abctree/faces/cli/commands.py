@@ -16,7 +16,7 @@ import click
 from abctree.errors import ParameterError
 from abctree.faces.cli import options
 from abctree.faces.cli.blame import explained, teller, to_stderr
-from abctree.faces.cli.folder import FILES, Note, claim, clear
+from abctree.faces.cli.folder import FILES, Note, claim, clear, named
 from abctree.faces.cli.live import PAGE, Live, live_page
 from abctree.faces.cli.options import EXAMPLES, main
 from abctree.faces.cli.reading import noted
@@ -160,6 +160,7 @@ def _run_help() -> str:
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
+    callback=options.absolute,
     metavar="DIR",
     help="Directory to write to.  [default: NAME-output, or NAME-METHOD-output; of module:problem "
     "NAME is that of the module]",
@@ -193,9 +194,10 @@ def run(
     """See `_run_help`."""
     from abctree.faces.cli.answer import Answer
 
-    named = read_config(config, method) if config else Config(method=method or DEFAULT)
-    name, method = problem or named.problem, named.method
-    settings = {**named.settings, **_said(given, method)}
+    here = Path.cwd()  # now, see `options.absolute`
+    found = read_config(config, method) if config else Config(method=method or DEFAULT)
+    name, method = problem or found.problem, found.method
+    settings = {**found.settings, **_said(given, method)}
     if name is None:
         raise click.UsageError("Missing argument 'PROBLEM', and no --config names one.")
     made = problem_of(name)
@@ -208,8 +210,8 @@ def run(
     if live and not store:
         raise click.UsageError("--live reads the simulations in DIR. Drop --no-store.")
     note = Note(name, seed, settings, method)
-    directory = out or _directory(note)
-    planned = _planned(made, note)
+    directory = out or here / _directory(note)
+    planned = _planned(made, note, executor)
     former = claim(directory, note, planned if store else None, force=force)
     say = teller(quiet=quiet)
     how = "" if method == DEFAULT else f" of {method}"
@@ -223,7 +225,7 @@ def run(
             answer.show(as_json=as_json)
             written = _written(answer, directory, say, shown)
     replaced = ", replacing those of a former run" if former else ""
-    say(f"Wrote {', '.join(written)} to {directory}{replaced}")
+    say(f"Wrote {', '.join(written)} to {named(directory)}{replaced}")
     answer.check_accepted()
 
 
@@ -310,12 +312,12 @@ class _NoStore:
         """Nothing is open."""
 
 
-def _planned(problem: Problem, note: Note) -> Mapping[str, Any]:
+def _planned(problem: Problem, note: Note, executor: Any) -> Mapping[str, Any]:
     """The manifest of a run; wrong settings are found before the files of a former are removed."""
     store = _NoStore()
     with explained(Path()), contextlib.suppress(_BegunError):
         try:
-            _play(problem, note, store, None, quiet=True)
+            _play(problem, note, store, executor, quiet=True)
         except ParameterError as error:  # of a setting, for the problem was made
             raise click.UsageError(str(error)) from error
     return store.planned
@@ -355,7 +357,7 @@ def resume(
     made = problem_of(note.problem)
     executor = executor_of(workers, memory)
     say = teller(quiet=quiet)
-    say(f"{note.problem}: going on with {directory}")
+    say(f"{note.problem}: going on with {named(directory)}")
     # Rules of a folder that was not made here are those that it holds.
     ours = "n_simulations" in note.asked or "seconds" in note.asked
     with (
@@ -378,5 +380,5 @@ def resume(
         for name in FILES:
             (directory / name).unlink(missing_ok=True)
         written = _written(answer, directory, say, shown)
-    say(f"Wrote {', '.join(written)} to {directory}")
+    say(f"Wrote {', '.join(written)} to {named(directory)}")
     answer.check_accepted()

@@ -84,6 +84,12 @@ class Note:
         return note if valid else None
 
 
+def named(directory: Path) -> str:
+    """A folder as it is named from here."""
+    here = Path.cwd()
+    return str(directory.relative_to(here) if directory.is_relative_to(here) else directory)
+
+
 def claim(
     directory: Path, new: Note, planned: Mapping[str, Any] | None, *, force: bool
 ) -> list[str]:
@@ -96,15 +102,17 @@ def claim(
         directory.mkdir(parents=True, exist_ok=True)
         former = [name for name in (_NOTE, *FILES, _STORE) if (directory / name).exists()]
     except OSError as error:
-        raise click.UsageError(f"--out {directory} cannot be used: {error.strerror}.") from error
+        raise click.UsageError(
+            f"--out {named(directory)} cannot be used: {error.strerror}."
+        ) from error
     if not former or force:
         return former
     owner = Note.read(directory)
     if owner is None or owner.title != new.title:
         whose = f"of a {owner.title}" if owner else "of unknown origin"
         raise click.UsageError(
-            f"--out {directory} holds {', '.join(former)} {whose}. Name another directory, or add "
-            "--force to replace them."
+            f"--out {named(directory)} holds {', '.join(former)} {whose}. Name another directory, "
+            "or add --force to replace them."
         )
     if _STORE in former:
         _check_repeats_store(directory, new, planned)
@@ -127,14 +135,14 @@ def _check_repeats_store(directory: Path, new: Note, planned: Mapping[str, Any] 
     budget = kept.get("settings", {}).get("n_simulations", n)
     if only_failures and n < budget:
         raise click.UsageError(
-            f"--out {directory} holds failures only: all {n} simulations of a {new.title} failed. "
-            "To start anew, mend what failed and add --force, or name another directory."
+            f"--out {named(directory)} holds failures only: all {n} simulations of a {new.title} "
+            "failed. To start anew, mend what failed and add --force, or name another directory."
         )
     if 0 < n < budget:
         raise click.UsageError(
-            f"--out {directory} holds an unfinished {new.title}: {n} of {budget} simulations. Go "
-            f"on with it by: abctree resume {directory}. Or name another directory, or add --force "
-            "to replace it."
+            f"--out {named(directory)} holds an unfinished {new.title}: {n} of {budget} "
+            f"simulations. Go on with it by: abctree resume {named(directory)}. Or name another "
+            "directory, or add --force to replace it."
         )
     differing = _differing(kept, planned)
     if n > 0 and differing:
@@ -153,7 +161,7 @@ def _differing(kept: Mapping[str, Any], planned: Mapping[str, Any] | None) -> li
 
 def _finished(directory: Path, new: Note, differing: str) -> click.UsageError:
     return click.UsageError(
-        f"--out {directory} holds a finished {new.title}, from which this one differs in "
+        f"--out {named(directory)} holds a finished {new.title}, from which this one differs in "
         f"{differing}. Name another directory, or add --force to replace it."
     )
 

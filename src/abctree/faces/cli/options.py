@@ -28,6 +28,11 @@ def together(*options: Decorator) -> Decorator:
     return decorate
 
 
+def absolute(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
+    """A path as it is seen from here: a module of the user's, and a simulator, may go elsewhere."""
+    return None if path is None else path.absolute()
+
+
 def as_bytes(text: str) -> float:
     """A number of bytes from a number with a unit: G or GB for 10⁹, GiB for 2³⁰."""
     found = re.fullmatch(r"(\d+(?:\.\d*)?(?:e\d+)?) *(?:([kmgt])(i?))?b?", text, re.IGNORECASE)
@@ -97,7 +102,10 @@ reading = together(
 #: Which run, and how it is read.
 of_folder = together(
     click.argument(
-        "directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)
+        "directory",
+        metavar="DIR",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        callback=absolute,
     ),
     click.option(
         "--problem",

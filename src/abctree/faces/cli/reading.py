@@ -10,7 +10,7 @@ import click
 
 from abctree.faces.cli import options
 from abctree.faces.cli.blame import explained, to_stderr
-from abctree.faces.cli.folder import Note
+from abctree.faces.cli.folder import Note, named
 from abctree.faces.cli.options import EXAMPLES, main
 from abctree.faces.cli.settings import DEFAULT, check_reading
 from abctree.faces.cli.targets import problem_of
@@ -43,8 +43,8 @@ def noted(directory: Path, problem: str | None, given: dict[str, Any]) -> Note:
         note = Note("", None)
         if problem is None:
             raise click.UsageError(
-                f"{directory} does not say which problem its run is of: it was not made by abctree "
-                "run. Add --problem module:name."
+                f"{named(directory)} does not say which problem its run is of: it was not made by "
+                "abctree run. Add --problem module:name."
             )
     said = {key: value for key, value in given.items() if value is not None}
     asked = dict(note.asked)
@@ -74,6 +74,7 @@ def summary(directory: Path, problem: str | None, *, as_json: bool, **given: Any
     "--to",
     "target",
     type=click.Path(file_okay=False, path_type=Path),
+    callback=options.absolute,
     metavar="DIR",
     help="Directory to write to.  [default: that of the run]",
 )
@@ -89,7 +90,7 @@ def plot(directory: Path, problem: str | None, target: Path | None, **given: Any
         answer = loaded(directory, problem, given)
         to.mkdir(parents=True, exist_ok=True)
         written = [*answer.pictures(to), *answer.more_pictures(to)]
-    to_stderr(f"Wrote {', '.join(written)} to {to}")
+    to_stderr(f"Wrote {', '.join(written)} to {named(to)}")
 
 
 @main.command(epilog=EXAMPLES, short_help="Write the page of a run.")
@@ -98,6 +99,7 @@ def plot(directory: Path, problem: str | None, target: Path | None, **given: Any
     "--to",
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
+    callback=options.absolute,
     metavar="FILE",
     help="File to write.  [default: report.html in DIR]",
 )
@@ -111,7 +113,7 @@ def report(directory: Path, problem: str | None, file: Path | None, **given: Any
     to = file or directory / "report.html"
     with explained(to):
         loaded(directory, problem, given).report(to)
-    to_stderr(f"Wrote {to}")
+    to_stderr(f"Wrote {named(to)}")
 
 
 @main.command(epilog=EXAMPLES, short_help="Write a run for other programs.")
@@ -127,6 +129,7 @@ def report(directory: Path, problem: str | None, file: Path | None, **given: Any
     "--to",
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
+    callback=options.absolute,
     required=True,
     metavar="FILE",
     help="File to write.",
@@ -150,12 +153,12 @@ def export(
     kind = kind or _ENDINGS.get(file.suffix.lower())
     if kind is None:
         raise click.UsageError(
-            f"--to must end in {', '.join(_ENDINGS)}, but got {file}. Or add --format."
+            f"--to must end in {', '.join(_ENDINGS)}, but got {named(file)}. Or add --format."
         )
     if whole and kind == "arviz":
         raise click.UsageError("--all goes with csv, and npz has all simulations anyway. Drop it.")
     if file.exists() and not force:
-        raise click.UsageError(f"--to {file} exists. Name another file, or add --force.")
+        raise click.UsageError(f"--to {named(file)} exists. Name another file, or add --force.")
     with explained(file):
         loaded(directory, problem, given).export(kind, file, whole=whole)
-    to_stderr(f"Wrote {file}")
+    to_stderr(f"Wrote {named(file)}")

@@ -180,7 +180,7 @@ def read_config(path: Path, method: str | None = None) -> Config:
     A method that is given wins over that of the file.  What is wrong is a `click.UsageError`.
     """
     try:
-        return _read(tomllib.loads(path.read_text(encoding="utf-8")), method)
+        return _read(tomllib.loads(path.read_text(encoding="utf-8-sig")), method)
     except (ValueError, OSError) as error:
         raise click.UsageError(f"--config {path} cannot be read: {error}") from error
     except click.UsageError as error:

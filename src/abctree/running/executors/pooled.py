@@ -22,7 +22,7 @@ from typing import NamedTuple, Self, cast
 import numpy as np
 
 from abctree.data import Rows, Simulations
-from abctree.errors import AbctreeError, ParameterError
+from abctree.errors import AbctreeError, ParameterError, wrong
 from abctree.protocols import Chunk, Work
 from abctree.running.executors.sending import check_guarded, pack
 from abctree.running.executors.serial import check_timeout, failed, rows_of
@@ -159,12 +159,15 @@ class Pooled:
         pool = self._pool or self._open()
         given = rows, _SECONDS, self.timeout
         try:
-            return pool, pool.submit(self._task(work, whole=whole), *given)
+            future = pool.submit(self._task(work, whole=whole), *given)
         except futures.BrokenExecutor:  # it broke while it had nothing to do
             pool = self._mended(pool)
-            return pool, pool.submit(self._task(work, whole=whole), *given)
+            future = pool.submit(self._task(work, whole=whole), *given)
         except Exception as error:
             raise closed(pool, f"takes no task ({type(error).__name__}: {error})") from error
+        if not hasattr(future, "add_done_callback"):
+            raise no_pool(pool, f"a task is {future!r}")
+        return pool, future
 
     def _task(self, work: Work, *, whole: bool) -> Callable[..., Answer]:
         """What a worker is asked to do with some rows."""
@@ -186,7 +189,10 @@ class Pooled:
     def _open(self) -> futures.Executor:
         check_guarded(self.context)
         source = self._source
-        self._pool = pool = source if isinstance(source, futures.Executor) else source()
+        pool = source if isinstance(source, futures.Executor) else source()
+        if not isinstance(pool, futures.Executor):
+            raise no_pool(pool, "it was made by the function that was given")
+        self._pool = pool
         self._tell_of_work()
         return pool
 
@@ -230,6 +236,11 @@ def closed(pool: futures.Executor, how: str) -> AbctreeError:
         f"`executor` must stay open while the run is on, but {type(pool).__name__} {how}. "
         "Begin it again; a run with a store goes on by abctree.resume."
     )
+
+
+def no_pool(pool: object, why: str) -> ParameterError:
+    """The error of what is not a pool like those of `concurrent.futures`."""
+    return wrong("executor", "be a pool of concurrent.futures", f"{pool!r}: {why}")
 
 
 def _shut(pool: futures.Executor) -> None:
@@ -325,7 +336,7 @@ class Block:
         """Take what a task that ended has to say, and begin what it left to be done."""
         task, pool = self._running.pop(future)
         try:
-            done, seconds = future.result()
+            answer = future.result()
         except futures.CancelledError as error:
             raise closed(pool, "has cancelled its tasks") from error
         except Exception as error:
@@ -333,6 +344,9 @@ class Block:
                 raise
             self._recover(task, pool, error)
             return
+        if not isinstance(answer, Answer):
+            raise no_pool(pool, f"a task gave {answer!r}, and not what it returned")
+        done, seconds = answer
         if done is None:
             self._begin(task, whole=True)
             return
