@@ -12,7 +12,6 @@ import click
 
 from abctree import __version__
 from abctree.faces.cli.settings import DEFAULT, NAMES, function_of, method_of
-from abctree.numbers import plain
 
 #: What is written for people and programs, the run store aside.
 FILES = (
@@ -184,4 +183,6 @@ def clear(directory: Path) -> None:
 
 def to_json(value: Any) -> str:
     """JSON with null for numbers that it does not have."""
+    from abctree.numbers import plain  # which needs numpy: `--help` does without
+
     return json.dumps(plain(value), indent=2, allow_nan=False)
