@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
+import pickle
 import signal
 import threading
 import time
@@ -350,6 +352,16 @@ def drive_on(session):
     ask = session.outstanding()
     session.tell(ask.numbers, data=simulated(ask))
     return drive(session)
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_of_a_session_goes_on_by_itself(way):
+    session = abctree.Session(problem(), n_simulations=300, rng=9)
+    session.ask()
+    other = way(session)
+    run = drive_on(session)
+    assert other.n_told == 0
+    same(drive_on(other), run)
 
 
 def test_a_session_is_not_continued_with_another_problem(tmp_path):

@@ -331,6 +331,10 @@ class Session:
         """A session as it was; see `load`."""
         return cls._of(Memory.of(state), problem, parts)
 
+    def __reduce__(self) -> tuple[Callable[..., Session], tuple[bytes, Problem]]:
+        """Pickles, and copies, are of the state and the problem."""
+        return partial(type(self).from_state, **self._parts), (self.state, self._problem)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the session to a run folder, in the place of what it held before.
 
