@@ -10,6 +10,8 @@ import pytest
 import abctree
 from tests.conftest import z_score
 
+pytestmark = pytest.mark.xdist_group("categories")  # they share runs
+
 PRIOR = np.array([0.5, 0.3, 0.2])
 #: P(1 | k)
 CHANCE = np.array([0.1, 0.5, 0.9])

@@ -11,6 +11,8 @@ import pytest
 import abctree
 from tests.conftest import z_score
 
+pytestmark = pytest.mark.xdist_group("circles")  # they share runs
+
 #: Of the noise, and the half width of the acceptance in radians.
 SIGMA, REACH = 0.3, 0.5
 #: The observed angle: almost on the seam of (-π, π).

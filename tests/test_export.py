@@ -13,6 +13,8 @@ import abctree
 from abctree import export
 from abctree.answers import Posterior
 
+pytestmark = pytest.mark.xdist_group("export")  # they share runs
+
 
 def simulate(theta, rng):
     return theta[:, :1] + rng.normal(size=(len(theta), 1))

@@ -27,6 +27,8 @@ from examples.hare_lynx.model import LOG_SD, USUAL_RATES
 from .conftest import command as call
 from .test_problems import seeds_of, z_of_mean
 
+pytestmark = pytest.mark.xdist_group("hare and lynx")  # they share runs
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # The model --------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ import pytest
 import abctree
 from abctree.answers.reading import choice, local, rows, veto
 
+pytestmark = pytest.mark.xdist_group("local summaries")  # they share runs
+
 N_DATA = 20
 PRIOR = {"place": (-5.0, 5.0), "scale": (0.0, 4.0)}
 

@@ -146,7 +146,7 @@ def test_spread_is_that_of_the_posterior():
     assert spread == pytest.approx(np.eye(2), abs=0.25)
 
 
-def errors_with_a_prior(power, monkeypatch, observed=1.5, n_tables=12):
+def errors_with_a_prior(power, monkeypatch, observed=1.5, n_tables=8):
     """(n, 2) Errors of the mode, and stated ones: θ ~ N(0, 4), x ~ N(θ, 1), ε = .8, prior draws."""
     monkeypatch.setattr(regression, "POWER", power)
     prior, epsilon, found = stats.norm(0.0, 2.0), 0.8, []

@@ -13,6 +13,8 @@ from abctree.testing import check_prior
 
 from .conftest import z_score
 
+pytestmark = pytest.mark.xdist_group("models")  # they share runs
+
 N, TOTAL = 5, 12
 HIGH = 9.0
 

@@ -16,6 +16,8 @@ from abctree.answers.reading import regression, rows
 
 from .conftest import z_score
 
+pytestmark = pytest.mark.xdist_group("readings")  # they share runs
+
 SQUARE = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
 
 

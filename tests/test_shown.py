@@ -12,6 +12,8 @@ import pytest
 
 import abctree
 
+pytestmark = pytest.mark.xdist_group("shown")  # they share runs
+
 LONGEST = 2000
 NAMES = {
     "small": ("a", "b"),

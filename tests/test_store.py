@@ -29,6 +29,8 @@ from abctree.running.ledger import CHUNK, FILE, MANIFEST, Journal, Ledger
 from tests import runs
 from tests.runs import posix
 
+pytestmark = pytest.mark.xdist_group("store")  # they share runs
+
 N_BLOCKS, SIZE = 6, 40
 
 

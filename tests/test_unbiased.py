@@ -127,7 +127,7 @@ def test_dropping_the_weights_would_be_noticed():
     sd = []
     for seed in range(3):
         result = abctree.abc_tree(
-            gauss(1), n_simulations=10_000, rng=seed, schedule=EPSILONS, block=500
+            gauss(1), n_simulations=5_000, rng=seed, schedule=EPSILONS, block=500
         )
         accepted = result.table.distance < result.epsilon
         sd.append(result.table.theta[accepted].std() / np.sqrt(1 + result.epsilon**2 / 3) - 1)
