@@ -196,8 +196,14 @@ def rows_of(d, n, rng, noise=0.3):
     return cube, 4.0 * (cube - 0.5) + noise * rng.standard_normal((n, d))
 
 
+def box_of(boxes, cube):
+    """Boxes of points, both of the kinds that a run has: else kernels are compiled again."""
+    cube.flags.writeable = False
+    return boxes.locate(cube).astype(np.int32)
+
+
 def surrogate_of(boxes, cube, z, usable, rate, budget, rng):
-    regressions = Regressions.fitted(boxes, boxes.locate(cube), cube, z, usable)
+    regressions = Regressions.fitted(boxes, box_of(boxes, cube), cube, z, usable)
     return fit_surrogate(regressions, cube, z, usable, rate, budget, rng)
 
 
@@ -205,7 +211,7 @@ def test_models_solve_the_normal_equations_of_their_node(rng):
     cube, z = rows_of(2, 2000, rng)
     usable = rng.random(2000) < 0.9
     boxes = tree_of(cube, np.linalg.norm(z, axis=1))
-    tree, box = boxes.tree, boxes.locate(cube)
+    tree, box = boxes.tree, box_of(boxes, cube)
     model, beta = surrogate.fit_models(
         cube, z, usable, box, tree.parent, tree.node_of_box, 3, 200.0, 60.0
     )
