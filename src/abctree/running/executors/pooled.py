@@ -188,8 +188,7 @@ class Pooled:
 
     def _open(self) -> futures.Executor:
         check_guarded(self.context)
-        source = self._source
-        pool = source if isinstance(source, futures.Executor) else source()
+        pool = self._source if isinstance(self._source, futures.Executor) else self._source()
         if not isinstance(pool, futures.Executor):
             raise no_pool(pool, "it was made by the function that was given")
         self._pool = pool
