@@ -397,5 +397,4 @@ class Run:
 def check_is_run(result: object) -> None:
     """Raise `ParameterError` unless it is what a method returns."""
     if not isinstance(result, Run):
-        advice = "Give the result of abctree.abc_tree, or of another method."
-        raise wrong("result", "be a run", f"a {type(result).__name__}", advice)
+        raise wrong("result", "be a run", f"a {type(result).__name__}", "Give what a run returns.")

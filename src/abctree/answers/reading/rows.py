@@ -392,10 +392,7 @@ def _usable(table: Table, row: IntArray, most: int) -> tuple[IntArray, FloatArra
 
 
 def _count(reached: FloatArray, ess: float) -> int:
-    """How many of the nearest rows a reading takes: at least one is left outside.
-
-    Where none are as many, those that are worth most.
-    """
+    """How many of the nearest rows are read: enough, or those worth most, but for one at least."""
     enough = np.flatnonzero(reached >= ess)
     last = int(enough[0]) if len(enough) else int(np.argmax(reached))
     return min(last + 1, len(reached) - 1)
