@@ -698,6 +698,16 @@ def test_density_of_a_prior_that_is_only_a_map_is_by_its_slope(rng):
     theta = problem.prior.from_cube(cube)
     value = from_run.log_prior_of(problem, theta, cube)
     assert value == pytest.approx(-cube[:, 0] - np.log(3.0), abs=1e-6)
+    # A map with a step has no slope, and its prior no density; the mode says so.
+    step = abctree.PriorTransform(lambda u: np.where(u < 0.5, 0.0, 6.0 * u - 3.0), names=["a", "b"])
+    assert (
+        from_run.log_prior_of(abctree.Problem(step, problem.model.simulator, 1.0), cube, cube)
+        is None
+    )
+    for prior, said in ((step, True), (problem.prior, False)):
+        made = abctree.Problem(prior, lambda t, rng: t + rng.normal(size=t.shape), np.ones(2))
+        notes = abctree.rejection(made, n_simulations=300, rng=1).mode().notes
+        assert any("no density" in note for note in notes) == said
 
 
 def test_the_document_has_the_constants_of_the_code():
