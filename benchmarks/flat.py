@@ -66,7 +66,9 @@ def rows_of(
     if tables is not None and path.exists():
         with np.load(path) as kept:
             return dict(kept)
-    rows = from_run.rows_of(run())
+    made = run()
+    known = {k: v for k, v in from_run.known_of(made).items() if isinstance(v, np.ndarray)}
+    rows = {"theta": made.table.theta, "distance": made.table.distance, **known}
     if tables is not None:
         tables.mkdir(parents=True, exist_ok=True)
         np.savez(path, **rows)

@@ -106,14 +106,12 @@ class ModeSummary:
     run: tuple[str, ...] = ()  #: what was done
 
     def __str__(self) -> str:
-        mode = self.mode
+        mode, estimates = self.mode, self.mode.estimates
         columns = {
-            "mode": mode.theta,
-            "std. error": mode.standard_error,
+            "mode": mode.theta, "std. error": mode.standard_error,
             "posterior sd": _sd(mode.spread, len(mode.theta)),
-            "kernel": mode.estimates["kernel"],
-            "box": mode.estimates["box"],
-        }
+            "kernel": estimates["kernel"], "box": estimates["box"],
+        }  # fmt: skip
         width = max(9, *map(len, mode.names))
         lines = [
             *self.run,
@@ -139,22 +137,15 @@ class ModeSummary:
 
     def to_dict(self) -> NamedDict:
         """The same numbers as plain Python objects, for JSON; nan as None."""
-        mode = self.mode
+        mode, known = self.mode, vars(self.mode)
+        kept = "covariance", "estimates", "box", "epsilon", "n_simulations", "n_accepted", "notes"
+        told = ("theta", "density", "shape")
         numbers = {
             "theta": dict(zip(mode.names, mode.theta, strict=True)),
             "standard_error": dict(zip(mode.names, mode.standard_error, strict=True)),
-            "covariance": mode.covariance,
-            "estimates": mode.estimates,
-            "box": mode.box,
-            "candidates": [
-                {"theta": c.theta, "density": c.density, "shape": c.shape} for c in mode.candidates
-            ],
-            "epsilon": mode.epsilon,
-            "n_simulations": mode.n_simulations,
-            "n_accepted": mode.n_accepted,
-            "notes": mode.notes,
+            "candidates": [{name: vars(c)[name] for name in told} for c in mode.candidates],
         }
-        return dict(plain(numbers))
+        return dict(plain({**numbers, **{name: known[name] for name in kept}}))
 
 
 def _sd(covariance: FloatArray | None, p: int) -> FloatArray:

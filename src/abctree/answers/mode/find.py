@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 
 from abctree.answers.mode.answer import Candidate, Mode
 from abctree.answers.mode.fit import SATURATED, reach
-from abctree.answers.mode.landscape import Landscape, kernel_mode, look_epsilon
+from abctree.answers.mode.landscape import Known, Landscape, kernel_mode, look_epsilon
 from abctree.answers.mode.places import FAINTEST, Place, places
 from abctree.answers.posterior import Posterior
-from abctree.errors import wrong
 from abctree.numbers import check_rule
 from abctree.protocols import Circle
 from abctree.types import FloatArray, IntArray
@@ -23,70 +23,32 @@ _DRAWS = 4000
 
 
 def find_mode(
-    theta: FloatArray,
-    distance: FloatArray,
-    *,
-    names: Sequence[str] | None = None,
-    log_prior: FloatArray | None = None,
-    prior_spread: FloatArray | None = None,
-    bounds: FloatArray | None = None,
-    weight: FloatArray | None = None,
-    epsilon: float | None = None,
-    kernel_epsilon: float | None = None,
-    circles: Sequence[Circle] = (),
-) -> Mode:
-    """The posterior mode from parameters and distances, however they were proposed.
+    theta: FloatArray, distance: FloatArray, names: Sequence[str] | None = None,
+    epsilon: float | None = None, *, kernel_epsilon: float | None = None, **known: Unpack[Known],
+) -> Mode:  # fmt: skip
+    """The posterior mode from the parameters (n, p) and distances (n,) of *all* simulations.
 
-    Candidates are the accepted simulations with the highest acceptance rate, times prior, among
-    their nearest neighbours.  Each is refined by a local fit, and all are compared at one
-    tolerance, the smallest that accepts enough simulations near the best.
+    However they were proposed.  Candidates are the accepted simulations with the highest acceptance
+    rate, times prior, among their nearest neighbours.  Each is refined by a local fit, and all are
+    compared at one tolerance: `epsilon`, or the smallest that accepts enough simulations near the
+    best.  `kernel_epsilon` is that of the kernel mode, and `known` what is known beside the rows.
 
     Of discrete parameters the mode is over their values: over all combinations if there is no
     continuous parameter; else the fit is made at the best combination of values.  A discrete
     parameter of more than 50 values beside continuous ones is fitted like them and rounded.
 
-    Parameters
-    ----------
-    theta : (n, p) array
-        Parameters of *all* simulations near the mode, accepted or not.
-    distance : (n,) array
-        Their distances; inf for a failure.
-    names : sequence of str, optional
-        Of the columns.
-    log_prior : (n,) array, optional
-        Log-density of the prior at theta, up to a constant; by default it is flat.
-    prior_spread : (p, p) array, optional
-        Covariance of the prior; by default of a flat one between the bounds, or of the rows.
-    bounds : (p, 2) array, optional
-        Ends of the prior's support; nan for a parameter that is discrete, fixed or on a simplex.
-    weight : (n,) array, optional
-        Importance weights, for the kernel mode only.
-    epsilon, kernel_epsilon : float, optional
-        The tolerance, instead of the one that the rule chooses; and that of the kernel mode.
-    circles : sequence of Circle, optional
-        Columns on circles; their bounds are not read.
-
     Raises
     ------
     ParameterError
-        If shapes disagree, or `epsilon` is not above 0.
+        If `epsilon` is not above 0.
     """
-    theta = np.asarray(theta, dtype=np.float64)
-    distance = np.asarray(distance, dtype=np.float64)
-    if theta.ndim != 2 or distance.shape != (len(theta),):
-        raise wrong(
-            "theta", "have shape (n, p) and `distance` (n,)", f"{theta.shape} and {distance.shape}"
-        )
     check_rule("epsilon", epsilon, "above 0 or None", "Leave it out to let the fit choose.")
     distance = np.where(np.isnan(distance), np.inf, distance)
     names = tuple(names or (f"theta{j + 1}" for j in range(theta.shape[1])))
     look = look_epsilon(distance) if epsilon is None else epsilon
     if not (distance < look).any():
         return _mode(names, distance, look)
-    land = Landscape(
-        theta, distance, look, names, log_prior=log_prior, prior_spread=prior_spread,
-        bounds=bounds, weight=weight, circles=circles,
-    )  # fmt: skip
+    land = Landscape(theta, distance, look, names, **known)
     if not land.column:
         return _mode_of_values(land, look)
     found, look = places(land, look, serve=epsilon is None)
@@ -98,10 +60,8 @@ def kernel_answer(draws: Posterior, circles: Sequence[Circle]) -> Mode:
     distance, n = np.zeros(len(draws)), len(draws)
     if n == 0:
         return _mode(draws.names, distance, draws.epsilon)
-    land = Landscape(
-        draws.theta, distance, np.inf, draws.names, bounds=draws.bounds, weight=draws.weights,
-        circles=circles,
-    )  # fmt: skip
+    known: Known = {"bounds": draws.bounds, "weight": draws.weights, "circles": circles}
+    land = Landscape(draws.theta, distance, np.inf, draws.names, **known)
     heaviest = np.argmax(np.bincount(land.group, land.weight))
     best = _kernel(land, np.flatnonzero(land.group == heaviest))
     note = (
@@ -145,18 +105,17 @@ def _mode_of_values(land: Landscape, epsilon: float) -> Mode:
     accepted, first = land.distance < epsilon, np.unique(land.group, return_index=True)[1]
     hits, count = (np.bincount(land.group, of).astype(np.float64) for of in (accepted, None))
     # Strictly between 0 and 1, so that alpha and beta are positive when all rows are accepted.
-    rate = (accepted.sum() + 0.5) / (len(accepted) + 1.0)
-    alpha, beta, log_prior = hits + rate, count - hits + 1.0 - rate, land.log_prior[first]
+    r = (accepted.sum() + 0.5) / (len(accepted) + 1.0)
+    alpha, beta, log_prior = hits + r, count - hits + 1.0 - r, land.log_prior[first]
     log_density = np.log(alpha / (alpha + beta)) + log_prior
     order = np.argsort(-log_density, kind="stable")
     eta = np.random.default_rng(0).beta(alpha, beta, (_DRAWS, len(first)))
     with np.errstate(divide="ignore"):
         sure = float(np.mean(np.argmax(np.log(eta) + log_prior, axis=1) == order[0]))
     relative = np.exp(log_density - log_density[order[0]])
+    value, rate = land.theta[first], hits / count
     candidates = [
-        Candidate(
-            land.theta[first[k]], relative[k], hits[k] / count[k], int(hits[k]), shape="value"
-        )
+        Candidate(value[k], relative[k], rate[k], int(hits[k]), shape="value")
         for k in order[:_VALUES]
     ]
     note = (

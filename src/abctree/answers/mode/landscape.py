@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict, Unpack
 
 import numpy as np
 
@@ -21,6 +22,16 @@ _LOOK_SHARE, _LOOK_LEAST, _LOOK_MOST = 0.05, 50, 1000
 _SHIFTS = 200
 
 
+class Known(TypedDict, total=False):
+    """What is known of a table beside its rows; each is optional, and None where it is not known."""
+
+    log_prior: FloatArray | None  #: (n,) of the prior's density, up to a constant; flat by default
+    prior_spread: FloatArray | None  #: (p, p) of the prior; by default of a flat one, or of rows
+    bounds: FloatArray | None  #: (p, 2) of the support; nan: discrete, fixed or on a simplex
+    weight: FloatArray | None  #: (n,) importance weights, for the kernel mode only
+    circles: Sequence[Circle]  #: columns on circles; their bounds are not read
+
+
 class Landscape:
     """The rows of a table, the kinds of its columns, and coordinates x of a natural size.
 
@@ -28,31 +39,31 @@ class Landscape:
     """
 
     def __init__(
-        self, theta: FloatArray, distance: FloatArray, epsilon: float, names: tuple[str, ...], *,
-        log_prior: FloatArray | None = None, prior_spread: FloatArray | None = None,
-        bounds: FloatArray | None = None, weight: FloatArray | None = None,
-        circles: Sequence[Circle] = (),
+        self, theta: FloatArray, distance: FloatArray, epsilon: float, names: tuple[str, ...],
+        **known: Unpack[Known],
     ) -> None:  # fmt: skip
-        n, p = theta.shape
-        ends = np.full((p, 2), [-np.inf, np.inf])
-        known, centre = ends.copy() if bounds is None else bounds.copy(), np.zeros(p)
-        for circle in circles:  # cut open opposite the closest rows
+        (n, p), ends = theta.shape, np.full((theta.shape[1], 2), [-np.inf, np.inf])
+        bounds, prior_spread = known.get("bounds"), known.get("prior_spread")
+        log_prior, weight = known.get("log_prior"), known.get("weight")
+        bounds, centre = ends.copy() if bounds is None else bounds.copy(), np.zeros(p)
+        self.circles = known.get("circles", ())
+        for circle in self.circles:  # cut open opposite the closest rows
             j, near = circle.column, theta[distance < look_epsilon(distance)]
             equal = np.full(len(near), 1.0 / len(near))
             centre[j] = Direction.of(near[:, j], equal, circle).mean
-            known[j] = centre[j] - 0.5 * circle.width, centre[j] + 0.5 * circle.width
-        theta = opened(theta, circles, centre)
+            bounds[j] = centre[j] - 0.5 * circle.width, centre[j] + 0.5 * circle.width
+        theta = opened(theta, self.circles, centre)
         if prior_spread is None:  # of a flat prior, and of the rows where there are no bounds
-            width = known[:, 1] - known[:, 0]
+            width = np.ptp(bounds, axis=1)
             prior_spread = np.diag(np.where(np.isfinite(width), width**2 / 12, theta.var(axis=0)))
-        self.theta, self.distance, self.names, self.circles = theta, distance, names, circles
+        self.theta, self.distance, self.names = theta, distance, names
         self.log_prior = np.zeros(n) if log_prior is None else log_prior
         self.weight = np.ones(n) if weight is None else weight
-        self.bounds = np.where(np.isnan(known), ends, known)  # (p, 2)
+        self.bounds = np.where(np.isnan(bounds), ends, bounds)  # (p, 2)
         number = np.array([len(np.unique(column)) for column in theta.T], dtype=np.int64)
         # On a simplex, which has no bounds, nearly all values differ; integers and codes repeat.
         whole = (theta == np.rint(theta)).all(axis=0) | (number < 0.5 * n)
-        discrete = (number > 1) & whole & np.isnan(known).any(axis=1)
+        discrete = (number > 1) & whole & np.isnan(bounds).any(axis=1)
         continuous = (number > 1) & ~discrete
         lattice = discrete & (number > _MOST_VALUES) & continuous.any()
         # Discrete columns whose values are looked at one by one, and those that are rounded.
