@@ -8,9 +8,9 @@ from typing import Unpack
 import numpy as np
 
 from abctree.answers.mode.answer import Candidate, Mode
-from abctree.answers.mode.fit import SATURATED, reach
+from abctree.answers.mode.fit import SATURATED, Place
 from abctree.answers.mode.landscape import Known, Landscape, kernel_mode, look_epsilon
-from abctree.answers.mode.places import FAINTEST, Place, places
+from abctree.answers.mode.places import FAINTEST, places
 from abctree.answers.posterior import Posterior
 from abctree.numbers import check_rule
 from abctree.protocols import Circle
@@ -24,14 +24,15 @@ _DRAWS = 4000
 
 def find_mode(
     theta: FloatArray, distance: FloatArray, names: Sequence[str] | None = None,
-    epsilon: float | None = None, *, kernel_epsilon: float | None = None, **known: Unpack[Known],
+    epsilon: float | None = None, *, kernel_epsilon: float | None = None,
+    weight: FloatArray | None = None, **known: Unpack[Known],
 ) -> Mode:  # fmt: skip
     """The posterior mode from the parameters (n, p) and distances (n,) of *all* simulations.
 
     However they were proposed.  Candidates are the accepted simulations with the highest acceptance
     rate, times prior, among their nearest neighbours.  Each is refined by a local fit, and all are
     compared at one tolerance: `epsilon`, or the smallest that accepts enough simulations near the
-    best.  `kernel_epsilon` is that of the kernel mode, and `known` what is known beside the rows.
+    best.  `kernel_epsilon` and the importance weights `weight` (n,) are for the kernel mode only.
 
     Of discrete parameters the mode is over their values: over all combinations if there is no
     continuous parameter; else the fit is made at the best combination of values.  A discrete
@@ -52,7 +53,8 @@ def find_mode(
     if not land.column:
         return _mode_of_values(land, look)
     found, look = places(land, look, serve=epsilon is None)
-    return _answer(land, found, look, kernel_epsilon)
+    weight = np.ones(len(theta)) if weight is None else weight
+    return _answer(land, found, look, np.where(distance < (kernel_epsilon or look), weight, 0.0))
 
 
 def kernel_answer(draws: Posterior, circles: Sequence[Circle]) -> Mode:
@@ -60,10 +62,10 @@ def kernel_answer(draws: Posterior, circles: Sequence[Circle]) -> Mode:
     distance, n = np.zeros(len(draws)), len(draws)
     if n == 0:
         return _mode(draws.names, distance, draws.epsilon)
-    known: Known = {"bounds": draws.bounds, "weight": draws.weights, "circles": circles}
+    known: Known = {"bounds": draws.bounds, "circles": circles}
     land = Landscape(draws.theta, distance, np.inf, draws.names, **known)
-    heaviest = np.argmax(np.bincount(land.group, land.weight))
-    best = _kernel(land, np.flatnonzero(land.group == heaviest))
+    heaviest = np.argmax(np.bincount(land.group, draws.weights))
+    best = _kernel(land, draws.weights, np.flatnonzero(land.group == heaviest))
     note = (
         "The table holds the closest simulations only, and a fit needs the others, too: this "
         "is the mode of a kernel density estimate, without an error. Keep all simulations."
@@ -72,8 +74,8 @@ def kernel_answer(draws: Posterior, circles: Sequence[Circle]) -> Mode:
     return _mode(draws.names, distance, draws.epsilon, [one], [note], kernel=best)
 
 
-def _kernel(land: Landscape, rows: IntArray) -> FloatArray:
-    return land.at(kernel_mode(land.x[rows], land.weight[rows]), rows[0])
+def _kernel(land: Landscape, weight: FloatArray, rows: IntArray) -> FloatArray:
+    return land.at(kernel_mode(land.x[rows], weight[rows]), rows[0])
 
 
 def _mode(
@@ -125,21 +127,17 @@ def _mode_of_values(land: Landscape, epsilon: float) -> Mode:
     return _mode(land.names, land.distance, epsilon, candidates, [note], box=candidates[0].theta)
 
 
-def _answer(
-    land: Landscape, places: list[Place], epsilon: float, kernel_epsilon: float | None
-) -> Mode:
+def _answer(land: Landscape, places: list[Place], epsilon: float, weight: FloatArray) -> Mode:
     """The answer at a tolerance, from places of which the best is the first."""
     best, like = places[0], places[0].rows.group[0]
     candidates = [_candidate(land, place, best.log_density) for place in places]
     candidates = [one for one in candidates if one.density >= FAINTEST]
     found, notes = {}, _notes(land, best, epsilon)
-    # The paper's: of all accepted draws.
-    use = best.rows.group[best.rows.distance < (kernel_epsilon or epsilon)]
-    use = use[land.weight[use] > 0.0]
-    if len(use):
-        found["kernel"] = _kernel(land, use)
-    if best.fit is not None:
-        found["quadratic"] = land.at(best.fit.peak, like)
+    use = best.rows.group[weight[best.rows.group] > 0.0]
+    if len(use):  # the paper's: of all accepted draws
+        found["kernel"] = _kernel(land, weight, use)
+    if best.covariance is not None:
+        found["quadratic"] = land.at(best.peak, like)
     if len(land.values):
         at = ", ".join(f"{land.names[j]}={land.theta[like, j]:g}" for j in land.values)
         notes.append(f"Of the discrete parameters the best values are {at}.")
@@ -147,47 +145,43 @@ def _answer(
 
 
 def _candidate(land: Landscape, place: Place, highest: float) -> Candidate:
-    fit, rows, x = place.fit, place.rows, place.peak if place.fit is None else place.fit.peak
-    # The top of a polynomial that does not show a peak may be far from the rows' own.
-    if fit is None or (fit.shape == "unclear" and place.squares(x[None])[0] > 1.0):
-        use = rows.accepted & (place.squares(rows.x) < reach(rows.r) ** 2)
-        x = kernel_mode(rows.x[use], np.ones(use.sum())) if use.any() else place.peak
+    fit = place.covariance
     return Candidate(
-        land.at(x, rows.group[0]),
+        land.at(place.peak, place.rows.group[0]),
         float(np.exp(place.log_density - highest)),
         place.acceptance,
         place.n_accepted,
-        covariance=land.covariance(fit.covariance) if fit and not fit.unknown.all() else None,
-        spread=land.covariance(fit.spread) if fit else None,
-        shape=fit.shape if fit else "unclear",
+        covariance=None if fit is None or place.unknown.all() else land.covariance(fit),
+        spread=None if fit is None else land.covariance(place.spread),
+        shape=place.shape,
     )
 
 
 def _notes(land: Landscape, place: Place, epsilon: float) -> list[str]:
-    fit = place.fit
-    if fit is None:
+    flat = place.flat
+    if flat is None:
         in_all = int((land.distance < epsilon).sum())
         return [
             f"Only {place.n_accepted} accepted simulations are near the mode ({in_all} in "
             "all): too few for a fit. It is the densest place among them, without an error. Use "
             "more simulations, or a larger epsilon."
         ]
-    if fit.acceptance > SATURATED:
+    if place.acceptance > SATURATED:
         return [
-            f"Nearly all simulations near the mode are accepted ({fit.acceptance:.0%}): at this "
+            f"Nearly all simulations near the mode are accepted ({place.acceptance:.0%}): at this "
             "epsilon the top is flat, and no error is given. A smaller epsilon may show a peak."
         ]
-    said, others = [], land.names_of(fit.unknown & ~fit.flat)
+    said, others = [], land.names_of(place.unknown & ~flat)
     along = ", ".join(others)
-    if fit.flat.any():
+    if flat.any():
         said.append(
-            f"The posterior is flat along {', '.join(land.names_of(fit.flat))}, or nearly as wide "
+            f"The posterior is flat along {', '.join(land.names_of(flat))}, or nearly as wide "
             "there as the prior: where its mode is there cannot be told, and no error is given. "
             "Another summary may tell."
         )
-    if fit.shape == "unclear":
+    if place.shape == "unclear":
         said.append(
-            f"{fit.n_accepted} accepted simulations near the mode do not show a peak along "
+            f"{place.n_accepted} accepted simulations near the mode do not show a peak along "
             f"{'a combination of ' * (len(others) > 1)}{along}: no error is given. It may be a "
             "ridge; else use more simulations."
         )

@@ -103,14 +103,18 @@ class Window:
         scales = self.size[:, None] * root @ (vector / factor)
         return within(scales @ scales.T, self.rows.prior_spread)
 
-    def highest(self, fit: Regression) -> Top:
+    def highest(self, fit: Regression, flat: BoolArray | None = None) -> Top:
         """The largest point of the density near the centre, by Newton's method.
 
-        It stays in the prior's support, hardly beyond the rows, and within reach.
+        It stays in the prior's support, hardly beyond the rows, within reach, and at the middle of
+        the accepted rows in flat coordinates.
         """
         bounds = (self.rows.bounds - self.centre) / self.size
         low = np.maximum(bounds[0], self.y.min(axis=0) - 0.1)
         high = np.minimum(bounds[1], self.y.max(axis=0) + 0.1)
+        if flat is not None and flat.any():
+            middle = np.median(self.y[self.accepted], axis=0)
+            low, high = (np.where(flat, middle, end) for end in (low, high))
 
         def density(y: FloatArray) -> FloatArray:
             return fit.value(y) + self.prior.value(y)
@@ -167,26 +171,34 @@ class Top:
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
-    """A fitted peak, in the coordinates of its `Rows`."""
+class Place:
+    """Where a mode may be, in the coordinates of its rows, and what is known of it."""
 
-    peak: FloatArray  #: (r,)
-    covariance: FloatArray  #: (r, r) error of `peak`; nan for coordinates that have none
-    spread: FloatArray  #: (r, r) of the ε-posterior at the peak: inverse of minus its log's Hessian
-    acceptance: float  #: rate at the peak
-    log_density: float  #: of the ε-posterior at the peak, up to a constant of the problem
-    n_accepted: int
-    shape: str  #: "peak", "border", "flat" or "unclear"
-    flat: BoolArray  #: (r,) coordinates along which there is no peak
+    rows: Rows  #: those that share its discrete values, at a tolerance
+    peak: FloatArray  #: (r,) by a fit, or where the place was found
+    spread: FloatArray  #: (r, r) of the ε-posterior there: inverse of minus its log's Hessian
+    log_density: float = -np.inf  #: of the ε-posterior there, up to a constant of the problem
+    acceptance: float = 0.0  #: rate at the peak
+    n_accepted: int = 0
+    window: Window | None = None  #: the rows around the peak that it climbed to
+    covariance: FloatArray | None = None  #: (r, r) error of `peak`; None without a fit
+    shape: str = "unclear"  #: "peak", "border" or "flat"
+    flat: BoolArray | None = None  #: (r,) coordinates along which there is no peak
 
     @property
     def unknown(self) -> BoolArray:
-        """(r,) Coordinates without an error: flat, on a border, or unclear."""
-        return np.isnan(np.diag(self.covariance))
+        """(r,) Coordinates without an error: flat, on a border, or unclear; nan in `covariance`."""
+        if self.covariance is None:
+            return np.ones(self.rows.r, dtype=bool)
+        return np.asarray(np.isnan(np.diag(self.covariance)))
 
-    def without_error(self, shape: str = "unclear") -> Fit:
+    def without_error(self, shape: str = "unclear") -> Place:
         """The same where nothing is known of how far the peak may be off."""
-        return replace(self, covariance=np.full_like(self.covariance, np.nan), shape=shape)
+        return replace(self, covariance=np.full_like(self.spread, np.nan), shape=shape)
+
+    def squares(self, x: FloatArray) -> FloatArray:
+        """Squared distances (n,) from the peak, in spreads."""
+        return squares(x, self.peak, self.spread)
 
 
 def reach(r: int, share: float = REACH) -> float:
@@ -234,54 +246,27 @@ def climb(rows: Rows, start: FloatArray, spread: FloatArray) -> Window | None:
     return window
 
 
-def fit_peak(climbed: Window) -> Fit:
+def fit_peak(climbed: Window) -> Place:
     """Fit the peak that a window is around: where it is, its error, the shape of its top.
 
     Flat coordinates, along which the peak is about as wide as the prior, the others given, and the
-    rate does not clearly curve down, are left out; in them the peak is the middle.
+    rate does not clearly curve down, are held at their middle.  In the others a quadratic and a
+    skewed surface are fitted, and the peak is the average of theirs: each counts by its probability
+    over its variance.  The error is that of the likelier, and what they disagree about.
     """
-    rows, centre, spread, top = climbed.rows, climbed.centre, climbed.spread, climbed.top
+    rows, spread, top = climbed.rows, climbed.spread, climbed.top
     wide = np.diag(np.linalg.inv(spread)) * np.diag(rows.prior_spread) * FLAT < 1.0
     by_beta = np.einsum("iiq->iq", top.by_hessian)
     flat = wide & ~top.is_clear(-by_beta @ top.of.beta, by_beta)
-    window = Window.of(rows, centre, spread, REACH) or climbed
-    if not flat.any():
-        return _fit(window)
-    keep, inner = np.flatnonzero(~flat), None
-    pick = np.ix_(keep, keep)
-    if len(keep):
-        others = replace(
-            rows, x=rows.x[:, keep], bounds=rows.bounds[:, keep],
-            prior_spread=rows.prior_spread[pick],
-        )  # fmt: skip
-        inner = climb(others, centre[keep], spread[pick])
-    peak = np.median(window.centre + window.size * window.y[window.accepted], axis=0)
-    if inner is None:
-        fit = _fit(window).without_error("flat" if flat.all() else "unclear")
-        return replace(fit, peak=np.where(flat, peak, fit.peak), flat=flat)
-    part = fit_peak(inner)
-    flat[keep] = part.flat
-    covariance = np.full_like(spread, np.nan)
-    spread = np.where(np.outer(flat, flat), rows.prior_spread, 0.0)
-    covariance[pick], spread[pick] = part.covariance, part.spread
-    peak[~flat] = part.peak[~part.flat]
-    shape = "unclear" if part.shape == "unclear" else "flat"
-    return replace(part, peak=peak, covariance=covariance, spread=spread, shape=shape, flat=flat)
-
-
-def _fit(window: Window) -> Fit:
-    """Fit a quadratic and a skewed surface: the peak is their average.
-
-    Each counts by its probability over its variance.  The error is that of the likelier, and what
-    they disagree about.
-    """
-    data, top = (window.y, window.accepted), window.top
+    window = Window.of(rows, climbed.centre, spread, REACH) or climbed
+    data = window.y, window.accepted
+    top = window.highest(quadratic(*data, window.white), flat)
     bent = regression(*data, top.of, bends=True)
     each = [regression(*data, bent, kappa, bends=True) for kappa in SKEWNESSES]
     skewed = max(each, key=lambda one: one.log_evidence)
     # A little skewness is told best by bends alone, of which each costs one (Akaike).
-    evidence = max(bent.log_evidence - window.rows.r, skewed.log_evidence)
-    odds, other = evidence - top.of.log_evidence, window.highest(skewed)
+    evidence = max(bent.log_evidence - rows.r, skewed.log_evidence)
+    odds, other = evidence - top.of.log_evidence, window.highest(skewed, flat)
     if odds > 0.0:
         top, other = other, top
     y, border, covariance = top.y.copy(), top.border, np.full_like(top.hessian, np.nan)
@@ -294,21 +279,23 @@ def _fit(window: Window) -> Fit:
         apart = (other.y - top.y)[~border]
         y[~border] += share * apart
         covariance[free] += share * (1.0 - share) * np.outer(apart, apart)
-    found = Fit(
-        peak=np.clip(window.centre + window.size * y, *window.rows.bounds),
+    around = np.where(np.outer(flat, flat), rows.prior_spread, 0.0)
+    found = Place(
+        rows,
+        np.clip(window.centre + window.size * y, *rows.bounds),
+        np.where(flat | flat[:, None], around, window.stepped(top, 16.0)),
+        top.height,
+        float(np.exp(log_rate(top.of.value(top.y)))),
+        int(window.accepted.sum()),
         covariance=covariance * np.outer(window.size, window.size),
-        spread=window.stepped(top, 16.0),
-        acceptance=float(np.exp(log_rate(top.of.value(top.y)))),
-        log_density=top.height,
-        n_accepted=int(window.accepted.sum()),
-        shape="border" if border.any() else "peak",
-        flat=np.zeros_like(border),
+        shape="flat" if flat.any() else "border" if border.any() else "peak",
+        flat=flat,
     )
-    if found.acceptance > SATURATED:
+    if found.acceptance > SATURATED or flat.all():
         return found.without_error("flat")
     # A coordinate on a border stands where the density clearly rises towards it, or peaks there;
     # along others it must clearly curve down.
-    stands = border & top.is_clear(np.abs(top.slope), top.by_slope)
+    stands = flat | border & top.is_clear(np.abs(top.slope), top.by_slope)
     inner = np.ix_(~stands, ~stands)
     value, axes = np.linalg.eigh(top.hessian[inner])
     by_parameters = np.einsum("ia,ijq,ja->aq", axes, top.by_hessian[inner], axes)

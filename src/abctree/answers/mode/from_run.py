@@ -83,22 +83,21 @@ def _allowed(mode: Mode, run: Run) -> Mode:
 
 def _with_box(mode: Mode, run: Run) -> Mode:
     """The mode with k̂ of the run's last partition, or of one that is cut for the purpose."""
-    partitions, arms, table = run.rounds[-1].partitions, run.rounds[-1].arms, run.table
+    partitions, arms, d = run.rounds[-1].partitions, run.rounds[-1].arms, run.problem.d
     if len(partitions[0]) == 1:
-        epsilon, d = mode.epsilon, table.distance
-        if not np.isfinite(epsilon) or not (d < epsilon).any():
+        cube, distance, epsilon = run.table.cube, run.table.distance, mode.epsilon
+        if not np.isfinite(epsilon) or not (distance < epsilon).any():
             return mode
-        boxes = SoftTree().partition(table.cube, d, epsilon, None, np.random.default_rng(0))
+        boxes = SoftTree().partition(cube, distance, epsilon, None, np.random.default_rng(0))
         cut = run.problem.region.measure(boxes)
         beliefs = GlobalRate().start(
-            cut, boxes.locate(table.cube), d, np.ones(len(d)), epsilon=epsilon,
+            cut, boxes.locate(cube), distance, np.ones(len(cube)), epsilon=epsilon,
             first_epsilon=epsilon, count_epsilon=epsilon,
         )  # fmt: skip
         partitions, arms = (cut,), (beliefs.arms(),)
     ends = best_box(partitions, arms)
     if ends is None:
         return mode
-    d = run.problem.d
     pick = (np.arange(2 ** min(d, 10))[:, None] >> np.arange(d) % 10) & 1
     points = np.vstack([np.where(pick == 1, ends[1], ends[0]), 0.5 * (ends[0] + ends[1])])
     *corners, centre = run.problem.prior.from_cube(points)

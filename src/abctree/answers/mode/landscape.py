@@ -23,12 +23,11 @@ _SHIFTS = 200
 
 
 class Known(TypedDict, total=False):
-    """What is known of a table beside its rows; each is optional, and None where it is not known."""
+    """What is known of a table beside its rows; None, or left out, where it is not."""
 
     log_prior: FloatArray | None  #: (n,) of the prior's density, up to a constant; flat by default
     prior_spread: FloatArray | None  #: (p, p) of the prior; by default of a flat one, or of rows
     bounds: FloatArray | None  #: (p, 2) of the support; nan: discrete, fixed or on a simplex
-    weight: FloatArray | None  #: (n,) importance weights, for the kernel mode only
     circles: Sequence[Circle]  #: columns on circles; their bounds are not read
 
 
@@ -44,9 +43,8 @@ class Landscape:
     ) -> None:  # fmt: skip
         (n, p), ends = theta.shape, np.full((theta.shape[1], 2), [-np.inf, np.inf])
         bounds, prior_spread = known.get("bounds"), known.get("prior_spread")
-        log_prior, weight = known.get("log_prior"), known.get("weight")
+        log_prior, self.circles = known.get("log_prior"), known.get("circles", ())
         bounds, centre = ends.copy() if bounds is None else bounds.copy(), np.zeros(p)
-        self.circles = known.get("circles", ())
         for circle in self.circles:  # cut open opposite the closest rows
             j, near = circle.column, theta[distance < look_epsilon(distance)]
             equal = np.full(len(near), 1.0 / len(near))
@@ -58,7 +56,6 @@ class Landscape:
             prior_spread = np.diag(np.where(np.isfinite(width), width**2 / 12, theta.var(axis=0)))
         self.theta, self.distance, self.names = theta, distance, names
         self.log_prior = np.zeros(n) if log_prior is None else log_prior
-        self.weight = np.ones(n) if weight is None else weight
         self.bounds = np.where(np.isnan(bounds), ends, bounds)  # (p, 2)
         number = np.array([len(np.unique(column)) for column in theta.T], dtype=np.int64)
         # On a simplex, which has no bounds, nearly all values differ; integers and codes repeat.

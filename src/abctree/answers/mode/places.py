@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy import special
 from scipy.spatial import cKDTree
 
-from abctree.answers.mode.fit import CLIMB, Fit, Rows, Window, climb, fit_peak, reach, squares
-from abctree.answers.mode.landscape import Landscape, smallest
+from abctree.answers.mode.fit import CLIMB, Place, Rows, Window, climb, fit_peak, reach, squares
+from abctree.answers.mode.landscape import Landscape, kernel_mode, smallest
 from abctree.answers.mode.regression import likelihood, n_terms
 from abctree.types import BoolArray, FloatArray
 
@@ -34,48 +34,35 @@ _BROADER = 4.0
 CHANCE = 1e-6
 
 
-@dataclass(frozen=True, eq=False)
-class Place:
-    """A candidate: where it is, and what was fitted there."""
+def at(place: Place, epsilon: float) -> Place:
+    """A place at another tolerance, climbed to its peak."""
+    rows = replace(place.rows, epsilon=epsilon)
+    window = climb_in_scale(rows, place.peak, place.spread)
+    if window is not None:
+        return Place(rows, window.centre, window.spread, window.top.height, window=window)
+    # By the nearest rows alone: their rate, less some of its standard errors.
+    k = n_neighbours(len(rows.x))
+    near = np.argsort(((rows.x - place.peak) ** 2).sum(axis=1), kind="stable")[:k]
+    hits = int(rows.accepted[near].sum())
+    low = max(hits - _DOUBT * np.sqrt(hits * (1.0 - hits / k)), 0.5) / k
+    density = float(np.log(low) + rows.log_prior[near[0]])
+    return Place(rows, place.peak, place.spread, density, hits / k, hits)
 
-    rows: Rows  #: those that share its discrete values, at a tolerance
-    peak: FloatArray  #: (r,) by the fit, or where the place was found
-    spread: FloatArray  #: (r, r) by the fit, or a first guess
-    log_density: float = -np.inf  #: of the ε-posterior, up to a constant of the problem
-    acceptance: float = 0.0
-    n_accepted: int = 0
-    window: Window | None = None  #: the rows around the peak that it climbed to
-    fit: Fit | None = None
 
-    def squares(self, x: FloatArray) -> FloatArray:
-        """Squared distances (n,) from the peak, in spreads."""
-        return squares(x, self.peak, self.spread)
-
-    def at(self, epsilon: float) -> Place:
-        """The same place at another tolerance, climbed to its peak."""
-        rows = replace(self.rows, epsilon=epsilon)
-        window = climb_in_scale(rows, self.peak, self.spread)
-        if window is not None:
-            return Place(rows, window.centre, window.spread, window.top.height, window=window)
-        # By the nearest rows alone: their rate, less some of its standard errors.
-        k = n_neighbours(len(rows.x))
-        near = np.argsort(((rows.x - self.peak) ** 2).sum(axis=1), kind="stable")[:k]
-        hits = int(rows.accepted[near].sum())
-        low = max(hits - _DOUBT * np.sqrt(hits * (1.0 - hits / k)), 0.5) / k
-        density = float(np.log(low) + rows.log_prior[near[0]])
-        return Place(rows, self.peak, self.spread, density, hits / k, hits)
-
-    def fitted(self) -> Place:
-        """The same place, with a fit of the rows that it climbed to."""
-        if self.window is None:
-            return self
-        fit = fit_peak(self.window)
-        if not fit.unknown.all() and _is_ridge(self.rows, fit):
-            fit = fit.without_error()
-        found = replace(self, fit=fit, acceptance=fit.acceptance, n_accepted=fit.n_accepted)
-        if fit.unknown.all():  # a top that the rows do not bear out may be anywhere
-            return found
-        return replace(found, peak=fit.peak, spread=fit.spread, log_density=fit.log_density)
+def fitted(place: Place) -> Place:
+    """A place with a fit of the rows that it climbed to, if there are enough."""
+    found = fit_peak(place.window) if place.window else place
+    if not found.unknown.all() and _is_ridge(found):
+        found = found.without_error()
+    if not found.unknown.all():
+        return found
+    # A top that the rows do not bear out may be anywhere.
+    rows, far = place.rows, found is place or place.squares(found.peak[None])[0] > 1.0
+    if found.shape == "unclear" and far:
+        use = rows.accepted & (place.squares(rows.x) < reach(rows.r) ** 2)
+        x = kernel_mode(rows.x[use], np.ones(use.sum())) if use.any() else place.peak
+        found = replace(found, peak=x)
+    return replace(found, spread=place.spread, log_density=place.log_density)
 
 
 def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], float]:
@@ -96,7 +83,7 @@ def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], f
         place = Place(rows, start, _first_spread(replace(rows, epsilon=look), start))
         if serve and not found:
             look = max(look, serving_epsilon(place))
-        place = place.at(look)
+        place = at(place, look)
         here = ((rows.x - start) ** 2).sum(axis=1) <= (1.5 * radius) ** 2
         here |= (place.window is not None) & (place.squares(rows.x) < 9.0)
         used[rows.group[here]] = True
@@ -106,12 +93,12 @@ def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], f
         last, look = look, serving_epsilon(found[0])
         if look == last:
             break
-        found = _distinct([place.at(look) for place in found])
-    best, *others = found = _distinct([place.fitted() for place in found])
+        found = _distinct([at(place, look) for place in found])
+    best, *others = found = _distinct([fitted(place) for place in found])
     # A rival that is no peak is on a ridge with the best, which is where the run was lucky.
     rivals = [p for p in others if p.log_density > best.log_density - np.log(2.0)]
-    if best.fit is not None and any(p.fit is None or p.fit.unknown.all() for p in rivals):
-        found[0] = replace(best, fit=best.fit.without_error())
+    if best.covariance is not None and any(rival.unknown.all() for rival in rivals):
+        found[0] = best.without_error()
     return found, look
 
 
@@ -214,13 +201,13 @@ def _stands(thin: Window, broad: Window) -> bool:
     return bool(2.0 * gain > special.chdtri(n_terms(thin.rows.r), CHANCE))
 
 
-def _is_ridge(rows: Rows, fit: Fit) -> bool:
+def _is_ridge(fit: Place) -> bool:
     """Whether the density is high where the fit says low, without a valley between.
 
     High is above half of the top's by the rates among the nearest rows, two standard errors allowed
     for; low is below a tenth.  Coordinates without an error are left out.
     """
-    known = ~fit.unknown
+    rows, known = fit.rows, ~fit.unknown
     root = np.linalg.cholesky(fit.spread[np.ix_(known, known)])
     z = np.linalg.solve(root, (rows.x[:, known] - fit.peak[known]).T).T
     outer, square = (RING * reach(rows.r)) ** 2, (z**2).sum(axis=1)
