@@ -19,7 +19,7 @@ from abctree.answers.mode import find_mode, fit, landscape, places, regression
 from abctree.data import Arms, Boxes
 from abctree.problem.priors.density import log_density_of
 from abctree.problems import truth
-from abctree.tree import policies
+from abctree.tree.best_box import best_box
 
 
 def uniform_rows(n, d, rng, half_width=5.0):
@@ -100,7 +100,7 @@ def test_best_box_needs_volumes_in_theta():
     middle = problem.prior.from_cube(0.5 * (partition.boxes.lower + partition.boxes.upper))[:, 0]
     rate = np.exp(-0.5 * (middle - 2.0) ** 2)
     arms = Arms(1e6 * rate, 1e6 * (1.0 - rate))
-    lower, upper = policies.best_box((partition,), (arms,))
+    lower, upper = best_box((partition,), (arms,))
     centre = problem.prior.from_cube(0.5 * (lower + upper)[None])[0, 0]
     assert centre == pytest.approx(1.0, abs=0.3)
     cube = np.log(arms.mean) + np.log(partition.prior_mass) - np.log(partition.boxes.volume)
@@ -111,7 +111,7 @@ def test_best_box_needs_volumes_in_theta():
     far.split(1, 0, float(stats.norm.cdf(3.0)))
     other = problem.region.measure(far.boxes())
     arms_there = Arms(np.array([1.0, 9e5, 1.0]), np.array([1e6, 1e5, 1e6]))
-    best = policies.best_box((other, partition), (arms_there, arms))
+    best = best_box((other, partition), (arms_there, arms))
     assert np.array(best).tolist() == np.array((lower, upper)).tolist()
 
 
@@ -207,7 +207,7 @@ def test_regression_is_at_its_maximum(power, rng, monkeypatch):
     assert loss(beta) <= best.fun + 1e-9
     step = 1e-3 * np.eye(6)[3]
     curvature = (loss(beta + step) + loss(beta - step) - 2.0 * loss(beta)) / 1e-6
-    assert np.linalg.inv(found.covariance)[3, 3] == pytest.approx(curvature, rel=1e-3)
+    assert np.linalg.inv(found.covariance[:6, :6])[3, 3] == pytest.approx(curvature, rel=1e-3)
 
 
 def test_quadratic_is_the_log_of_the_rate_where_it_is_small_and_never_more_than_one():
@@ -222,7 +222,7 @@ def test_regression_ends_when_accepted_and_rejected_are_separated():
     z = np.linspace(-1.0, 1.0, 40)[:, None]
     found = regression.quadratic(z, np.abs(z[:, 0]) < 0.5, np.eye(1))
     assert np.isfinite(found.beta).all()
-    assert (np.linalg.eigvalsh(found.covariance) > 0.0).all()
+    assert (np.linalg.eigvalsh(found.covariance[:3, :3]) > 0.0).all()
     assert found.beta[2] < 0.0
 
 
@@ -263,7 +263,7 @@ def test_surface_knows_its_derivatives_by_its_parameters(rng):
         np.array([[1.0, 0.0], [-0.4, 1.2]]), 3, rng.normal(size=10), np.array([0.2, -0.3])
     )
     y = rng.normal(size=(7, 2))
-    by_parameters = surface.by_parameters(y, surface.design(y))
+    by_parameters = surface.by_parameters(y)
 
     def moved(step):
         return dataclasses.replace(

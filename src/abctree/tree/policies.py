@@ -134,23 +134,6 @@ def box_density(partition: Partition) -> FloatArray:
     return np.asarray(np.exp(log_density - log_density[bounded].max()))
 
 
-def best_box(
-    partitions: tuple[Partition, ...], arms: tuple[Arms, ...]
-) -> tuple[FloatArray, FloatArray] | None:
-    """Corners (d,) of k̂ = argmax_k π_k η_k / |Ω_k| over all folds; None if no box is bounded.
-
-    Algorithm 4, line 4.
-    """
-    best, highest = None, -np.inf
-    for partition, belief in zip(partitions, arms, strict=True):
-        with np.errstate(divide="ignore"):
-            density = np.log(belief.mean) + partition.log_density
-        k = int(np.argmax(np.where(np.isfinite(density), density, -np.inf)))
-        if highest < density[k] < np.inf:
-            best, highest = (partition.boxes.lower[k], partition.boxes.upper[k]), density[k]
-    return best
-
-
 _BY_NAME: dict[str, type[Policy]] = {"thompson": Thompson, "top-two": TopTwo, "t3c": T3C}
 
 

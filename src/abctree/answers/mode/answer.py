@@ -92,9 +92,8 @@ class Mode:
         return f"Mode({listed(point)}; epsilon {self.epsilon:.4g})"
 
     def _repr_html_(self) -> str:
-        numbers = zip(self.names, self.theta, self.standard_error, strict=True)
-        rows = ((name, f"{value:.5g}", f"{error:.2g}") for name, value, error in numbers)
-        shown = table(("", "mode", "std. error"), rows)
+        rows = zip(self.names, self.theta, self.standard_error, strict=True)
+        shown = table(("", "mode", "std. error"), ((n, f"{v:.5g}", f"{e:.2g}") for n, v, e in rows))
         return page(title(repr(self)), shown, *paragraphs(self.notes))
 
 
@@ -112,21 +111,18 @@ class ModeSummary:
             "posterior sd": _sd(mode.spread, len(mode.theta)),
             "kernel": estimates["kernel"], "box": estimates["box"],
         }  # fmt: skip
-        width = max(9, *map(len, mode.names))
+        width, others = max(9, *map(len, mode.names)), mode.candidates[1:]
         lines = [
-            *self.run,
-            f"posterior mode at epsilon {mode.epsilon:.4g}: {mode.n_accepted} of "
-            f"{mode.n_simulations} simulations accepted",
-            "",
+            *self.run, f"posterior mode at epsilon {mode.epsilon:.4g}: {mode.n_accepted} of "
+            f"{mode.n_simulations} simulations accepted", "",
             " " * width + "".join(f"{head:>14}" for head in columns),
-        ]
+        ]  # fmt: skip
         for name, *values in zip(mode.names, *columns.values(), strict=True):
             lines.append(f"{name:<{width}}" + "".join(f"{value:>14.5g}" for value in values))
-        if len(mode.candidates) > 1:
+        if others:
             lines += ["", "other candidates, with their density relative to the mode"]
-        for other in mode.candidates[1:]:
-            at = ", ".join(f"{value:.5g}" for value in other.theta)
-            lines.append(f"  {other.density:>8.3g}  at ({at})")
+        at = (", ".join(f"{value:.5g}" for value in other.theta) for other in others)
+        lines += [f"  {c.density:>8.3g}  at ({x})" for c, x in zip(others, at, strict=True)]
         return "\n".join([*lines, "", *mode.notes])
 
     def __repr__(self) -> str:
@@ -139,11 +135,12 @@ class ModeSummary:
         """The same numbers as plain Python objects, for JSON; nan as None."""
         mode, known = self.mode, vars(self.mode)
         kept = "covariance", "estimates", "box", "epsilon", "n_simulations", "n_accepted", "notes"
-        told = ("theta", "density", "shape")
         numbers = {
             "theta": dict(zip(mode.names, mode.theta, strict=True)),
             "standard_error": dict(zip(mode.names, mode.standard_error, strict=True)),
-            "candidates": [{name: vars(c)[name] for name in told} for c in mode.candidates],
+            "candidates": [
+                {"theta": c.theta, "density": c.density, "shape": c.shape} for c in mode.candidates
+            ],
         }
         return dict(plain({**numbers, **{name: known[name] for name in kept}}))
 

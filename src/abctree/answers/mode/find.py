@@ -14,7 +14,7 @@ from abctree.answers.mode.places import FAINTEST, places
 from abctree.answers.posterior import Posterior
 from abctree.numbers import check_rule
 from abctree.protocols import Circle
-from abctree.types import FloatArray, IntArray
+from abctree.types import FloatArray
 
 #: Discrete values that are told.
 _VALUES = 5
@@ -37,11 +37,6 @@ def find_mode(
     Of discrete parameters the mode is over their values: over all combinations if there is no
     continuous parameter; else the fit is made at the best combination of values.  A discrete
     parameter of more than 50 values beside continuous ones is fitted like them and rounded.
-
-    Raises
-    ------
-    ParameterError
-        If `epsilon` is not above 0.
     """
     check_rule("epsilon", epsilon, "above 0 or None", "Leave it out to let the fit choose.")
     distance = np.where(np.isnan(distance), np.inf, distance)
@@ -59,23 +54,21 @@ def find_mode(
 
 def kernel_answer(draws: Posterior, circles: Sequence[Circle]) -> Mode:
     """The answer from accepted draws alone: a kernel mode at the best discrete values."""
-    distance, n = np.zeros(len(draws)), len(draws)
-    if n == 0:
+    distance = np.zeros(len(draws))
+    if len(draws) == 0:
         return _mode(draws.names, distance, draws.epsilon)
     known: Known = {"bounds": draws.bounds, "circles": circles}
     land = Landscape(draws.theta, distance, np.inf, draws.names, **known)
-    heaviest = np.argmax(np.bincount(land.group, draws.weights))
-    best = _kernel(land, draws.weights, np.flatnonzero(land.group == heaviest))
+    heaviest = land.group == np.argmax(np.bincount(land.group, draws.weights))
+    best = land.at(
+        kernel_mode(land.x[heaviest], draws.weights[heaviest]), np.flatnonzero(heaviest)[0]
+    )
     note = (
         "The table holds the closest simulations only, and a fit needs the others, too: this "
         "is the mode of a kernel density estimate, without an error. Keep all simulations."
     )
-    one = Candidate(best, 1.0, np.nan, n)
-    return _mode(draws.names, distance, draws.epsilon, [one], [note], kernel=best)
-
-
-def _kernel(land: Landscape, weight: FloatArray, rows: IntArray) -> FloatArray:
-    return land.at(kernel_mode(land.x[rows], weight[rows]), rows[0])
+    only = [Candidate(best, 1.0, np.nan, len(draws))]
+    return _mode(draws.names, distance, draws.epsilon, only, [note], kernel=best)
 
 
 def _mode(
@@ -89,17 +82,11 @@ def _mode(
             "larger epsilon, and check that the simulator can produce the observed summaries."
         ]
     return Mode(
-        best.theta if best else nowhere,
-        best.covariance if best else None,
-        tuple(candidates),
-        {"quadratic": nowhere, "kernel": nowhere, "box": nowhere, **estimates},
-        epsilon,
-        box=None,
-        names=names,
-        n_simulations=len(distance),
-        n_accepted=int((distance < epsilon).sum()),
-        notes=tuple(notes),
-    )
+        best.theta if best else nowhere, best.covariance if best else None, tuple(candidates),
+        {"quadratic": nowhere, "kernel": nowhere, "box": nowhere, **estimates}, epsilon,
+        box=None, names=names, n_simulations=len(distance),
+        n_accepted=int((distance < epsilon).sum()), notes=tuple(notes),
+    )  # fmt: skip
 
 
 def _mode_of_values(land: Landscape, epsilon: float) -> Mode:
@@ -120,41 +107,33 @@ def _mode_of_values(land: Landscape, epsilon: float) -> Mode:
         Candidate(value[k], relative[k], rate[k], int(hits[k]), shape="value")
         for k in order[:_VALUES]
     ]
-    note = (
-        f"Of {len(first)} values this one is the mode with probability {sure:.2f}, given these "
-        "simulations."
-    )
-    return _mode(land.names, land.distance, epsilon, candidates, [note], box=candidates[0].theta)
+    of = f"Of {len(first)} values this one is the mode with probability {sure:.2f}, given these"
+    said = [f"{of} simulations."]
+    return _mode(land.names, land.distance, epsilon, candidates, said, box=candidates[0].theta)
 
 
 def _answer(land: Landscape, places: list[Place], epsilon: float, weight: FloatArray) -> Mode:
     """The answer at a tolerance, from places of which the best is the first."""
     best, like = places[0], places[0].rows.group[0]
-    candidates = [_candidate(land, place, best.log_density) for place in places]
-    candidates = [one for one in candidates if one.density >= FAINTEST]
+    candidates = [
+        Candidate(
+            land.at(one.peak, one.rows.group[0]), density, one.acceptance, one.n_accepted,
+            covariance=None if one.covariance is None else land.covariance(one.covariance),
+            spread=None if one.flat is None else land.covariance(one.spread), shape=one.shape,
+        )
+        for one in places
+        if (density := float(np.exp(one.log_density - best.log_density))) >= FAINTEST
+    ]  # fmt: skip
     found, notes = {}, _notes(land, best, epsilon)
     use = best.rows.group[weight[best.rows.group] > 0.0]
     if len(use):  # the paper's: of all accepted draws
-        found["kernel"] = _kernel(land, weight, use)
-    if best.covariance is not None:
+        found["kernel"] = land.at(kernel_mode(land.x[use], weight[use]), like)
+    if best.flat is not None:
         found["quadratic"] = land.at(best.peak, like)
     if len(land.values):
         at = ", ".join(f"{land.names[j]}={land.theta[like, j]:g}" for j in land.values)
         notes.append(f"Of the discrete parameters the best values are {at}.")
     return _mode(land.names, land.distance, epsilon, candidates, notes, **found)
-
-
-def _candidate(land: Landscape, place: Place, highest: float) -> Candidate:
-    fit = place.covariance
-    return Candidate(
-        land.at(place.peak, place.rows.group[0]),
-        float(np.exp(place.log_density - highest)),
-        place.acceptance,
-        place.n_accepted,
-        covariance=None if fit is None or place.unknown.all() else land.covariance(fit),
-        spread=None if fit is None else land.covariance(place.spread),
-        shape=place.shape,
-    )
 
 
 def _notes(land: Landscape, place: Place, epsilon: float) -> list[str]:

@@ -119,9 +119,6 @@ class Window:
         def density(y: FloatArray) -> FloatArray:
             return fit.value(y) + self.prior.value(y)
 
-        def by_parameters(y: FloatArray) -> FloatArray:
-            return fit.by_parameters(y, fit.design(y))[..., : len(fit.covariance)]
-
         y = np.clip(np.zeros_like(self.centre), low, high)
         for _ in range(_NEWTON):
             slope, hessian = derivatives(density, y, self.white)
@@ -138,7 +135,7 @@ class Window:
             if length <= 1e-6 or not higher.any():
                 break
             y = halved[np.argmax(higher)]
-        by = derivatives(by_parameters, y, self.white)
+        by = derivatives(fit.by_parameters, y, self.white)
         return Top(fit, y, float(density(y)), slope, hessian, ~free, *by)
 
 
@@ -181,20 +178,20 @@ class Place:
     acceptance: float = 0.0  #: rate at the peak
     n_accepted: int = 0
     window: Window | None = None  #: the rows around the peak that it climbed to
-    covariance: FloatArray | None = None  #: (r, r) error of `peak`; None without a fit
+    covariance: FloatArray | None = None  #: (r, r) error of `peak`, nan where a coordinate has none
     shape: str = "unclear"  #: "peak", "border" or "flat"
-    flat: BoolArray | None = None  #: (r,) coordinates along which there is no peak
+    flat: BoolArray | None = None  #: (r,) coordinates along which there is no peak; None: no fit
 
     @property
     def unknown(self) -> BoolArray:
-        """(r,) Coordinates without an error: flat, on a border, or unclear; nan in `covariance`."""
+        """(r,) Coordinates without an error: flat, on a border, or unclear."""
         if self.covariance is None:
             return np.ones(self.rows.r, dtype=bool)
         return np.asarray(np.isnan(np.diag(self.covariance)))
 
     def without_error(self, shape: str = "unclear") -> Place:
         """The same where nothing is known of how far the peak may be off."""
-        return replace(self, covariance=np.full_like(self.spread, np.nan), shape=shape)
+        return replace(self, covariance=None, shape=shape)
 
     def squares(self, x: FloatArray) -> FloatArray:
         """Squared distances (n,) from the peak, in spreads."""
@@ -257,7 +254,7 @@ def fit_peak(climbed: Window) -> Place:
     rows, spread, top = climbed.rows, climbed.spread, climbed.top
     wide = np.diag(np.linalg.inv(spread)) * np.diag(rows.prior_spread) * FLAT < 1.0
     by_beta = np.einsum("iiq->iq", top.by_hessian)
-    flat = wide & ~top.is_clear(-by_beta @ top.of.beta, by_beta)
+    flat = wide & ~top.is_clear(-by_beta[:, : len(top.of.beta)] @ top.of.beta, by_beta)
     window = Window.of(rows, climbed.centre, spread, REACH) or climbed
     data = window.y, window.accepted
     top = window.highest(quadratic(*data, window.white), flat)
@@ -281,16 +278,12 @@ def fit_peak(climbed: Window) -> Place:
         covariance[free] += share * (1.0 - share) * np.outer(apart, apart)
     around = np.where(np.outer(flat, flat), rows.prior_spread, 0.0)
     found = Place(
-        rows,
-        np.clip(window.centre + window.size * y, *rows.bounds),
-        np.where(flat | flat[:, None], around, window.stepped(top, 16.0)),
-        top.height,
-        float(np.exp(log_rate(top.of.value(top.y)))),
-        int(window.accepted.sum()),
+        rows, np.clip(window.centre + window.size * y, *rows.bounds),
+        np.where(flat | flat[:, None], around, window.stepped(top, 16.0)), top.height,
+        float(np.exp(log_rate(top.of.value(top.y)))), int(window.accepted.sum()), flat=flat,
         covariance=covariance * np.outer(window.size, window.size),
         shape="flat" if flat.any() else "border" if border.any() else "peak",
-        flat=flat,
-    )
+    )  # fmt: skip
     if found.acceptance > SATURATED or flat.all():
         return found.without_error("flat")
     # A coordinate on a border stands where the density clearly rises towards it, or peaks there;

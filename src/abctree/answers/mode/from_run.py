@@ -15,41 +15,35 @@ from abctree.method import METHODS
 from abctree.problem.priors.circles import circles_of
 from abctree.problem.priors.density import log_density_of
 from abctree.protocols import HasBounds
-from abctree.tree.beliefs import GlobalRate
-from abctree.tree.partitioners import SoftTree
-from abctree.tree.policies import best_box
+from abctree.tree.best_box import best_box, best_box_of_rows, box_in_theta
 
+_NO_DENSITY = (
+    "The prior has no density in θ: the mode is that of the posterior relative to the prior, where "
+    "the likelihood is largest."
+)
 #: Prior draws for the covariance of the prior.
 _PRIOR_DRAWS = 4000
 
 
 def mode_of(run: Run, epsilon: float | None) -> Mode:
     """See `Result.mode`; without its run."""
-    if len(run.table) == run.n_simulations:
-        mode = _allowed(_with_box(_mode_of_all(run, epsilon), run), run)
-    else:  # without rejected rows there is nothing to fit
-        mode = kernel_answer(run.posterior(epsilon=epsilon), circles_of(run.problem.prior))
-        mode = replace(mode, n_simulations=run.n_simulations)
-    return replace(mode, notes=(*mode.notes, *run_notes(run)))
-
-
-def _mode_of_all(run: Run, epsilon: float | None) -> Mode:
-    known, seeking = known_of(run), METHODS[run.method].seeks_mode
+    table, known, notes = run.table, known_of(run), run_notes(run)
+    if len(table) < run.n_simulations:  # without rejected rows there is nothing to fit
+        mode = kernel_answer(run.posterior(epsilon=epsilon), known["circles"])
+        return replace(mode, n_simulations=run.n_simulations, notes=(*mode.notes, *notes))
     # The kernel mode of a run that seeks the mode is of its draws as they came (Algorithm 4); their
     # weights vary too much for a density estimate.
+    seeking = METHODS[run.method].seeks_mode
     mode = find_mode(
-        run.table.theta, run.table.distance, run.problem.names, epsilon,
+        table.theta, table.distance, run.problem.names, epsilon,
         kernel_epsilon=run.epsilon if seeking and epsilon is None else None,
         weight=None if seeking else run.weights(),
         **known,
     )  # fmt: skip
+    mode = _allowed(_with_box(mode, run), run)
     if known["log_prior"] is None:
-        note = (
-            "The prior has no density in θ: the mode is that of the posterior relative to the "
-            "prior, where the likelihood is largest."
-        )
-        mode = replace(mode, notes=(*mode.notes, note))
-    return mode
+        notes = (_NO_DENSITY, *notes)
+    return replace(mode, notes=(*mode.notes, *notes))
 
 
 def known_of(run: Run) -> Known:
@@ -83,23 +77,12 @@ def _allowed(mode: Mode, run: Run) -> Mode:
 
 def _with_box(mode: Mode, run: Run) -> Mode:
     """The mode with k̂ of the run's last partition, or of one that is cut for the purpose."""
-    partitions, arms, d = run.rounds[-1].partitions, run.rounds[-1].arms, run.problem.d
-    if len(partitions[0]) == 1:
-        cube, distance, epsilon = run.table.cube, run.table.distance, mode.epsilon
-        if not np.isfinite(epsilon) or not (distance < epsilon).any():
-            return mode
-        boxes = SoftTree().partition(cube, distance, epsilon, None, np.random.default_rng(0))
-        cut = run.problem.region.measure(boxes)
-        beliefs = GlobalRate().start(
-            cut, boxes.locate(cube), distance, np.ones(len(cube)), epsilon=epsilon,
-            first_epsilon=epsilon, count_epsilon=epsilon,
-        )  # fmt: skip
-        partitions, arms = (cut,), (beliefs.arms(),)
-    ends = best_box(partitions, arms)
+    last, region, table = run.rounds[-1], run.problem.region, run.table
+    if len(last.partitions[0]) == 1:
+        ends = best_box_of_rows(region, table.cube, table.distance, mode.epsilon)
+    else:
+        ends = best_box(last.partitions, last.arms)
     if ends is None:
         return mode
-    pick = (np.arange(2 ** min(d, 10))[:, None] >> np.arange(d) % 10) & 1
-    points = np.vstack([np.where(pick == 1, ends[1], ends[0]), 0.5 * (ends[0] + ends[1])])
-    *corners, centre = run.problem.prior.from_cube(points)
-    box = np.min(corners, axis=0), np.max(corners, axis=0)
+    box, centre = box_in_theta(region, *ends)
     return replace(mode, box=box, estimates={**mode.estimates, "box": centre})

@@ -9,6 +9,7 @@ import numpy as np
 
 from abctree.answers.mode.fit import Rows
 from abctree.problem.priors.circles import Direction, closed, opened
+from abctree.proposals.perturbations import Silverman
 from abctree.protocols import Circle
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -68,8 +69,7 @@ class Landscape:
         #: (n,) Which combination of these values a row has.
         self.group = np.unique(theta[:, self.values], axis=0, return_inverse=True)[1].ravel()
         # Columns that are coordinates; others that are fitted are linear functions of these.
-        self.column: list[int] = []
-        self.rest: list[int] = []
+        self.column, self.rest = list[int](), list[int]()
         for j in np.flatnonzero(continuous | lattice).tolist():
             among = np.corrcoef(theta[:, [*self.column, j]], rowvar=False)
             differs = np.linalg.eigvalsh(np.atleast_2d(among))[0] > 1e-10
@@ -120,26 +120,22 @@ class Landscape:
 def kernel_mode(x: FloatArray, weight: FloatArray) -> FloatArray:
     """The largest point of a normal kernel density estimate of draws (m, r): (r,).
 
-    Of many draws an even selection is looked at.  The bandwidth is Silverman's rule on the whitened
-    draws, with the effective sample size in the place of their number.
+    Of many draws an even selection is looked at.  The bandwidth is Silverman's rule.
     """
     step = 1 + (len(x) - 1) // _MOST
     x, w = x[::step], weight[::step] / weight[::step].sum()
-    centred = x - w @ x
-    value, vector = np.linalg.eigh((centred * w[:, None]).T @ centred)
+    centre, (value, vector) = w @ x, np.linalg.eigh(Silverman().covariance(x, w))
     moves = value > 1e-12 * value.max(initial=0.0)
-    r, root = int(moves.sum()), vector[:, moves] * np.sqrt(value[moves])
-    white = centred @ (root / value[moves])
-    h = (4.0 / ((r + 2.0) * (1.0 / float(w @ w)))) ** (1.0 / (r + 4.0))
-    square = (white**2).sum(axis=1)
-    near = np.exp((white @ white.T - 0.5 * (square[:, None] + square)) / h**2)
-    at = white[int(np.argmax(near @ w))]
+    root = vector[:, moves] * np.sqrt(value[moves])
+    z = (x - centre) @ (root / value[moves])  # in bandwidths
+    square = (z**2).sum(axis=1)
+    at = z[int(np.argmax(np.exp(z @ z.T - 0.5 * (square[:, None] + square)) @ w))]
     for _ in range(_SHIFTS):  # of the mean, up to the top
-        kernel = w * np.exp(-0.5 * ((white - at) ** 2).sum(axis=1) / h**2)
-        last, at = at, kernel @ white / kernel.sum()
+        kernel = w * np.exp(-0.5 * ((z - at) ** 2).sum(axis=1))
+        last, at = at, kernel @ z / kernel.sum()
         if np.abs(at - last).max(initial=0.0) < 1e-6:
             break
-    return np.asarray(w @ x + root @ at)
+    return np.asarray(centre + root @ at)
 
 
 def look_epsilon(distance: FloatArray) -> float:

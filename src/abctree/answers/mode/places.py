@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import repeat
 
 import numpy as np
 from scipy import special
@@ -44,9 +45,8 @@ def at(place: Place, epsilon: float) -> Place:
     k = n_neighbours(len(rows.x))
     near = np.argsort(((rows.x - place.peak) ** 2).sum(axis=1), kind="stable")[:k]
     hits = int(rows.accepted[near].sum())
-    low = max(hits - _DOUBT * np.sqrt(hits * (1.0 - hits / k)), 0.5) / k
-    density = float(np.log(low) + rows.log_prior[near[0]])
-    return Place(rows, place.peak, place.spread, density, hits / k, hits)
+    low = np.log(max(hits - _DOUBT * np.sqrt(hits * (1.0 - hits / k)), 0.5) / k)
+    return Place(rows, place.peak, place.spread, low + rows.log_prior[near[0]], hits / k, hits)
 
 
 def fitted(place: Place) -> Place:
@@ -60,8 +60,8 @@ def fitted(place: Place) -> Place:
     rows, far = place.rows, found is place or place.squares(found.peak[None])[0] > 1.0
     if found.shape == "unclear" and far:
         use = rows.accepted & (place.squares(rows.x) < reach(rows.r) ** 2)
-        x = kernel_mode(rows.x[use], np.ones(use.sum())) if use.any() else place.peak
-        found = replace(found, peak=x)
+        peak = kernel_mode(rows.x[use], np.ones(use.sum())) if use.any() else place.peak
+        found = replace(found, peak=peak)
     return replace(found, spread=place.spread, log_density=place.log_density)
 
 
@@ -70,9 +70,7 @@ def places(land: Landscape, look: float, *, serve: bool) -> tuple[list[Place], f
 
     That is at least the one that serves the first of them.
     """
-    found: list[Place] = []
-    used = np.zeros(len(land.theta), dtype=bool)
-    starts = _starts(land, look)
+    starts, found, used = _starts(land, look), list[Place](), np.zeros(len(land.theta), dtype=bool)
     for log_density, row, radius, rows in starts:
         faint = log_density < starts[0][0] + np.log(FAINTEST) - 1.0
         if faint or len(found) == _TRIES:
@@ -110,9 +108,7 @@ def _starts(land: Landscape, look: float) -> list[tuple[float, int, float, Rows]
     """
     starts: list[tuple[float, int, float, Rows]] = []
     hits = np.bincount(land.group, land.distance < look)
-    for g in np.argsort(-hits, kind="stable")[:_GROUPS]:
-        if hits[g] == 0:
-            break
+    for g in np.argsort(-hits, kind="stable")[: min(_GROUPS, np.count_nonzero(hits))]:
         rows = land.rows(np.flatnonzero(land.group == g), look)
         accepted, k = np.flatnonzero(rows.accepted), n_neighbours(len(rows.x))
         chosen = accepted[:: 1 + (len(accepted) - 1) // _MOST]
@@ -121,8 +117,7 @@ def _starts(land: Landscape, look: float) -> list[tuple[float, int, float, Rows]
         # Shrunk towards the rate of all rows by one acceptance: few neighbours are no evidence.
         rate = (rows.accepted[neighbour].sum(axis=1) + 1.0) / (k + len(rows.x) / len(accepted))
         density = np.log(rate) + rows.log_prior[chosen]
-        each = zip(density, rows.group[chosen], distance[:, -1], strict=True)
-        starts += [(*at, rows) for at in each]
+        starts += zip(density, rows.group[chosen], distance[:, -1], repeat(rows))
     return sorted(starts, key=lambda start: -start[0])
 
 

@@ -88,8 +88,9 @@ class Surface:
         powers = powers_of(len(self.rate), self.degree)
         return monomials(self._bent(y)[0] @ self.white.T, powers)
 
-    def by_parameters(self, y: FloatArray, design: FloatArray) -> FloatArray:
-        """(..., r), and their design -> (..., q + r): derivatives of the value by β and ρ."""
+    def by_parameters(self, y: FloatArray, design: FloatArray | None = None) -> FloatArray:
+        """(..., r), and their design if it is known -> (..., q + r): derivatives by β and ρ."""
+        design = self.design(y) if design is None else design
         by_z = design @ np.append(self.beta, 0.0)[_raised(len(self.rate), self.degree)].T
         return np.concatenate([design, by_z @ self.white * self._bent(y)[1]], axis=-1)
 
@@ -117,7 +118,7 @@ def derivatives(
 class Regression(Surface):
     """A surface u that was fitted to accepted and rejected rows."""
 
-    covariance: FloatArray  #: (n, n) of β, and of ρ if the surface bends
+    covariance: FloatArray  #: (q + r, q + r) of β and ρ, which is 0 of a surface without bends
     log_evidence: float  #: of the rows, the parameters integrated out; up to a constant
 
 
@@ -132,9 +133,13 @@ def regression(
     """
     r = y.shape[1]
     degree = degree_for(r) if skewness > 0.0 else 2
-    ridge = _ridge(powers_of(r, degree), skewness)
-    q, n = len(ridge), len(ridge) + r * bends
+    powers, order = powers_of(r, degree), powers_of(r, degree).sum(axis=1)
+    q, n = len(order), len(order) + r * bends
     moves = q if skewness > 0.0 else n
+    # Inverse variances beforehand: of β those of the kernel, whose terms here are zᵅ / α!; of ρ.
+    over = special.factorial(order) * special.factorial(powers).prod(axis=1)
+    high = order**2 / (skewness ** np.maximum(2 * (order - 2), 0) * over)
+    ridge = np.select([order == 0, order <= 2], [1e-9, _RIDGE], high)
     ridge = np.append(ridge, np.full(n - q, BEND**-2.0))
     at = np.concatenate([start.beta, np.zeros(q - len(start.beta)), start.rate])
 
@@ -167,7 +172,8 @@ def regression(
     # With ρ at its maximum: a quadratic that is kept where the rows bend is off by far.
     determinant = np.linalg.slogdet(known[:q, :q])[1]
     evidence = value + 0.5 * float(np.log(ridge[:q]).sum() - determinant)
-    covariance = np.asarray(np.linalg.inv(known))
+    covariance = np.zeros((q + r, q + r))
+    covariance[:n, :n] = np.linalg.inv(known)
     return Regression(start.white, degree, at[:q], at[q:], covariance, evidence)
 
 
@@ -176,14 +182,6 @@ def quadratic(y: FloatArray, accepted: BoolArray, white: FloatArray) -> Regressi
     share, r = float(accepted.mean()), y.shape[1]
     level = np.array([np.log(share) - np.log1p(-(share**POWER)) / POWER])
     return regression(y, accepted, Surface(white, 0, level, np.zeros(r)), bends=False)
-
-
-def _ridge(powers: IntArray, skewness: float) -> FloatArray:
-    """Inverse variances beforehand of β: the kernel's, of coefficients of zᵅ / α!."""
-    degree = powers.sum(axis=1)
-    over = special.factorial(degree) * special.factorial(powers).prod(axis=1)
-    high = degree**2 / (skewness ** np.maximum(2 * (degree - 2), 0) * over)
-    return np.select([degree == 0, degree <= 2], [1e-9, _RIDGE], high)
 
 
 def expansion_of(y: FloatArray, value: FloatArray, white: FloatArray) -> Surface:
