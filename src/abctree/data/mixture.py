@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
@@ -14,6 +15,8 @@ from abctree.types import FloatArray
 
 #: Rows of which the denominators are brought up to date at once.
 _PART = 8192
+#: Rows of which weights are worked out at once.
+_LONG = 2**18
 
 
 class Density(Protocol):
@@ -86,10 +89,22 @@ def mixture_weights(table: Table, rows: Which = slice(None)) -> FloatArray:
     M_f is the sum of all proposals of the row's fold (`Mixture`).  Their mean over rows accepted at
     ε estimates the evidence times `Region.normaliser`.
     """
-    weight = np.bincount(table.fold).astype(np.float64)[table.fold[rows]]
-    weight /= table.denominator[rows]
-    weight *= table.prior_weight[rows]
+    fold, weight = table.fold[rows], table.denominator[rows]
+    if isinstance(rows, slice):  # a view
+        weight = weight.copy()
+    size = np.zeros(int(table.fold.max(initial=0)) + 1)
+    for part in _parts(len(table)):
+        size += np.bincount(table.fold[part], minlength=len(size))
+    for part in _parts(len(weight)):
+        np.divide(size[fold[part]], weight[part], out=weight[part])
+    if table.has_prior_weights:
+        weight *= table.prior_weight[rows]
     return weight
+
+
+def _parts(n: int) -> Iterator[slice]:
+    """Parts of a long column, so that what is worked out from it takes little room."""
+    return (slice(a, min(a + _LONG, n)) for a in range(0, n, _LONG))
 
 
 def effective_sample_size(weight: FloatArray) -> float:

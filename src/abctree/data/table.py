@@ -173,9 +173,14 @@ class Table:
         return self._column("proposal")  # type: ignore[no-any-return]
 
     @property
+    def has_prior_weights(self) -> bool:
+        """Whether any `prior_weight` is not 1."""
+        return "prior_weight" in self._buffers
+
+    @property
     def prior_weight(self) -> FloatArray:
         """(n,) Prior density relative to the cube: 1 unless the prior is a density (Remark 1)."""
-        if "prior_weight" not in self._buffers:
+        if not self.has_prior_weights:
             return np.broadcast_to(1.0, self._n)  # which takes no memory
         return self._column("prior_weight")  # type: ignore[no-any-return]
 

@@ -103,9 +103,18 @@ class Laws:
         )
 
 
+def rows_to_read(game: Game) -> slice | IntArray:
+    """Rows whose summaries are read: all, or some of many that are in a run folder."""
+    table = game.table
+    if table.is_in_memory or len(table) <= _READ or game.plan.proposal == ("boxes",):
+        return slice(None)
+    return np.sort(game.rng.choice(len(table), _READ, replace=False, shuffle=False))
+
+
 def with_sources(
     game: Game,
     folds: Sequence[Fold],
+    read: slice | IntArray,
     row_box: Sequence[IntArray],
     teachers: Callable[[int], IntArray],
     epsilon: Tolerances,
@@ -113,13 +122,10 @@ def with_sources(
     """The folds at the start of a round, each with what draws beside its boxes.
 
     The table has all denominators up to date; teachers are the rows that a fold may learn from, in
-    their order, and `row_box` (n,) has the box of each of them and -1 of all others.  Folds draw
-    one after another.
+    their order, and `row_box` has the box of each row that is read and -1 where it is no teacher.
+    Folds draw one after another.
     """
     table, plan, rng = game.table, game.plan, game.rng
-    read: slice | IntArray = slice(None)
-    if not table.is_in_memory and len(table) > _READ:
-        read = np.sort(rng.choice(len(table), _READ, replace=False, shuffle=False))
     z = standardised(game.problem, table, read, epsilon) if "thinned" in plan.proposal else None
     cube, usable = table.cube[read], np.isfinite(table.distance[read])
     cube.flags.writeable = False  # as the table's own, for else kernels are compiled again
@@ -130,7 +136,7 @@ def with_sources(
     if z is not None:
 
         def fitted(f: int) -> Regressions:
-            return Regressions.fitted(folds[f].partition.boxes, row_box[f][read], cube, z, usable)
+            return Regressions.fitted(folds[f].partition.boxes, row_box[f], cube, z, usable)
 
         fits = [*game.each(fitted, range(len(folds)))]
     laws = []

@@ -23,7 +23,7 @@ from abctree.data import (
     update_denominators,
 )
 from abctree.protocols import LocatingPartitioner, PooledSchedule
-from abctree.tree.adaptive import Tolerances, with_sources
+from abctree.tree.adaptive import Tolerances, rows_to_read, with_sources
 from abctree.tree.fold import Fold
 from abctree.tree.game import Game
 from abctree.tree.inner_loop import inner_loop
@@ -133,15 +133,17 @@ def _cut_folds(
     each = game.each if fits and type(partitioner) is SoftTree else map  # others may draw
     folds: list[Fold] = []
     row_box: list[IntArray] = []
+    read = rows_to_read(game)
     for f, (boxes, arm) in enumerate(each(cut, range(len(mixtures)))):
         rows = _teachers(game, f)
         folds.append(_new_fold(game, boxes, mixtures[f], epsilon, rows, arm))
         if plan.proposal != ("boxes",):
-            row_box.append(np.full(len(table), -1, dtype=np.int32))
-            row_box[f][rows] = arm
+            box: IntArray = np.full(len(table), -1, dtype=np.int32)
+            box[rows] = arm
+            row_box.append(box[read])
     if plan.proposal == ("boxes",):
         return tuple(folds)
-    return with_sources(game, folds, row_box, partial(_teachers, game), epsilon)
+    return with_sources(game, folds, read, row_box, partial(_teachers, game), epsilon)
 
 
 def _new_fold(
