@@ -103,18 +103,15 @@ class Window:
         scales = self.size[:, None] * root @ (vector / factor)
         return within(scales @ scales.T, self.rows.prior_spread)
 
-    def highest(self, fit: Regression, flat: BoolArray | None = None) -> Top:
+    def highest(self, fit: Regression) -> Top:
         """The largest point of the density near the centre, by Newton's method.
 
-        It stays in the prior's support, hardly beyond the rows, within reach, and at the middle of
-        the accepted rows in flat coordinates.
+        It stays in the prior's support, hardly beyond the rows, and within reach.
         """
         bounds = (self.rows.bounds - self.centre) / self.size
-        low = np.maximum(bounds[0], self.y.min(axis=0) - 0.1)
-        high = np.minimum(bounds[1], self.y.max(axis=0) + 0.1)
-        if flat is not None and flat.any():
-            middle = np.median(self.y[self.accepted], axis=0)
-            low, high = (np.where(flat, middle, end) for end in (low, high))
+        beyond = np.where(np.ptp(self.y, axis=0) > 0.0, 0.1, 0.0)
+        low = np.maximum(bounds[0], self.y.min(axis=0) - beyond)
+        high = np.minimum(bounds[1], self.y.max(axis=0) + beyond)
 
         def density(y: FloatArray) -> FloatArray:
             return fit.value(y) + self.prior.value(y)
@@ -247,26 +244,29 @@ def fit_peak(climbed: Window) -> Place:
     """Fit the peak that a window is around: where it is, its error, the shape of its top.
 
     Flat coordinates, along which the peak is about as wide as the prior, the others given, and the
-    rate does not clearly curve down, are held at their middle.  In the others a quadratic and a
-    skewed surface are fitted, and the peak is the average of theirs: each counts by its probability
-    over its variance.  The error is that of the likelier, and what they disagree about.
+    rate does not clearly curve down, are taken to be at their middle in all rows.  In the others a
+    quadratic and a skewed surface are fitted, and the peak is the average of theirs, by probability
+    over variance.  The error is that of the likelier, and what they disagree about.
     """
     rows, spread, top = climbed.rows, climbed.spread, climbed.top
     wide = np.diag(np.linalg.inv(spread)) * np.diag(rows.prior_spread) * FLAT < 1.0
     by_beta = np.einsum("iiq->iq", top.by_hessian)
     flat = wide & ~top.is_clear(-by_beta[:, : len(top.of.beta)] @ top.of.beta, by_beta)
     window = Window.of(rows, climbed.centre, spread, REACH) or climbed
-    data = window.y, window.accepted
-    top = window.highest(quadratic(*data, window.white), flat)
+    if flat.any():
+        middle = window.centre + window.size * np.median(window.y[window.accepted], axis=0)
+        centre, y = np.where(flat, middle, window.centre), np.where(flat, 0.0, window.y)
+        window = replace(window, centre=centre, y=y)
+    data, top = (window.y, window.accepted), window.top
     bent = regression(*data, top.of, bends=True)
     each = [regression(*data, bent, kappa, bends=True) for kappa in SKEWNESSES]
     skewed = max(each, key=lambda one: one.log_evidence)
     # A little skewness is told best by bends alone, of which each costs one (Akaike).
     evidence = max(bent.log_evidence - rows.r, skewed.log_evidence)
-    odds, other = evidence - top.of.log_evidence, window.highest(skewed, flat)
+    odds, other = evidence - top.of.log_evidence, window.highest(skewed)
     if odds > 0.0:
         top, other = other, top
-    y, border, covariance = top.y.copy(), top.border, np.full_like(top.hessian, np.nan)
+    y, border, covariance = top.y.copy(), top.border | flat, np.full_like(top.hessian, np.nan)
     free = np.ix_(~border, ~border)
     covariance[free] = top.error(~border)
     if not border.all() and np.linalg.eigvalsh(other.hessian[free])[-1] < 0.0:  # a peak, too
