@@ -198,7 +198,8 @@ def bent(seed):
     mass /= mass.sum()
     centre = mass @ grid[:, 0]
     spread = np.sqrt(mass @ (grid[:, 0] - centre) ** 2)
-    return abctree.abc_tree(problem, n_simulations=6000, rng=seed), centre, spread
+    result = abctree.abc_tree(problem, n_simulations=6000, rng=seed, proposal="boxes")
+    return result, centre, spread
 
 
 def test_the_runs_own_summaries_mend_a_bend_where_draws_are_many(monkeypatch):
