@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import tempfile
@@ -30,6 +31,17 @@ def pytest_configure(config):
         usable = sorted(os.sched_getaffinity(0))
         number = int(config.workerinput["workerid"].removeprefix("gw"))
         os.sched_setaffinity(0, {usable[number % len(usable)]})
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Leave what is imported and collected out of what the garbage collector searches: it stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture

@@ -158,7 +158,7 @@ def test_lookahead_keeps_more_blocks_begun_and_is_as_reproducible():
 def test_lookahead_biases_nothing():
     z = [
         abctree.abc_tree(
-            problem(), n_simulations=5000, rng=seed, block=100, lookahead=3, schedule=[4.0, 2.0],
+            problem(), n_simulations=5000, rng=seed, block=250, lookahead=3, schedule=[4.0, 2.0],
             proposal="boxes",
         ).evidence(2.0).estimate
         for seed in range(10)
@@ -197,9 +197,9 @@ def test_failed_simulations_stay_in_the_denominator_of_the_evidence():
     def half(theta, rng):
         return theta + rng.normal(size=2) if rng.random() < 0.5 else None
 
-    whole = abctree.abc_tree(problem(), n_simulations=5000, rng=0).evidence(1.0)
-    halved = abctree.abc_tree(problem(half, vectorized=False), n_simulations=5000, rng=0).evidence(
-        1.0
+    whole, halved = (
+        abctree.abc_tree(made, n_simulations=5000, rng=0, proposal="boxes").evidence(1.0)
+        for made in (problem(), problem(half, vectorized=False))
     )
     error = np.hypot(whole.standard_error / 2, halved.standard_error)
     assert abs(halved.estimate - whole.estimate / 2) < 4 * error

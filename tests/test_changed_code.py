@@ -18,7 +18,7 @@ from tests.conftest import command
 
 PRIOR = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
 METHODS = {
-    "abc_tree": abctree.abc_tree,
+    "abc_tree": partial(abctree.abc_tree, proposal="boxes"),
     "map_tree": abctree.map_tree,
     "smc": partial(abctree.smc, block=20),
     "rejection": abctree.rejection,

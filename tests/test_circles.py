@@ -35,12 +35,16 @@ PERIODIC, PLAIN = abctree.Periodic(-np.pi, np.pi), (-np.pi, np.pi)
 
 
 @cache
+def runs(kind):
+    made = problem(PERIODIC if kind == "periodic" else PLAIN)
+    return tuple(abctree.abc_tree(made, rng=seed, **QUICK) for seed in range(SEEDS))
+
+
+@cache
 def posteriors(kind):
     """Posteriors of several seeds, of the angles within REACH of the observed one."""
-    made = problem(PERIODIC if kind == "periodic" else PLAIN)
     chord = 2.0 * np.sin(REACH / 2.0)
-    runs = [abctree.abc_tree(made, rng=seed, **QUICK) for seed in range(SEEDS)]
-    return tuple(run.posterior(epsilon=chord) for run in runs)
+    return tuple(run.posterior(epsilon=chord) for run in runs(kind))
 
 
 #: R of a wrapped normal law and a uniform one on (-REACH, REACH): the exact ABC posterior.
@@ -94,9 +98,7 @@ def test_quantiles_and_intervals_go_around_the_seam():
 
 
 def adjusted(kind):
-    made = problem(PERIODIC if kind == "periodic" else PLAIN)
-    runs = [abctree.abc_tree(made, rng=seed, **QUICK) for seed in range(SEEDS)]
-    return [run.adjusted(ess=300) for run in runs]
+    return [run.adjusted(ess=300) for run in runs(kind)]
 
 
 def test_an_adjustment_finds_the_posterior_on_the_seam():
@@ -113,10 +115,7 @@ def test_an_adjustment_that_does_not_know_the_circle_fails():
 
 
 def test_the_answer_is_read_around_the_circle():
-    answers = [
-        abctree.abc_tree(problem(PERIODIC), n_simulations=2000, rng=seed, block=200).answer()
-        for seed in range(6)
-    ]
+    answers = [run.answer() for run in runs("periodic")]
     for answer in answers:
         assert abs(wrapped(answer.mean()[0] - OBSERVED)) < 4.0 * answer.mcse()[0] + 0.05
     # Of one run it is known to 7 %.
@@ -126,10 +125,14 @@ def test_the_answer_is_read_around_the_circle():
     np.testing.assert_array_equal(again.unwrapped, answer.unwrapped)
 
 
-@pytest.mark.parametrize("method", [abctree.map_tree, abctree.abc_tree])
-def test_a_mode_on_the_seam_is_found_with_its_error(method):
+@pytest.mark.parametrize(
+    ("method", "settings"), [(abctree.map_tree, {}), (abctree.abc_tree, {"proposal": "boxes"})]
+)
+def test_a_mode_on_the_seam_is_found_with_its_error(method, settings):
+    given = {"n_simulations": 3000, "block": 300, **settings}
+
     def z_of(prior):
-        modes = [method(problem(prior), n_simulations=3000, rng=seed).mode() for seed in range(3)]
+        modes = [method(problem(prior), rng=seed, **given).mode() for seed in range(3)]
         assert all(np.abs(mode.theta[0]) <= np.pi for mode in modes)
         known = [mode for mode in modes if mode.covariance is not None]
         z = [wrapped(m.theta[0] - OBSERVED) / np.sqrt(m.covariance[0, 0]) for m in known]

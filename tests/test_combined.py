@@ -87,10 +87,9 @@ def plain_rejection(made, epsilon):
 
 def test_a_run_has_the_posterior_of_both_data_sets():
     spec = {"cases": "mad", "deaths": ("mad", 2.0)}
+    given = {"n_simulations": 2000, "rng": 1, "proposal": "boxes"}
     runs = [
-        abctree.abc_tree(
-            problem(spec, simulator=simulator, vectorized=vectorized), n_simulations=2000, rng=1
-        )
+        abctree.abc_tree(problem(spec, simulator=simulator, vectorized=vectorized), **given)
         for simulator, vectorized in ((epidemic, False), (epidemics, True))
     ]
     for result in runs:

@@ -257,7 +257,7 @@ def result():
         return theta[:, :1] + rng.normal(size=(len(theta), 1))
 
     problem = abctree.Problem({"mu": (-5, 5), "b": (0, 1)}, simulate, [1.0], vectorized=True)
-    return abctree.abc_tree(problem, n_simulations=4000, rng=1)
+    return abctree.abc_tree(problem, n_simulations=4000, rng=1, proposal="boxes")
 
 
 def test_evidence_of_nothing_accepted_is_told_as_an_upper_bound(result):
@@ -453,7 +453,7 @@ def test_two_humps_inform_though_mean_and_spread_are_the_priors():
 
 def test_parameters_of_the_ready_problems_are_informed():
     for make in (lambda: abctree.problems.gaussian_mixture(2), abctree.problems.banana):
-        result = abctree.abc_tree(make(), n_simulations=5000, rng=2)
+        result = abctree.abc_tree(make(), n_simulations=5000, rng=2, proposal="boxes")
         assert not any("prior" in w for w in result.warnings)
 
 

@@ -139,7 +139,9 @@ def made(executor, work, theta, index, unit=1):
 
 
 def play(executor, p=None, n=600, rng=1, **kwargs):
-    return abctree.abc_tree(p or problem(), n_simulations=n, rng=rng, executor=executor, **kwargs)
+    """A run by the cheap proposal: how it is executed is no matter of what it proposes."""
+    settings = {"n_simulations": n, "rng": rng, "proposal": "boxes", **kwargs}
+    return abctree.abc_tree(p or problem(), executor=executor, **settings)
 
 
 def same(a, b):

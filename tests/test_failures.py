@@ -11,6 +11,7 @@ import tracemalloc
 import warnings
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -24,6 +25,9 @@ from abctree.answers import failures
 from abctree.data import Failure, Table
 from abctree.problem import simulators
 from tests.runs import posix
+
+#: The cheap proposal: what fails is no matter of where it was proposed.
+abc_tree = partial(abctree.abc_tree, proposal="boxes")
 
 PRIOR = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
 
@@ -197,7 +201,7 @@ def check_outputs(outputs, n=200, first=3, every=3):
     simulate, bad = scripted(outputs, first, every)
     assert bad[-1] < n
     with quiet():
-        run = abctree.abc_tree(
+        run = abc_tree(
             problem(simulate), n_simulations=n, rng=1, n_pilot=60, block=20,
             on_failure=abctree.FailurePolicy(limit=1.0),
         )  # fmt: skip
@@ -331,7 +335,7 @@ def test_malformed_rows_of_a_vectorized_call_are_found_one_by_one(mode):
             raise SystemExit(1)
         return np.where(np.abs(theta[:, 1:]) > 4.0, np.nan, x)
 
-    run = abctree.abc_tree(problem(simulate, vectorized=mode), n_simulations=400, rng=0)
+    run = abc_tree(problem(simulate, vectorized=mode), n_simulations=400, rng=0)
     outside = (np.abs(run.table.theta) > [3.0, 4.0]).any(axis=1)
     np.testing.assert_array_equal(np.isinf(run.table.distance), outside)
     assert 0 < run.failures.count == outside.sum() < 400
@@ -362,7 +366,7 @@ def test_an_exit_by_a_handler_of_signals_ends_the_run_and_is_no_failure(place, t
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         with pytest.raises(SystemExit, match="143"):
-            abctree.abc_tree(one, n_simulations=400, rng=0, store=tmp_path / "x")
+            abc_tree(one, n_simulations=400, rng=0, store=tmp_path / "x")
     finally:
         signal.signal(signal.SIGTERM, before)
     again = abctree.resume(tmp_path / "x", one)
@@ -379,7 +383,7 @@ def fussy_summary(x):
 
 
 def test_failures_of_the_summary_name_it():
-    run = abctree.abc_tree(problem(summary=fussy_summary), n_simulations=1000, rng=0)
+    run = abc_tree(problem(summary=fussy_summary), n_simulations=1000, rng=0)
     assert set(run.failures.reasons) == {
         "summary raised ZeroDivisionError: no spread",
         "NothingError: summary returned None",
@@ -402,7 +406,7 @@ def test_failures_of_the_distance_name_it_and_touch_no_other_row():
         number = int(rng.bit_generator.state["state"]["key"][1])
         return first if number < 5 else theta
 
-    run = abctree.abc_tree(
+    run = abc_tree(
         problem(simulate, distance=fussy_distance), n_simulations=1000, rng=0, keep_summaries=True
     )
     x = run.table.summary
@@ -421,9 +425,7 @@ def test_failures_of_the_distance_name_it_and_touch_no_other_row():
 
 def test_a_similarity_is_not_taken_for_a_distance():
     with pytest.raises(abctree.SimulatorError, match="not a similarity"):
-        abctree.abc_tree(
-            problem(distance=lambda x, y: float(np.tanh(x @ y))), n_simulations=1000, rng=0
-        )
+        abc_tree(problem(distance=lambda x, y: float(np.tanh(x @ y))), n_simulations=1000, rng=0)
 
 
 def log_distance(x, y):
@@ -452,7 +454,7 @@ def test_what_a_negative_distance_would_cost_if_it_were_a_rejection(monkeypatch)
             prior, lambda theta, rng: theta[0] + 0.05 * rng.normal(), 1.0, distance=distance
         )
         with quiet():
-            return abctree.abc_tree(made, n_simulations=2000, rng=0).posterior()
+            return abc_tree(made, n_simulations=2000, rng=0).posterior()
 
     monkeypatch.setattr(abctree.running.failing.Failing, "_refuse_negative", lambda *_: None)
     hole = run(lambda x, y: np.log(abs(x - y)))
@@ -484,7 +486,7 @@ def test_rounding_below_zero_is_zero_and_no_more_than_rounding_is(unit):
 def test_a_negative_distance_leaves_the_simulations_in_the_store(tmp_path):
     made = problem(distance=lambda x, y: np.abs(x - y).sum() - 0.1)
     with pytest.raises(abctree.SimulatorError, match="at least 0") as first:
-        abctree.abc_tree(made, n_simulations=3000, rng=1, store=tmp_path)
+        abc_tree(made, n_simulations=3000, rng=1, store=tmp_path)
     run = abctree.load(tmp_path, made)
     assert 100 < run.n_simulations < 3000
     assert run.failures.count >= 1
@@ -508,7 +510,7 @@ def test_a_distance_that_never_works_is_an_error_after_five_simulations(value):
         return value
 
     with pytest.raises(abctree.SimulatorError, match="distance"):
-        abctree.abc_tree(problem(distance=distance), n_simulations=1000, rng=0)
+        abc_tree(problem(distance=distance), n_simulations=1000, rng=0)
     assert len(calls) < 20
 
 
@@ -528,7 +530,7 @@ def test_failures_of_a_distance_that_the_pilot_scales_are_counted():
     def simulate(theta, rng):
         return None if theta[1] > 4.0 else theta
 
-    run = abctree.abc_tree(problem(simulate, distance=Moody()), n_simulations=500, rng=0)
+    run = abc_tree(problem(simulate, distance=Moody()), n_simulations=500, rng=0)
     theta = run.table.theta
     bad = (theta[:, 0] > 3.0) | (theta[:, 1] > 4.0)
     np.testing.assert_array_equal(np.isinf(run.table.distance), bad)
@@ -540,9 +542,7 @@ def test_failures_of_a_distance_that_the_pilot_scales_are_counted():
     with pytest.raises(ValueError, match="simulator returned None"):
         run.failures.reproduce(run.problem)
     with pytest.raises(abctree.FailedSimulationError):
-        abctree.abc_tree(
-            problem(sound, distance=Moody()), n_simulations=500, rng=0, on_failure="raise"
-        )
+        abc_tree(problem(sound, distance=Moody()), n_simulations=500, rng=0, on_failure="raise")
 
 
 # on_failure="raise" -----------------------------------------------------------------------------
@@ -556,9 +556,9 @@ def out_of_range(theta, rng):
 
 
 def test_raise_ends_the_run_with_all_that_makes_the_failure_again():
-    rejecting = abctree.abc_tree(problem(out_of_range), n_simulations=500, rng=4)
+    rejecting = abc_tree(problem(out_of_range), n_simulations=500, rng=4)
     with pytest.raises(abctree.SimulatorError) as caught:
-        abctree.abc_tree(problem(out_of_range), n_simulations=500, rng=4, on_failure="raise")
+        abc_tree(problem(out_of_range), n_simulations=500, rng=4, on_failure="raise")
     error = caught.value
     first = rejecting.failures.first[0]
     assert isinstance(error, abctree.FailedSimulationError)
@@ -573,8 +573,8 @@ def test_raise_ends_the_run_with_all_that_makes_the_failure_again():
 
 
 def test_raise_does_nothing_without_failures():
-    run = abctree.abc_tree(problem(), n_simulations=500, rng=4, on_failure="raise")
-    same = abctree.abc_tree(problem(), n_simulations=500, rng=4)
+    run = abc_tree(problem(), n_simulations=500, rng=4, on_failure="raise")
+    same = abc_tree(problem(), n_simulations=500, rng=4)
     np.testing.assert_array_equal(run.table.distance, same.table.distance)
 
 
@@ -591,7 +591,7 @@ def test_raise_comes_after_the_block_was_handed_to_the_wrapped_executor():
         return None if number == 160 else sound(theta, rng)
 
     with pytest.raises(abctree.FailedSimulationError) as caught:
-        abctree.abc_tree(
+        abc_tree(
             problem(late), n_simulations=1000, rng=4, n_pilot=100, block=50,
             executor=Recording(), on_failure="raise",
         )  # fmt: skip
@@ -607,10 +607,10 @@ def test_raise_loses_nothing_that_a_store_keeps(tmp_path):
     p = problem(late)
     kwargs = {"n_simulations": 600, "rng": 4, "n_pilot": 100, "block": 50}
     with pytest.raises(abctree.FailedSimulationError):
-        abctree.abc_tree(p, **kwargs, store=tmp_path / "run", on_failure="raise")
+        abc_tree(p, **kwargs, store=tmp_path / "run", on_failure="raise")
     assert len(abctree.load(tmp_path / "run", p).table) == 200  # its block, and all before it
     run = abctree.resume(tmp_path / "run", p, on_failure="reject")
-    whole = abctree.abc_tree(p, **kwargs)
+    whole = abc_tree(p, **kwargs)
     np.testing.assert_array_equal(run.table.distance, whole.table.distance)
     assert run.failures.reasons == whole.failures.reasons
     with pytest.raises(ValueError, match="simulator returned None"):
@@ -627,7 +627,7 @@ def test_raise_loses_nothing_that_a_store_keeps(tmp_path):
 )
 def test_on_failure_names_its_rule(spec, says):
     with pytest.raises(abctree.ParameterError, match=says):
-        abctree.abc_tree(problem(), n_simulations=100, on_failure=spec)
+        abc_tree(problem(), n_simulations=100, on_failure=spec)
 
 
 @pytest.mark.parametrize(
@@ -647,7 +647,7 @@ def test_failure_policy_names_its_rule(kwargs):
 
 
 def test_reproduce_lets_the_exception_through():
-    run = abctree.abc_tree(problem(out_of_range), n_simulations=500, rng=4)
+    run = abc_tree(problem(out_of_range), n_simulations=500, rng=4)
     assert len(run.failures.first) == 5
     for i, failure in enumerate(run.failures.first):
         with pytest.raises(ValueError, match=failure.reason.removeprefix("ValueError: ")):
@@ -664,14 +664,14 @@ def test_reproduce_uses_the_random_numbers_of_the_run():
             raise ValueError(repr(x[0].item()))
         return x
 
-    run = abctree.abc_tree(problem(unlucky), n_simulations=300, rng=4)
+    run = abc_tree(problem(unlucky), n_simulations=300, rng=4)
     for i, failure in enumerate(run.failures.first):
         with pytest.raises(ValueError, match=failure.reason.removeprefix("ValueError: ")):
             run.failures.reproduce(run.problem, i)
 
 
 def test_reproduce_raises_what_the_summary_and_the_distance_raise():
-    run = abctree.abc_tree(problem(summary=fussy_summary), n_simulations=1000, rng=0)
+    run = abc_tree(problem(summary=fussy_summary), n_simulations=1000, rng=0)
     i = next(i for i, f in enumerate(run.failures.first) if "spread" in f.reason)
     with pytest.raises(ZeroDivisionError, match="no spread"):
         run.failures.reproduce(run.problem, i)
@@ -681,7 +681,7 @@ def test_reproduce_raises_what_the_summary_and_the_distance_raise():
             raise ZeroDivisionError("no scale")
         return abs(x - y).sum()
 
-    run = abctree.abc_tree(problem(distance=distance), n_simulations=500, rng=0)
+    run = abc_tree(problem(distance=distance), n_simulations=500, rng=0)
     with pytest.raises(ZeroDivisionError, match="no scale"):
         run.failures.reproduce(run.problem)
 
@@ -696,7 +696,7 @@ def test_reproduce_gives_a_vectorized_row_its_place_in_the_stream(raises):
         return np.where(bad[:, None], np.nan, x)
 
     p = problem(unlucky, vectorized=True, batch_size=16)
-    run = abctree.abc_tree(p, n_simulations=400, rng=4)
+    run = abc_tree(p, n_simulations=400, rng=4)
     assert len(run.failures.first) == 5
     for i, failure in enumerate(run.failures.first):
         if raises:
@@ -725,9 +725,9 @@ def test_reproduce_gives_the_distance_when_the_failure_came_from_outside():
             raise OSError("no licence")
         return x
 
-    run = abctree.abc_tree(problem(simulate), n_simulations=300, rng=4)
+    run = abc_tree(problem(simulate), n_simulations=300, rng=4)
     broken[0] = False
-    sane = abctree.abc_tree(problem(simulate), n_simulations=300, rng=4)
+    sane = abc_tree(problem(simulate), n_simulations=300, rng=4)
     number = run.failures.first[0].index
     assert run.failures.reproduce(run.problem) == sane.table.distance[number]
 
@@ -738,7 +738,7 @@ def fragile_summary(x):
 
 def test_reproduce_needs_a_distance_with_a_scale():
     fragile = problem(distance="mad", summary=fragile_summary)
-    run = abctree.abc_tree(fragile, n_simulations=300, rng=4)
+    run = abc_tree(fragile, n_simulations=300, rng=4)
     with pytest.raises(abctree.SimulatorError, match="not finite"):
         run.failures.reproduce(fragile)
     with pytest.raises(abctree.ParameterError, match=r"result\.problem"):
@@ -750,7 +750,7 @@ def test_reproduce_needs_a_distance_with_a_scale():
 
 
 def test_shares_by_round_and_by_box_are_those_of_the_table():
-    run = abctree.abc_tree(problem(out_of_range), n_simulations=1500, rng=0)
+    run = abc_tree(problem(out_of_range), n_simulations=1500, rng=0)
     failed = run.table.theta[:, 0] > 3.0
     expected = [failed[r.first : r.last].mean() for r in run.rounds]
     np.testing.assert_allclose(run.failures.by_round, expected)
@@ -777,7 +777,7 @@ def test_shares_by_round_and_by_box_are_those_of_the_table():
 
 
 def test_a_run_without_failures_says_nothing_of_them():
-    run = abctree.abc_tree(problem(), n_simulations=500, rng=0)
+    run = abc_tree(problem(), n_simulations=500, rng=0)
     assert repr(run.failures) == "Failures(none)"
     assert len(run.failures) == 0
     assert (run.failures.by_round == 0.0).all()
@@ -806,7 +806,7 @@ def test_warnings_name_failures_from_the_share_on_at_which_the_summary_worries(m
 def test_warnings_say_that_a_run_ended_early_through_failures(tmp_path, n, said):
     made = problem(failing_after(n))
     with quiet():
-        run = abctree.abc_tree(made, n_simulations=2500, rng=0, store=tmp_path)
+        run = abc_tree(made, n_simulations=2500, rng=0, store=tmp_path)
         found = [w for w in run.warnings if "run ended after" in w]
         assert bool(found) == said
         assert not said or "OSError: disk full" in found[0]
@@ -856,7 +856,7 @@ def failing_after(n, share=1.0):
 @pytest.mark.parametrize("lookahead", [0, 2])
 def test_a_run_in_which_everything_fails_ends_early_with_a_valid_result(preset, lookahead):
     with quiet():
-        run = abctree.abc_tree(
+        run = abc_tree(
             problem(failing_after(1500)), n_simulations=20_000, rng=0, preset=preset,
             block=50, lookahead=lookahead,
         )  # fmt: skip
@@ -879,7 +879,7 @@ def test_a_pilot_with_one_sound_simulation_ends_early_too():
         return sound(theta, rng) if number == 40 else None
 
     with quiet():
-        run = abctree.abc_tree(problem(simulate), n_simulations=10_000, rng=0)
+        run = abc_tree(problem(simulate), n_simulations=10_000, rng=0)
         assert 400 <= run.n_simulations <= 1000
         assert "simulations failed; the first: NothingError" in run.stopped_because
         assert len(run.posterior(epsilon=np.inf)) <= 1
@@ -888,7 +888,7 @@ def test_a_pilot_with_one_sound_simulation_ends_early_too():
 
 def test_ninety_seven_per_cent_of_failures_is_no_reason_to_end():
     with quiet():
-        run = abctree.abc_tree(
+        run = abc_tree(
             problem(failing_after(100, 0.97)),
             n_simulations=3000,
             rng=0,
@@ -905,7 +905,7 @@ def test_a_small_region_that_works_is_found_before_the_run_gives_up():
     def simulate(theta, rng):
         return sound(theta, rng) if np.abs(theta).max() < 0.27 else None
 
-    run = abctree.abc_tree(problem(simulate), n_simulations=20_000, n_pilot=3000, rng=0)
+    run = abc_tree(problem(simulate), n_simulations=20_000, n_pilot=3000, rng=0)
     assert run.n_simulations == 20_000
     assert run.failures.by_round[0] > 0.99
     assert run.failures.by_round[-1] < 0.9
@@ -914,12 +914,10 @@ def test_a_small_region_that_works_is_found_before_the_run_gives_up():
 def test_the_limit_can_be_lifted():
     lenient = abctree.FailurePolicy(limit=1.0)
     with quiet():
-        run = abctree.abc_tree(
-            problem(failing_after(500)), n_simulations=1500, rng=0, on_failure=lenient
-        )
+        run = abc_tree(problem(failing_after(500)), n_simulations=1500, rng=0, on_failure=lenient)
     assert run.n_simulations == 1500
     strict = abctree.FailurePolicy(limit=0.2, at_least=50)
-    run = abctree.abc_tree(
+    run = abc_tree(
         problem(failing_after(500, 0.5)), n_simulations=1500, rng=0, block=50, on_failure=strict
     )
     assert run.n_simulations < 700
@@ -947,11 +945,11 @@ def test_the_first_failure_of_a_hopeless_pilot_is_told():
         raise RuntimeError("licence server down")
 
     with pytest.raises(abctree.SimulatorError, match="licence server down") as caught:
-        abctree.abc_tree(problem(simulate), n_simulations=300, rng=0)
+        abc_tree(problem(simulate), n_simulations=300, rng=0)
     assert "All 100 pilot simulations failed; number 0, at a=" in str(caught.value)
     assert "give a larger n_pilot=." in str(caught.value)
     with pytest.raises(abctree.SimulatorError, match="licence server down"):
-        abctree.abc_tree(problem(simulate, distance="mad"), n_simulations=300, rng=0)
+        abc_tree(problem(simulate, distance="mad"), n_simulations=300, rng=0)
     with pytest.raises(abctree.SimulatorError, match="licence server down") as caught:
         abctree.rejection(problem(simulate, distance="mad"), n_simulations=300, rng=0)
     assert "n_pilot" not in str(caught.value)  # it has none
@@ -973,9 +971,7 @@ def peak(n, seed, executor=None):
     """Bytes at the peak of a run."""
     tracemalloc.start()
     try:
-        abctree.abc_tree(
-            problem(vectorized=True), n_simulations=n, rng=seed, executor=executor, proposal="boxes"
-        )
+        abc_tree(problem(vectorized=True), n_simulations=n, rng=seed, executor=executor)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -1017,7 +1013,7 @@ def test_failures_take_no_room_that_grows():
         return np.where(theta > 0.0, np.nan, theta)
 
     p = problem(simulate, vectorized=True)
-    run = abctree.abc_tree(p, n_simulations=20_000, rng=0, proposal="boxes")
+    run = abc_tree(p, n_simulations=20_000, rng=0)
     assert run.failures.count > 3000
     assert len(run.failures.cases) == 5
     assert sum(case.theta.nbytes for case in run.failures.cases) <= 5 * 1000 * 16

@@ -406,7 +406,7 @@ class Simulator:
 def test_labels_hold_for_workers_and_after_a_resume(kind, tmp_path):
     made = abctree.Problem(PRIOR, Simulator(kind), FLAT[kind](OBSERVED))
     pickle.loads(pickle.dumps(made.model))
-    run = {"n_simulations": 200, "rng": 1}
+    run = {"n_simulations": 200, "rng": 1, "proposal": "boxes"}
     whole = abctree.abc_tree(made, **run)
     spread = abctree.abc_tree(made, **run, executor=abctree.Threads(2))
     part = abctree.abc_tree(made, **run, store=tmp_path, stop={"rounds": 1})

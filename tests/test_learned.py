@@ -35,6 +35,9 @@ def problem(seed, summary=None, **more):
     return abctree.Problem(PRIOR, noisy, observed(seed), summary=summary, vectorized=True, **more)
 
 
+QUICK = {"proposal": "boxes"}
+
+
 def error(result, seed):
     return float(np.square(result.posterior().mean() - exact(seed)).sum())
 
@@ -52,7 +55,7 @@ def test_learned_summaries_find_what_plain_distances_lose_in_noise():
         for how, errors in (
             (abctree.Learned(), learned), (None, plain), (Shuffled(), shuffled),
         ):  # fmt: skip
-            run = abctree.abc_tree(problem(seed, how), n_simulations=2500, rng=seed)
+            run = abctree.abc_tree(problem(seed, how), n_simulations=2500, rng=seed, **QUICK)
             errors.append(error(run, seed))
     # The posterior sd of each is .32: learned summaries leave less than its square.
     assert np.mean(learned) < 0.1
@@ -62,7 +65,9 @@ def test_learned_summaries_find_what_plain_distances_lose_in_noise():
 
 def test_posterior_of_learned_summaries_is_as_narrow_as_the_exact_one():
     def spread(how):
-        runs = (abctree.abc_tree(problem(s, how), n_simulations=3000, rng=s) for s in range(3))
+        runs = (
+            abctree.abc_tree(problem(s, how), n_simulations=3000, rng=s, **QUICK) for s in range(3)
+        )
         return np.mean([run.posterior(ess=100).std() for run in runs])
 
     assert 0.3 < spread(abctree.Learned()) < 0.45  # the exact one is .316

@@ -25,7 +25,8 @@ def series(theta, rng):
 def run(seed, n_simulations=2000, simulator=series, **settings):
     observed = simulator(np.array([[1.0, 1.5]]), np.random.default_rng([9, seed]))[0]
     problem = abctree.Problem(PRIOR, simulator, observed, vectorized=True)
-    return abctree.abc_tree(problem, n_simulations=n_simulations, rng=seed, **settings)
+    given = {"n_simulations": n_simulations, "rng": seed, "proposal": "boxes", **settings}
+    return abctree.abc_tree(problem, **given)
 
 
 def exact_moments(observed):
@@ -174,7 +175,8 @@ def test_a_model_that_bends_is_read_by_its_own_summaries():
     prior = {"infection": (0.2, 3.0), "recovery": (0.1, 1.5)}
     observed = weeks(np.array([[2.0, 0.5]]), np.random.default_rng(3))[0]
     problem = abctree.Problem(prior, weeks, observed, vectorized=True)
-    choice = abctree.abc_tree(problem, n_simulations=4000, rng=0).answer().reading
+    result = abctree.abc_tree(problem, n_simulations=4000, rng=0, proposal="boxes")
+    choice = result.answer().reading
     assert choice.chosen == choice.default
     assert choice.chosen.summaries == "own"
     gap, error = choice.scores[choice.default._replace(summaries="local")]
@@ -198,7 +200,8 @@ def bent(seed):
     mass /= mass.sum()
     centre = mass @ grid[:, 0]
     spread = np.sqrt(mass @ (grid[:, 0] - centre) ** 2)
-    return abctree.abc_tree(problem, n_simulations=6000, rng=seed), centre, spread
+    result = abctree.abc_tree(problem, n_simulations=6000, rng=seed, proposal="boxes")
+    return result, centre, spread
 
 
 def test_the_runs_own_summaries_mend_a_bend_where_draws_are_many(monkeypatch):
@@ -271,7 +274,7 @@ def test_a_run_that_kept_the_nearest_has_no_local_summaries():
 
 
 def test_a_run_whose_summaries_stay_in_its_folder_has_the_same_answer(tmp_path):
-    settings = {"n_simulations": 2000, "rng": 0, "keep_summaries": "store"}
+    settings = {"n_simulations": 2000, "rng": 0, "keep_summaries": "store", "proposal": "boxes"}
     stored = abctree.abc_tree(run(0).problem, store=tmp_path / "run", **settings)
     assert stored.answer().summaries == "local"
     assert np.array_equal(stored.answer().theta, run(0).answer().theta)

@@ -178,7 +178,7 @@ SPIKY = abctree.Problem({"t": (0.0, 1.0)}, spiky, observed=np.zeros(1), vectoriz
 
 @cache
 def of_spiky():
-    return abctree.map_tree(SPIKY, n_simulations=20_000, rng=0, schedule=[0.5])
+    return abctree.map_tree(SPIKY, n_simulations=10_000, rng=0, schedule=[0.5])
 
 
 @pytest.mark.xdist_group("spike")

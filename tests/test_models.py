@@ -50,10 +50,11 @@ def problems():
 @cache
 def run(rng, n_simulations=1500, prior=None):
     models = abctree.Models(problems(), prior=dict(prior) if prior else None)
-    return abctree.abc_tree(models, n_simulations=n_simulations, rng=rng, keep_summaries=True)
+    settings = {"n_simulations": n_simulations, "proposal": "boxes", "block": 100}
+    return abctree.abc_tree(models, rng=rng, keep_summaries=True, **settings)
 
 
-SEEDS = range(10)
+SEEDS = range(16)
 EPSILON = 1.5
 
 
@@ -132,7 +133,7 @@ def test_probabilities_are_exact_under_the_utility_for_them(proposal):
     models = abctree.Models(problems(), prior=prior)
     runs = [
         abctree.abc_tree(
-            models, n_simulations=1000, rng=seed, utility="models", proposal=proposal,
+            models, n_simulations=1000, rng=seed, utility="models", proposal=proposal, block=100,
             keep_summaries=True,
         )
         for seed in range(8)

@@ -328,7 +328,7 @@ def tiny():
         return np.column_stack(scaled) + rng.normal(size=theta.shape)
 
     problem = abctree.Problem(prior, simulate, [-10.0, 5.0, 15.0, 4.0], vectorized=True)
-    return abctree.abc_tree(problem, n_simulations=2000, rng=1)
+    return abctree.abc_tree(problem, n_simulations=2000, rng=1, proposal="boxes")
 
 
 @pytest.mark.slow
@@ -359,7 +359,7 @@ def test_pair_has_few_ticks_on_a_short_log_axis():
         prior, lambda t, rng: 5.0 * np.log(t) + rng.normal(size=t.shape), 5.0 * np.log([0.5, 4.0]),
         vectorized=True,
     )  # fmt: skip
-    draws = abctree.abc_tree(problem, n_simulations=2000, rng=1).adjusted(ess=200)
+    draws = abctree.abc_tree(problem, n_simulations=2000, rng=1, proposal="boxes").adjusted(ess=200)
     figure = plots.pair(draws)
     assert {figure.axes[j].get_xscale() for j in (0, 2, 3)} == {"log"}
     low, high = figure.axes[2].get_xlim()

@@ -317,7 +317,7 @@ RUNS = {
     "Thompson on a grid": {
         "partitioner": abctree.Grid(10), "policy": Thompson(defensive=0.5),
     },
-    "default": {},
+    "boxes": {"proposal": "boxes"},
 }  # fmt: skip
 
 

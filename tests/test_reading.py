@@ -357,10 +357,10 @@ def test_data_of_the_model_fit_and_others_do_not():
     for seed in range(10):
         theta = rng.uniform(-4.0, 4.0, (1, 2))
         data = tuple(shift(theta, rng)[0].tolist())
-        good.append(run(shift, data, seed, 1500).fit().p_value)
+        good.append(run(shift, data, seed, 1000).fit().p_value)
     assert np.mean(np.array(good) <= 0.05) <= 0.2  # two of ten
     assert min(good) > 0.009
-    off = [run(shift, (8.0, 0.0), seed, 1500).fit() for seed in range(2)]
+    off = [run(shift, (8.0, 0.0), seed, 1000).fit() for seed in range(2)]
     assert all(fit.p_value <= 0.05 for fit in off)
     assert "does not make data like these" in str(off[0])
     assert off[0].worst[0] == 0

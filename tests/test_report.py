@@ -42,7 +42,7 @@ def result():
         "fixed": 1.0,
     }
     return abctree.abc_tree(
-        abctree.Problem(prior, simulate, [1.0, -3.0]), n_simulations=3000, rng=1
+        abctree.Problem(prior, simulate, [1.0, -3.0]), n_simulations=3000, rng=1, proposal="boxes"
     )
 
 

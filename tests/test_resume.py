@@ -38,7 +38,7 @@ def tmp_path(tmp_path):
     yield from in_memory(tmp_path)
 
 
-DEFAULT: dict = {}
+DEFAULT = {"proposal": "adaptive"}
 PUBLISHED = {"preset": "published", "block": 20, "quota": 60, "n_pilot": 50}
 SETTINGS = pytest.mark.parametrize("kwargs", [DEFAULT, PUBLISHED], ids=["default", "published"])
 N = 400
@@ -69,7 +69,9 @@ def problem(simulator=simulate, observed=(1.0, -1.0), prior=None, **kwargs):
 
 
 def run(folder=None, simulator=simulate, n=N, **kwargs):
-    return abctree.abc_tree(problem(simulator), n_simulations=n, rng=1, store=folder, **kwargs)
+    """A run by the cheap proposal, where none is said."""
+    settings = {"n_simulations": n, "rng": 1, "proposal": "boxes", **kwargs}
+    return abctree.abc_tree(problem(simulator), store=folder, **settings)
 
 
 @SETTINGS
@@ -321,7 +323,8 @@ def test_resumed_run_has_the_stopping_rules_of_its_beginning(tmp_path):
 def with_milestones(n, milestones, first, **kwargs):
     """A run that knows from the beginning where it will be extended."""
     p = problem()
-    made = spec.RunSpec.of("abc_tree", {"problem": p, "n_simulations": first, "rng": 1, **kwargs})
+    given = {"n_simulations": first, "rng": 1, "proposal": "boxes", **kwargs}
+    made = spec.RunSpec.of("abc_tree", {"problem": p, **given})
     settings = {**made.settings, "n_simulations": n, "milestones": milestones}
     made = dataclasses.replace(made, settings=settings)
     return play(play_rounds, p, made, abctree.Serial(), None, None)
@@ -458,7 +461,7 @@ def test_load_reads_as_much_of_the_pilot_as_there_is(tmp_path, n):
 
 #: Each method with few simulations; the arguments are those of all.
 ALL = {
-    "abc_tree": abctree.abc_tree,
+    "abc_tree": partial(abctree.abc_tree, proposal="boxes"),
     "smc": partial(abctree.smc, n_particles=30),
     "smc mixture": partial(abctree.smc, n_particles=25, weights="mixture", kernel="local"),
     "rejection": partial(abctree.rejection, keep=60, chunk=20),

@@ -96,19 +96,20 @@ def test_session_is_the_run_of_abc_tree_bit_for_bit(kwargs):
 @pytest.mark.parametrize("distance", ["euclidean", "mad"])
 def test_session_takes_summaries_and_data(distance):
     kwargs = {"summary": lambda x: np.asarray(x) * [2.0, 1.0], "distance": distance}
-    run = abctree.abc_tree(problem(**kwargs), n_simulations=500, rng=1)
+    given = {"n_simulations": 500, "rng": 1, "proposal": "boxes"}
+    run = abctree.abc_tree(problem(**kwargs), **given)
 
     def summaries(session, ask):
         session.tell(ask.numbers, summaries=np.array(simulated(ask)) * [2.0, 1.0])
 
     for answer in (None, summaries):
-        session = abctree.Session(problem(abctree.elsewhere, **kwargs), n_simulations=500, rng=1)
+        session = abctree.Session(problem(abctree.elsewhere, **kwargs), **given)
         same(run, drive(session, answer=answer))
 
 
 def test_session_takes_distances_and_then_keeps_no_summaries():
-    settings = {"n_simulations": 500, "rng": 1}
-    run = abctree.abc_tree(problem(), **settings, proposal="boxes")
+    settings = {"n_simulations": 500, "rng": 1, "proposal": "boxes"}
+    run = abctree.abc_tree(problem(), **settings)
 
     def distances(session, ask):
         if session.n_told % 2:
@@ -116,7 +117,7 @@ def test_session_takes_distances_and_then_keeps_no_summaries():
         else:  # the two kinds may be mixed
             session.tell(ask.numbers, data=simulated(ask))
 
-    told = drive(abctree.Session(problem(), **settings, proposal="boxes"), 37, distances)
+    told = drive(abctree.Session(problem(), **settings), 37, distances)
     np.testing.assert_allclose(told.table.distance, run.table.distance, rtol=1e-15)
     assert told.table.summary.shape == (500, 0)
     # The same distances to the last bit give the same run to the last bit.
@@ -129,17 +130,19 @@ def test_session_takes_distances_and_then_keeps_no_summaries():
 
 def test_session_of_a_vectorized_problem_uses_the_seeds():
     p = problem(seeded, vectorized="seeds")
-    run = abctree.abc_tree(p, n_simulations=500, rng=3)
+    given = {"n_simulations": 500, "rng": 3, "proposal": "boxes"}
+    run = abctree.abc_tree(p, **given)
 
     def answer(session, ask):
         session.tell(ask.numbers, data=seeded(ask.theta, ask.seeds))
 
-    same(run, drive(abctree.Session(p, n_simulations=500, rng=3), 50, answer))
+    same(run, drive(abctree.Session(p, **given), 50, answer))
 
 
 def test_another_distance_is_another_run():
     # The twin that must fail: one distance changed in its last bits.
-    run = abctree.abc_tree(problem(), n_simulations=600, rng=7)
+    given = {"n_simulations": 600, "rng": 7, "proposal": "boxes"}
+    run = abctree.abc_tree(problem(), **given)
 
     def answer(session, ask):
         data = simulated(ask)
@@ -147,7 +150,7 @@ def test_another_distance_is_another_run():
             data[ask.numbers.tolist().index(120)] *= 1.0 + 1e-15
         session.tell(ask.numbers, data=data)
 
-    told = drive(abctree.Session(problem(), n_simulations=600, rng=7), answer=answer)
+    told = drive(abctree.Session(problem(), **given), answer=answer)
     with pytest.raises(AssertionError):
         same(run, told)
 
