@@ -27,9 +27,7 @@ from abctree import (
     ParameterError,
     PriorTransform,
 )
-from abctree.problem import priors
-
-Product, as_prior = priors.Product, priors.as_prior
+from abctree.problem.priors import Product, as_prior, density, discrete, distribution
 
 NEW_STYLE = hasattr(stats, "Normal")
 needs_new_style = pytest.mark.skipif(not NEW_STYLE, reason="scipy without new-style distributions")
@@ -513,7 +511,7 @@ def test_log_volume_of_a_small_part_of_an_atom_keeps_its_digits(width):
     lower, upper = np.array([[0.5]]), np.array([[0.5 + width]])
     wanted = np.log((upper - lower)[0] / law.pmf(law.ppf(0.5)))
     assert Product({"n": law}).log_volume(lower, upper) == pytest.approx(wanted, abs=1e-9)
-    lattice = priors.discrete.Lattice(priors.distribution.Distribution(law))
+    lattice = discrete.Lattice(distribution.Distribution(law))
     assert lattice.log_volume(lower, upper) == pytest.approx(wanted, abs=1e-9)
 
 
@@ -590,9 +588,9 @@ def test_log_density_of_joint_blocks_is_that_of_scipy():
     "law", [stats.poisson(30), stats.binom(40, 0.2), stats.dlaplace(0.3), stats.nbinom(3, 0.2)]
 )
 def test_lattice_equals_the_table(law):
-    read = priors.distribution.Distribution(law)
-    table, lattice = priors.discrete.discrete("a", read), priors.discrete.Lattice(read)
-    assert isinstance(table, priors.discrete.Atoms)
+    read = distribution.Distribution(law)
+    table, lattice = discrete.discrete("a", read), discrete.Lattice(read)
+    assert isinstance(table, discrete.Atoms)
     cube = np.random.default_rng(9).random((500, 1))
     theta = table.from_cube(cube)
     assert np.array_equal(lattice.from_cube(cube), theta)
@@ -1093,3 +1091,23 @@ def test_density_prior_says_so_when_a_peak_was_missed():
     prior = DensityPrior(two_peaks, unit)
     with pytest.raises(ParameterError, match="Narrow the bounds"):
         prior.cube_density([[0.7123456789]])
+
+
+def test_density_of_a_prior_that_is_only_a_map_is_by_its_slope(rng):
+    def transform(cube):
+        return np.column_stack([np.exp(cube[:, 0]), cube[:, 0] + 3.0 * cube[:, 1]])
+
+    problem = abctree.Problem(
+        abctree.PriorTransform(transform, names=["a", "b"]), lambda theta, rng: theta[0], 1.0
+    )
+    cube = 0.05 + 0.9 * rng.random((30, 2))
+    theta = problem.prior.from_cube(cube)
+    value = density.log_density_of(problem.prior, theta, cube)
+    assert value == pytest.approx(-cube[:, 0] - np.log(3.0), abs=1e-6)
+    # A map with a step has no slope, and its prior no density; the mode says so.
+    step = abctree.PriorTransform(lambda u: np.where(u < 0.5, 0.0, 6.0 * u - 3.0), names=["a", "b"])
+    assert density.log_density_of(step, cube, cube) is None
+    for prior, said in ((step, True), (problem.prior, False)):
+        made = abctree.Problem(prior, lambda t, rng: t + rng.normal(size=t.shape), np.ones(2))
+        notes = abctree.rejection(made, n_simulations=300, rng=1).mode().notes
+        assert any("no density" in note for note in notes) == said
