@@ -14,12 +14,9 @@ import pytest
 from scipy import optimize, stats
 
 import abctree
-from abctree import Growth, problems
+from abctree import problems
 from abctree.answers.mode import find_mode, fit, landscape, places, regression
-from abctree.data import Arms, Boxes
-from abctree.problem.priors.density import log_density_of
 from abctree.problems import truth
-from abctree.tree.best_box import best_box
 
 
 def uniform_rows(n, d, rng, half_width=5.0):
@@ -88,31 +85,6 @@ def test_mode_does_not_depend_on_units(rng):
     assert (other.theta + 7.0) / 1e9 == pytest.approx(one.theta, rel=1e-4)
     assert other.standard_error / 1e9 == pytest.approx(one.standard_error, rel=1e-4)
     assert other.epsilon == pytest.approx(1e-3 * one.epsilon)
-
-
-def test_best_box_needs_volumes_in_theta():
-    """Those of the cube lead to the likelihood's mode: they say that the prior is flat."""
-    problem = abctree.Problem({"a": stats.norm(0, 1)}, lambda theta, rng: theta[0], 2.0)
-    growth = Growth(Boxes.whole(1))
-    for cut in stats.norm.cdf(np.arange(-3.0, 4.5, 0.5)):
-        growth.split(len(growth) - 1, 0, float(cut))
-    partition = problem.region.measure(growth.boxes())
-    middle = problem.prior.from_cube(0.5 * (partition.boxes.lower + partition.boxes.upper))[:, 0]
-    rate = np.exp(-0.5 * (middle - 2.0) ** 2)
-    arms = Arms(1e6 * rate, 1e6 * (1.0 - rate))
-    lower, upper = best_box((partition,), (arms,))
-    centre = problem.prior.from_cube(0.5 * (lower + upper)[None])[0, 0]
-    assert centre == pytest.approx(1.0, abs=0.3)
-    cube = np.log(arms.mean) + np.log(partition.prior_mass) - np.log(partition.boxes.volume)
-    assert middle[np.argmax(cube)] > 1.5
-    # Densities of two folds are on one scale: of boxes far from 0 all are low.
-    far = Growth(Boxes.whole(1))
-    far.split(0, 0, float(stats.norm.cdf(2.0)))
-    far.split(1, 0, float(stats.norm.cdf(3.0)))
-    other = problem.region.measure(far.boxes())
-    arms_there = Arms(np.array([1.0, 9e5, 1.0]), np.array([1e6, 1e5, 1e6]))
-    best = best_box((other, partition), (arms_there, arms))
-    assert np.array(best).tolist() == np.array((lower, upper)).tolist()
 
 
 # How well it is known -----------------------------------------------------------------------------
@@ -687,26 +659,6 @@ def test_a_mode_among_many_discrete_values_has_no_fit_and_says_so():
     assert np.isfinite(mode.theta).all()
     assert np.isnan(mode.standard_error[:4]).all()
     assert mode.notes
-
-
-def test_density_of_a_prior_that_is_only_a_map_is_by_its_slope(rng):
-    def transform(cube):
-        return np.column_stack([np.exp(cube[:, 0]), cube[:, 0] + 3.0 * cube[:, 1]])
-
-    problem = abctree.Problem(
-        abctree.PriorTransform(transform, names=["a", "b"]), lambda theta, rng: theta[0], 1.0
-    )
-    cube = 0.05 + 0.9 * rng.random((30, 2))
-    theta = problem.prior.from_cube(cube)
-    value = log_density_of(problem.prior, theta, cube)
-    assert value == pytest.approx(-cube[:, 0] - np.log(3.0), abs=1e-6)
-    # A map with a step has no slope, and its prior no density; the mode says so.
-    step = abctree.PriorTransform(lambda u: np.where(u < 0.5, 0.0, 6.0 * u - 3.0), names=["a", "b"])
-    assert log_density_of(step, cube, cube) is None
-    for prior, said in ((step, True), (problem.prior, False)):
-        made = abctree.Problem(prior, lambda t, rng: t + rng.normal(size=t.shape), np.ones(2))
-        notes = abctree.rejection(made, n_simulations=300, rng=1).mode().notes
-        assert any("no density" in note for note in notes) == said
 
 
 def test_the_document_has_the_constants_of_the_code():

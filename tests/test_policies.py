@@ -9,7 +9,7 @@ from scipy import stats
 import abctree
 from abctree import T3C, Growth, Thompson, TopTwo
 from abctree.data import Arms, Boxes
-from abctree.tree.policies import as_policy, box_density
+from abctree.tree import best_box, policies
 
 POLICIES = [Thompson(), TopTwo(), TopTwo("adaptive"), T3C()]
 
@@ -44,26 +44,28 @@ def test_box_density_is_the_average_prior_density_in_theta():
     partition = measured({"a": stats.beta(2, 5)}, *cuts)
     edges = stats.beta(2, 5).ppf([0.0, *cuts, 1.0])
     expected = np.diff([0.0, *cuts, 1.0]) / np.diff(edges)
-    assert box_density(partition) == pytest.approx(expected / expected.max())
+    assert policies.box_density(partition) == pytest.approx(expected / expected.max())
 
 
 def test_box_density_does_not_depend_on_units():
     by_one, by_thousand = ({"a": stats.norm(0, s)} for s in (1.0, 1000.0))
     cuts = (0.2, 0.5, 0.8)
-    assert box_density(measured(by_one, *cuts)) == pytest.approx(
-        box_density(measured(by_thousand, *cuts))
+    assert policies.box_density(measured(by_one, *cuts)) == pytest.approx(
+        policies.box_density(measured(by_thousand, *cuts))
     )
 
 
 def test_an_endless_box_counts_as_the_least_dense_of_the_bounded():
-    density = box_density(measured({"a": stats.norm()}, 0.1, 0.2, 0.8))
+    density = policies.box_density(measured({"a": stats.norm()}, 0.1, 0.2, 0.8))
     assert density[0] == density[-1] == density[1:-1].min()
     assert density.max() == 1.0
 
 
 def test_boxes_count_alike_when_no_volume_is_known():
-    assert box_density(measured({"a": stats.norm()}, 0.5)).tolist() == [1.0, 1.0]
-    assert box_density(measured({"j": stats.randint(1, 3)}, 0.5)) == pytest.approx([1.0, 1.0])
+    assert policies.box_density(measured({"a": stats.norm()}, 0.5)).tolist() == [1.0, 1.0]
+    assert policies.box_density(measured({"j": stats.randint(1, 3)}, 0.5)) == pytest.approx(
+        [1.0, 1.0]
+    )
 
 
 # Pulls --------------------------------------------------------------------------------------------
@@ -91,7 +93,7 @@ def test_thompson_plays_the_box_of_the_largest_posterior_density(rng):
     partition = measured({"a": stats.norm()}, 0.01, 0.02, 0.5, 0.6, 0.99)
     eta = np.array([0.0, 0.5, 0.1, 0.3, 0.1, 0.0])
     played, _ = Thompson().pull(known(eta), partition, 50, rng)
-    value = eta * box_density(partition)
+    value = eta * policies.box_density(partition)
     assert (played == np.argmax(value)).all()
     # The twin: volumes of the cube, which make all densities one, choose the likelihood's box.
     assert np.argmax(eta) != np.argmax(value)
@@ -158,7 +160,7 @@ def test_volumes_that_a_constraint_takes_away_count(rng):
         constraint=lambda p: p["a"] < 0.5,
     )  # fmt: skip
     partition = half.region.measure(strips(0.3))  # of the second box, two sevenths are allowed
-    assert box_density(partition) == pytest.approx([1.0, 1.0], rel=0.15)
+    assert policies.box_density(partition) == pytest.approx([1.0, 1.0], rel=0.15)
     unaware = np.exp(np.log(partition.prior_mass) - partition.log_volume)
     assert unaware[1] / unaware[0] == pytest.approx(2 / 7, rel=0.15)
 
@@ -167,18 +169,18 @@ def test_volumes_that_a_constraint_takes_away_count(rng):
 
 
 def test_policies_are_known_by_name_and_parts_pass_through():
-    assert as_policy("thompson") == Thompson()
-    assert as_policy("top-two") == TopTwo()
-    assert as_policy("t3c") == T3C()
+    assert policies.as_policy("thompson") == Thompson()
+    assert policies.as_policy("top-two") == TopTwo()
+    assert policies.as_policy("t3c") == T3C()
     mine = TopTwo(0.7)
-    assert as_policy(mine) is mine
+    assert policies.as_policy(mine) is mine
 
 
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: as_policy("greedy"), "`policy` must be one of"),
-        (lambda: as_policy(3), "`policy` must be one of"),
+        (lambda: policies.as_policy("greedy"), "`policy` must be one of"),
+        (lambda: policies.as_policy(3), "`policy` must be one of"),
         (lambda: TopTwo(0.0), "`b` must be in"),
         (lambda: T3C("adapt"), "`b` must be in"),
         (lambda: Thompson(defensive=1.0), "`defensive` must be in"),
@@ -188,3 +190,28 @@ def test_policies_are_known_by_name_and_parts_pass_through():
 def test_a_setting_that_breaks_its_rule_is_named(make, says):
     with pytest.raises(abctree.ParameterError, match=says):
         make()
+
+
+def test_best_box_needs_volumes_in_theta():
+    """Those of the cube lead to the likelihood's mode: they say that the prior is flat."""
+    problem = abctree.Problem({"a": stats.norm(0, 1)}, lambda theta, rng: theta[0], 2.0)
+    growth = Growth(Boxes.whole(1))
+    for cut in stats.norm.cdf(np.arange(-3.0, 4.5, 0.5)):
+        growth.split(len(growth) - 1, 0, float(cut))
+    partition = problem.region.measure(growth.boxes())
+    middle = problem.prior.from_cube(0.5 * (partition.boxes.lower + partition.boxes.upper))[:, 0]
+    rate = np.exp(-0.5 * (middle - 2.0) ** 2)
+    arms = Arms(1e6 * rate, 1e6 * (1.0 - rate))
+    lower, upper = best_box.best_box((partition,), (arms,))
+    centre = problem.prior.from_cube(0.5 * (lower + upper)[None])[0, 0]
+    assert centre == pytest.approx(1.0, abs=0.3)
+    cube = np.log(arms.mean) + np.log(partition.prior_mass) - np.log(partition.boxes.volume)
+    assert middle[np.argmax(cube)] > 1.5
+    # Densities of two folds are on one scale: of boxes far from 0 all are low.
+    far = Growth(Boxes.whole(1))
+    far.split(0, 0, float(stats.norm.cdf(2.0)))
+    far.split(1, 0, float(stats.norm.cdf(3.0)))
+    other = problem.region.measure(far.boxes())
+    arms_there = Arms(np.array([1.0, 9e5, 1.0]), np.array([1e6, 1e5, 1e6]))
+    best = best_box.best_box((other, partition), (arms_there, arms))
+    assert np.array(best).tolist() == np.array((lower, upper)).tolist()

@@ -1093,3 +1093,23 @@ def test_density_prior_says_so_when_a_peak_was_missed():
     prior = DensityPrior(two_peaks, unit)
     with pytest.raises(ParameterError, match="Narrow the bounds"):
         prior.cube_density([[0.7123456789]])
+
+
+def test_density_of_a_prior_that_is_only_a_map_is_by_its_slope(rng):
+    def transform(cube):
+        return np.column_stack([np.exp(cube[:, 0]), cube[:, 0] + 3.0 * cube[:, 1]])
+
+    problem = abctree.Problem(
+        abctree.PriorTransform(transform, names=["a", "b"]), lambda theta, rng: theta[0], 1.0
+    )
+    cube = 0.05 + 0.9 * rng.random((30, 2))
+    theta = problem.prior.from_cube(cube)
+    value = priors.density.log_density_of(problem.prior, theta, cube)
+    assert value == pytest.approx(-cube[:, 0] - np.log(3.0), abs=1e-6)
+    # A map with a step has no slope, and its prior no density; the mode says so.
+    step = abctree.PriorTransform(lambda u: np.where(u < 0.5, 0.0, 6.0 * u - 3.0), names=["a", "b"])
+    assert priors.density.log_density_of(step, cube, cube) is None
+    for prior, said in ((step, True), (problem.prior, False)):
+        made = abctree.Problem(prior, lambda t, rng: t + rng.normal(size=t.shape), np.ones(2))
+        notes = abctree.rejection(made, n_simulations=300, rng=1).mode().notes
+        assert any("no density" in note for note in notes) == said
