@@ -241,6 +241,24 @@ def test_a_folder_that_cannot_be_written_to_predicts_all_the_same(tmp_path, what
         same(found, run(Counted()).predict(20, rng=3))
 
 
+def test_on_a_full_disk_it_predicts_all_the_same_and_keeps_the_rest_later(tmp_path, request):
+    simulator = Counted()
+    result = run(simulator, tmp_path / "run")
+    make_room = request.getfixturevalue("full_disk")
+    with pytest.warns(abctree.AbctreeWarning, match="could not be kept in") as caught:
+        found = result.predict(20, rng=3)
+    make_room()
+    assert len(caught) == 1
+    same(found, run(Counted()).predict(20, rng=3))
+    made = []
+    for _ in range(2):
+        simulator.n = 0
+        same(result.predict(20, rng=3), found)
+        made.append(simulator.n)
+    assert 0 < made[0] < 20
+    assert made[1] == 0
+
+
 def test_data_that_are_no_numbers_or_texts_are_made_again_with_a_warning(tmp_path):
     class Strange(Nested):
         def made(self, x):
