@@ -123,13 +123,14 @@ class This:
 
     starting = threading.Lock()  #: while it starts a worker
     limits = Limits()
+    is_ending = False  #: was told to
     is_watching = False  #: ends when its parent does
     memory_at_start: int | None = None  #: bytes with the work loaded, if memory is limited
 
 
 def serve(pipe: Connection, other_end: Connection | None, limits: Limits) -> None:
     """Answer calls until the farewell, or until the pipe is closed."""
-    This.is_watching = False
+    This.is_watching = This.is_ending = False
     This.starting = threading.Lock()  # it was forked with that of its parent locked
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
@@ -154,8 +155,9 @@ def serve(pipe: Connection, other_end: Connection | None, limits: Limits) -> Non
 
 
 def _unwind(_signal: int, _frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise EndedError
+    if not This.is_ending:
+        This.is_ending = True
+        raise EndedError
 
 
 def load(token: str, payload: bytes) -> None:
