@@ -331,6 +331,23 @@ def test_predictions_of_a_simulator_that_reuses_its_array_are_each_their_own(kin
     np.testing.assert_array_equal(plain, reused)
 
 
+@pytest.mark.parametrize("vectorized", [True, "seeds"])
+def test_a_row_that_fails_does_not_lose_the_others_of_its_call(tmp_path, vectorized):
+    def simulate(theta, source):
+        if (theta[:, 0] < 0.0).any():
+            raise ValueError("below zero")
+        return theta * 2.0
+
+    given = {"vectorized": vectorized, "batch_size": 16}
+    one = abctree.Problem(PRIOR, simulate, [1.0, -1.0], **given)
+    result = abctree.rejection(one, n_simulations=300, rng=1, store=tmp_path / "run")
+    found = result.predict(40, rng=3, prior=True)
+    assert 0 < found.n_failed == 40 - len(found) < 40
+    assert (found.theta[:, 0] >= 0.0).all()
+    np.testing.assert_array_equal(found.array, 2.0 * found.theta)
+    same(result.predict(40, rng=3, prior=True), found)
+
+
 def test_models_of_one_run_do_not_share_predictions(tmp_path):
     models = abctree.Models(
         {
