@@ -140,7 +140,8 @@ def test_arviz_has_names_that_xarray_keeps_for_itself_under_others(arviz):
 
 def test_arviz_file_reads_back(arviz, tmp_path):
     xarray = pytest.importorskip("xarray")
-    pytest.importorskip("h5py", reason="what writes NetCDF is not installed: pip install h5py")
+    for module in ("h5py", "h5netcdf"):
+        pytest.importorskip(module, reason=f"what writes NetCDF is missing: pip install {module}")
     posterior = weighted()
     export.to_arviz(posterior).to_netcdf(str(tmp_path / "a.nc"))
     with xarray.open_dataset(tmp_path / "a.nc", group="weighted_posterior") as found:
