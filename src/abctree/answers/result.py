@@ -278,7 +278,8 @@ class Result(Run):
         Raises
         ------
         ParameterError
-            If `epsilon` is not above 0, or the run did not keep all draws below it.
+            If `epsilon` is not above 0, the run did not keep all draws below it, or it is over
+            several models: see `of_model`.
         """
         return replace(self._mode if epsilon is None else mode_of(self, epsilon), run=self)
 

@@ -11,7 +11,9 @@ from abctree.answers.mode.find import find_mode, kernel_answer
 from abctree.answers.mode.landscape import Known
 from abctree.answers.run import Run
 from abctree.answers.run_notes import run_notes
+from abctree.errors import wrong
 from abctree.method import METHODS
+from abctree.problem.models import Models
 from abctree.problem.priors.circles import circles_of
 from abctree.problem.priors.density import log_density_of
 from abctree.protocols import HasBounds
@@ -27,6 +29,11 @@ _PRIOR_DRAWS = 4000
 
 def mode_of(run: Run, epsilon: float | None) -> Mode:
     """See `Result.mode`; without its run."""
+    if isinstance(run.problem, Models):
+        raise wrong(
+            "result", "be of one model for a mode", "one of several",
+            "Heights over other parameters cannot be compared: read result.of_model(name).mode().",
+        )  # fmt: skip
     table, known, notes = run.table, known_of(run), run_notes(run)
     if len(table) < run.n_simulations:  # without rejected rows there is nothing to fit
         mode = kernel_answer(run.posterior(epsilon=epsilon), known["circles"])
