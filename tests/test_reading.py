@@ -734,6 +734,12 @@ def test_pictures_of_checks_have_a_line_for_each_parameter_and_model():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["poisson", "geometric"]
 
 
+@pytest.mark.parametrize("ess", [1.0, 0.0, np.nan, "a"])
+def test_an_effective_sample_size_that_no_regression_has_is_refused(ess):
+    with pytest.raises(abctree.ParameterError, match="`ess` must be at least 5"):
+        abctree.cross_validate(run(), ess=ess)
+
+
 @pytest.mark.parametrize("reads", [abctree.cross_validate, abctree.select_summaries])
 def test_only_a_run_is_read(reads):
     with pytest.raises(abctree.ParameterError, match="`result` must be a run, but got a str"):
