@@ -58,6 +58,20 @@ def in_memory(folder):
             yield Path(other)
 
 
+@pytest.fixture
+def full_disk():
+    """Files may not grow beyond a kilobyte, as on a full disk; calling it makes room."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def make_room():
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, before[1]))
+    yield make_room
+    make_room()
+
+
 def z_score(estimates, truth):
     """How many standard errors the mean of replicates is from the truth."""
     estimates = np.asarray(estimates, dtype=float)

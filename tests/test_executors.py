@@ -568,34 +568,75 @@ def test_workers_lose_one_task_with_one_process():
         workers.submit(os.getpid)
 
 
+POOLS = {
+    "Processes": "abctree.Processes(2, 'fork', chunk=1)",
+    "a pool": "abctree.Pool(ProcessPoolExecutor(2, get_context('fork')), chunk=1)",
+    "loky": "abctree.Pool(joblib.externals.loky.get_reusable_executor(2), chunk=1)",
+}
+
+
 @pytest.mark.slow
-def test_workers_do_not_outlive_a_killed_parent():
-    script = """
+@pytest.mark.parametrize("kind", POOLS)
+@pytest.mark.parametrize("seconds", [1000.0, 0.01])  # a task goes on, or workers wait for the next
+def test_workers_do_not_outlive_a_killed_parent(kind, seconds):
+    script = f"""
         import os, signal, time
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
         import numpy as np
         import abctree
         from abctree.data import Rows
         from abctree.problem import Discrepancy
+        import joblib.externals.loky
 
         def sleepy(theta, rng):
             if theta[0] > 0:
-                os.write(1, f"{os.getpid()}\\n".encode())  # at one stroke
-                time.sleep(1000)
+                os.write(1, f"{{os.getpid()}}\\n".encode())  # at one stroke
+                time.sleep({seconds})
             return theta
 
-        work = Discrepancy(abctree.Problem({"a": (-1., 1.)}, sleepy, [0.]).measurement, 1)
-        executor = abctree.Processes(2, "fork", chunk=1)
-        begun = executor.chunks(work, Rows(np.ones((2, 1)), np.arange(2)))
+        work = Discrepancy(abctree.Problem({{"a": (-1., 1.)}}, sleepy, [0.]).measurement, 1)
+        executor = {POOLS[kind]}
+        begun = executor.chunks(work, Rows(np.ones((20, 1)), np.arange(20)))
         time.sleep(1000)
         """
     command = [sys.executable, "-c", textwrap.dedent(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        pids = set()
         try:
-            pids = [int(parent.stdout.readline()) for _ in range(2)]
-            assert all(is_running(pid) for pid in pids)
+            while len(pids) < 2:
+                pids.add(int(parent.stdout.readline()))
         finally:
             parent.kill()
-    until(lambda: not any(is_running(pid) for pid in pids))
+    until(lambda: not any(is_running(pid) for pid in pids), 30.0)
+
+
+PROGRAM = """
+import os, sys
+print(os.getpid(), file=open(sys.argv[1] + sys.argv[2], "w"), flush=True)
+os.execvp("sleep", ["sleep", "1000"])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_programs_do_not_outlive_the_workers_that_started_them(tmp_path, how):
+    script = f"""
+        import sys
+        import abctree
+
+        command = [sys.executable, "-c", {PROGRAM!r}, {str(tmp_path / "pid")!r}, "{{seed}}"]
+        problem = abctree.Problem({{"a": (-1., 1.)}}, abctree.External(command), [0.])
+        abctree.rejection(problem, n_simulations=20, rng=1, executor=abctree.Processes(2, "fork"))
+        """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as parent:
+        until(lambda: len([file for file in tmp_path.iterdir() if file.read_text()]) == 2)
+        pids = [int(file.read_text()) for file in tmp_path.iterdir()]
+        assert all(is_running(pid) for pid in pids)
+        parent.send_signal(how)
+        parent.wait(60)
+    until(lambda: not any(is_running(pid) for pid in pids), 30.0)
 
 
 def is_running(pid):

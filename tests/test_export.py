@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -128,8 +129,19 @@ def test_arviz_takes_a_number_of_draws_and_refuses_an_empty_posterior(arviz):
         export.to_arviz(weighted(0))
 
 
+def test_arviz_has_names_that_xarray_keeps_for_itself_under_others(arviz):
+    names = ("chain", "draw", "a/b", "a_b")
+    posterior = replace(weighted(), names=names, theta=np.repeat(weighted().theta, 4, axis=1))
+    found = export.to_arviz(posterior)["weighted_posterior"]
+    own = ["chain_", "draw_", "a_b", "a_b_"]
+    assert list(found.data_vars) == [*own, "log_weight", "distance"]
+    np.testing.assert_array_equal(np.concatenate([found[name] for name in own]), posterior.theta.T)
+
+
 def test_arviz_file_reads_back(arviz, tmp_path):
     xarray = pytest.importorskip("xarray")
+    for module in ("h5py", "h5netcdf"):
+        pytest.importorskip(module, reason=f"what writes NetCDF is missing: pip install {module}")
     posterior = weighted()
     export.to_arviz(posterior).to_netcdf(str(tmp_path / "a.nc"))
     with xarray.open_dataset(tmp_path / "a.nc", group="weighted_posterior") as found:

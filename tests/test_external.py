@@ -17,7 +17,7 @@ import pytest
 
 import abctree
 from abctree import Threads
-from abctree.problem import external
+from abctree.problem import external, program_output
 from tests.conftest import until
 
 PYTHON = sys.executable
@@ -122,6 +122,8 @@ def test_each_simulation_has_a_seed_of_its_own():
         ("1 2\n3 4\n\n", [[1.0, 2.0], [3.0, 4.0]]),
         ("1\n2\n", [[1.0], [2.0]]),
         ("nan inf", [np.nan, np.inf]),
+        ("1_000 2\n3 4", [[1000.0, 2.0], [3.0, 4.0]]),  # read word by word
+        ("\ufeff1.5", [1.5]),  # as Windows begins a text
     ],
 )
 def test_csv_is_read_as_numbers(text, expected):
@@ -141,6 +143,8 @@ def test_csv_is_read_as_numbers(text, expected):
         ),
         ("mean, sd\n\n1.5, 0.25\n", {"mean": 1.5, "sd": 0.25}),
         ("x\n1\nmissing", {"x": [1.0, np.nan]}),
+        ('"","n"\n"1",1.5\n"2",2.5', {"n": [1.5, 2.5]}),
+        ("\ufeffx,y\r\n1,2\r\n", {"x": 1.0, "y": 2.0}),
     ],
 )
 def test_columns_below_a_header_are_read_by_name(text, expected):
@@ -185,7 +189,7 @@ def test_npy_files_are_read_but_never_unpickled(tmp_path):
     copy = "import shutil, sys; shutil.copy(sys.argv[1], sys.argv[2])"
     sound = python(copy, str(tmp_path / "sound.npy"), "{dir}/x.npy", output="{dir}/x.npy")
     np.testing.assert_array_equal(call(sound), [1.0, 2.0])
-    with pytest.raises(ValueError, match="allow_pickle=False"):
+    with pytest.raises(external.ProgramError, match=r"np[yz] cannot be read.*allow_pickle=False"):
         call(python(copy, str(tmp_path / "evil.npy"), "{dir}/x.npy", output="{dir}/x.npy"))
 
 
@@ -195,7 +199,7 @@ def test_arrays_of_an_npz_file_are_read_by_name(tmp_path):
     copy = "import shutil, sys; shutil.copy(sys.argv[1], sys.argv[2])"
     out = call(python(copy, str(tmp_path / "kept.npz"), "x.npz", output="x.npz"))
     assert {name: value.tolist() for name, value in out.items()} == {"x": [1.0, 2.0], "y": 3.0}
-    with pytest.raises(ValueError, match="allow_pickle=False"):
+    with pytest.raises(external.ProgramError, match=r"np[yz] cannot be read.*allow_pickle=False"):
         call(python(copy, str(tmp_path / "evil.npz"), "x.npz", output="x.npz"))
 
 
@@ -336,6 +340,19 @@ def test_a_program_that_fails_says_why(code, kwargs, says):
         call(python(code, **kwargs))
 
 
+@pytest.mark.parametrize("header", ["", "x,y,z\n"])
+def test_a_plain_table_is_not_read_word_by_word(header, monkeypatch):
+    def read_slowly(rows):
+        raise AssertionError(rows)
+
+    monkeypatch.setattr(program_output, "_check_width", read_slowly)
+    found = program_output.read((header + "1.5,2.5,3.5e-3\n" * 10).encode(), "csv")
+    columns = list(found.values()) if header else found.T
+    np.testing.assert_array_equal(np.transpose(columns), [[1.5, 2.5, 3.5e-3]] * 10)
+    with pytest.raises(AssertionError, match="missing"):  # twin
+        program_output.read((header + "1.5,2.5,missing\n" * 2).encode(), "csv")
+
+
 def test_only_the_last_words_of_a_talkative_program_are_kept():
     code = "import sys; sys.stderr.write('chatter ' * 100000 + 'singular matrix'); sys.exit(2)"
     with pytest.raises(external.ProgramError, match=r"exit code 2: .*singular matrix$") as caught:
@@ -390,15 +407,18 @@ def test_a_time_limit_does_not_hold_up_a_program_that_ends(monkeypatch, pidfd):
     assert call(python(ECHO, "{a}", timeout=None)) == [1.5]
 
 
-def test_a_process_left_behind_cannot_keep_the_run_waiting():
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="its number may be another's by then")
+@pytest.mark.parametrize("timeout", [None, 50.0, np.inf])
+def test_what_a_program_leaves_behind_is_killed_and_not_waited_for(timeout):
     code = (
         "import subprocess, sys\n"
-        "subprocess.Popen(['sleep', '12'])\n"  # it holds standard output open
-        "print('[1, 2]')"
+        "child = subprocess.Popen(['sleep', '60'])\n"  # it holds standard output open
+        "print(f'[1, {child.pid}]')"
     )
     began = time.monotonic()
-    assert call(python(code)) == [1, 2]
-    assert time.monotonic() - began < 10.0
+    _, child = call(python(code, timeout=timeout))
+    assert time.monotonic() - began < 30.0
+    until(lambda: not alive(child))
 
 
 def test_an_interruption_kills_the_program_and_goes_on(tmp_path, monkeypatch):
@@ -483,6 +503,15 @@ def test_a_program_in_this_directory_is_found_from_the_temporary_one(tmp_path, m
         ({"command": "sh", "timeout": 0}, "timeout"),
         ({"command": "sh", "seed_bits": 64}, "seed_bits"),
         ({"command": "sh", "cwd": "/no/such/place"}, "`cwd` must be a directory"),
+        ({"command": "sh", "cwd": 3}, "`cwd` must be a directory"),
+        ({"command": "sh 'a"}, "`command` must be a program"),
+        ({"command": None}, "`command` must be a program"),
+        ({"command": "sh {a:d}"}, "'{a:d}' is not .*'d'.*'float'.*Write {n:.0f}"),
+        ({"command": "sh", "files": {"": ""}}, "relative to the temporary"),
+        ({"command": "sh", "files": ["x"]}, "`files` must be a dict"),
+        ({"command": "sh", "env": {"X": 3}}, "`env` must be a dict"),
+        ({"command": "sh", "stdin": b"x"}, "`stdin` must be a template"),
+        ({"command": "sh", "output": ""}, "`output` must be one of stdout-json, stdout-csv"),
     ],
 )
 def test_external_names_the_argument_that_breaks_its_rule(kwargs, says):

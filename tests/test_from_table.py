@@ -148,3 +148,28 @@ def test_weights_that_are_no_ratios_of_densities_spoil_the_evidence_alone_and_ar
         wrong = abctree.from_table(theta, summary, [0.2, 0.8], weights=ratio / ratio.sum())
     np.testing.assert_allclose(wrong.answer().mean(), right.answer().mean())
     assert wrong.evidence(0.2).estimate < 0.001 * right.evidence(0.2).estimate
+
+
+@pytest.mark.parametrize("observed", [[0.2, np.nan, 0.8], np.ma.masked_invalid([0.2, np.nan, 0.8])])
+def test_what_is_missing_in_the_observation_is_left_out(observed):
+    """The table may have nan there, too: no simulation fails for it."""
+    wide = np.insert(SUMMARY, 1, np.nan, axis=1)
+    with pytest.raises(ParameterError, match='Write missing="ignore"'):
+        abctree.from_table(THETA, wide, observed)
+    with pytest.raises(ParameterError, match='`missing` must be "refuse" or "ignore"'):
+        abctree.from_table(THETA, wide, observed, missing="summary")
+    with pytest.raises(ParameterError, match=r"rows of shape \(3,\)"):
+        abctree.from_table(THETA, SUMMARY, observed, missing="ignore")
+    found = abctree.from_table(THETA, wide, observed, missing="ignore")
+    plain = abctree.from_table(THETA, SUMMARY, [0.2, 0.8])
+    np.testing.assert_array_equal(found.table.distance, plain.table.distance)
+    np.testing.assert_array_equal(found.answer().theta, plain.answer().theta)
+
+
+def test_labels_decide_what_is_missing():
+    pandas = module("pandas")
+    table = swapped("pandas", "uv", SUMMARY).assign(w=np.nan)
+    observed = pandas.Series({"w": np.nan, "u": 0.2, "v": 0.8})
+    found = abctree.from_table(THETA, table, observed, missing="ignore")
+    plain = abctree.from_table(THETA, SUMMARY, [0.2, 0.8])
+    np.testing.assert_array_equal(found.table.distance, plain.table.distance)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -139,3 +139,31 @@ def test_bad_arguments_are_told():
         distance(np.zeros((1, 80)), np.zeros(80))
     with pytest.raises(abctree.SimulatorError, match="taught by parameters"):
         distance.fitted(np.zeros((1, 80)))
+
+
+@dataclass
+class Broken:
+    """A regressor that cannot say what it has learned."""
+
+    how: str
+
+    def fit(self, X, y):
+        return self
+
+    def predict(self, X):
+        if self.how == "raises":
+            raise RuntimeError("no prediction")
+        return np.full(len(X), np.nan)
+
+
+@pytest.mark.parametrize("how", ["raises", "nan"])
+def test_a_regressor_that_fails_leaves_failures_and_an_empty_answer(how):
+    summary = abctree.Learned(Broken(how), n_pilot=100)
+    given = {"n_simulations": 400, "rng": 1}
+    with pytest.raises(abctree.SimulatorError, match=r"distance (raised|returned)"):
+        abctree.abc_tree(problem(0, summary), **given)
+    result = abctree.rejection(problem(0, summary), **given)
+    assert result.failures.count == len(result.table)
+    with pytest.warns(abctree.AbctreeWarning, match="the posterior is empty"):
+        assert len(result.answer().theta) == 0
+    assert "failed" in str(result.summary())

@@ -85,7 +85,7 @@ def posterior(problem, n=1000, **kwargs):
 def test_missing_values_are_refused_with_the_remedy(make):
     with pytest.raises(abctree.ParameterError, match="1 of its values is missing") as caught:
         abctree.Problem(PRIOR, simulate, make())
-    assert 'Write Problem(..., missing="ignore")' in str(caught.value)
+    assert 'Write missing="ignore"' in str(caught.value)
     assert "summary" not in str(caught.value)
 
 

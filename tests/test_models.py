@@ -278,6 +278,18 @@ def test_what_moves_parameters_wants_one_model():
     assert "geometric" in str(result.summary())
 
 
+def test_there_is_no_mode_over_several_models(tmp_path):
+    """Of their parameters together it was one that no model allows."""
+    with pytest.raises(abctree.ParameterError, match=r"read result\.of_model\(name\)\.mode"):
+        run(0).mode()
+    with pytest.raises(abctree.ParameterError, match="`problem` must be one model for a mode"):
+        abctree.map_tree(run(0).problem, n_simulations=500, rng=1)
+    assert 0.0 < run(0).of_model("poisson").mode().theta[0] < HIGH
+    pytest.importorskip("jinja2")
+    run(0).report(tmp_path / "page.html")
+    assert "of_model" in (tmp_path / "page.html").read_text("utf-8")
+
+
 def test_bad_models_are_told():
     good = problems()
     one = good["poisson"]

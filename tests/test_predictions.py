@@ -241,6 +241,24 @@ def test_a_folder_that_cannot_be_written_to_predicts_all_the_same(tmp_path, what
         same(found, run(Counted()).predict(20, rng=3))
 
 
+def test_on_a_full_disk_it_predicts_all_the_same_and_keeps_the_rest_later(tmp_path, request):
+    simulator = Counted()
+    result = run(simulator, tmp_path / "run")
+    make_room = request.getfixturevalue("full_disk")
+    with pytest.warns(abctree.AbctreeWarning, match="could not be kept in") as caught:
+        found = result.predict(20, rng=3)
+    make_room()
+    assert len(caught) == 1
+    same(found, run(Counted()).predict(20, rng=3))
+    made = []
+    for _ in range(2):
+        simulator.n = 0
+        same(result.predict(20, rng=3), found)
+        made.append(simulator.n)
+    assert 0 < made[0] < 20
+    assert made[1] == 0
+
+
 def test_data_that_are_no_numbers_or_texts_are_made_again_with_a_warning(tmp_path):
     class Strange(Nested):
         def made(self, x):
@@ -311,6 +329,23 @@ def test_predictions_of_a_simulator_that_reuses_its_array_are_each_their_own(kin
     ]
     plain, reused = ([d["x"] if isinstance(d, dict) else d for d in p.data] for p in made)
     np.testing.assert_array_equal(plain, reused)
+
+
+@pytest.mark.parametrize("vectorized", [True, "seeds"])
+def test_a_row_that_fails_does_not_lose_the_others_of_its_call(tmp_path, vectorized):
+    def simulate(theta, source):
+        if (theta[:, 0] < 0.0).any():
+            raise ValueError("below zero")
+        return theta * 2.0
+
+    given = {"vectorized": vectorized, "batch_size": 16}
+    one = abctree.Problem(PRIOR, simulate, [1.0, -1.0], **given)
+    result = abctree.rejection(one, n_simulations=300, rng=1, store=tmp_path / "run")
+    found = result.predict(40, rng=3, prior=True)
+    assert 0 < found.n_failed == 40 - len(found) < 40
+    assert (found.theta[:, 0] >= 0.0).all()
+    np.testing.assert_array_equal(found.array, 2.0 * found.theta)
+    same(result.predict(40, rng=3, prior=True), found)
 
 
 def test_models_of_one_run_do_not_share_predictions(tmp_path):

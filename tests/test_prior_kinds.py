@@ -997,3 +997,35 @@ def test_a_constraint_that_refuses_everything_is_an_error_before_any_simulation(
     ):
         abctree.abc_tree(problem, n_simulations=200, rng=1, preset=preset)
     assert len(recorder.theta) == 0
+
+
+class Bump(stats.rv_continuous):
+    """Has a cdf only, as scipy's manual makes a distribution of one's own."""
+
+    def _cdf(self, x):
+        return np.clip(x, 0.0, 1.0) ** 3
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        stats.vonmises(1.5, loc=3.0),
+        stats.vonmises(0.2, scale=2.0),
+        Bump(a=0.0, b=1.0)(loc=-7, scale=3),
+    ],
+)
+def test_quantiles_of_a_law_with_a_cdf_only_are_those_of_scipy_but_searched_together(
+    law, monkeypatch
+):
+    u = np.r_[1e-9, np.linspace(0.01, 0.99, 23), 1 - 1e-9]
+    wanted = law.ppf(u)
+
+    def each(*_):
+        raise AssertionError("one by one")
+
+    monkeypatch.setattr(stats.rv_continuous, "_ppf_single", each)
+    prior = abctree.Problem({"a": law}, lambda theta, rng: theta, [0.0]).prior
+    theta = prior.from_cube(u[:, None])[:, 0]
+    turn = 2 * np.pi * law.kwds.get("scale", 1.0) if law.dist.name == "vonmises" else np.inf
+    assert np.abs(np.remainder(theta - wanted + 1.0, turn) - 1.0).max() < 1e-9
+    np.testing.assert_allclose(prior.to_cube(theta[:, None])[:, 0], u, atol=1e-12)

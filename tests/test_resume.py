@@ -142,7 +142,7 @@ def test_run_killed_fifty_times_is_resumed_to_the_same_numbers(tmp_path_factory,
 
 def dies_at(n, *, share):
     """Kill this process at the n-th chunk that it writes, when a share of its bytes is out."""
-    write, chunks = journal._write, []
+    write, chunks = journal.write_all, []
 
     def deadly(file, data):
         chunks.append(data)
@@ -151,7 +151,7 @@ def dies_at(n, *, share):
             os.kill(os.getpid(), signal.SIGKILL)
         write(file, data)
 
-    journal._write = deadly
+    journal.write_all = deadly
     executors.serial._SECONDS = np.inf  # a block is one chunk, also where its process has to wait
 
 

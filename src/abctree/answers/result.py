@@ -25,7 +25,7 @@ from abctree.answers.run import Run, Weights
 from abctree.answers.run_notes import notes_on, run_notes
 from abctree.answers.summary import Summary, summarise, summarise_mode
 from abctree.answers.weighted import log_of
-from abctree.errors import AbctreeWarning
+from abctree.errors import AbctreeWarning, wrong
 from abctree.keywords import checks_keywords_of_methods
 from abctree.method import METHODS
 from abctree.numbers import check_rule, checked_count, checked_rng
@@ -278,8 +278,15 @@ class Result(Run):
         Raises
         ------
         ParameterError
-            If `epsilon` is not above 0, or the run did not keep all draws below it.
+            If `epsilon` is not above 0, the run did not keep all draws below it, or it is over
+            several models: see `of_model`.
         """
+        if isinstance(self.problem, Models):
+            raise wrong(
+                "result", "be of one model for a mode", "one of several",
+                "Heights over different parameters cannot be compared: read "
+                "result.of_model(name).mode().",
+            )  # fmt: skip
         return replace(self._mode if epsilon is None else mode_of(self, epsilon), run=self)
 
     @cached_property

@@ -129,7 +129,7 @@ def _write_rows(path: str | os.PathLike[str], rows: Iterable[Sequence[str]]) -> 
         csv.writer(file).writerows(rows)
 
 
-def _free(name: str, names: tuple[str, ...]) -> str:
+def _free(name: str, names: Sequence[str]) -> str:
     """A name for a column that no parameter has."""
     while name in names:
         name += "_"
@@ -237,7 +237,8 @@ def to_arviz(posterior: Posterior | Result, n: int | None = None, rng: RNGLike =
     picked by systematic resampling.  By default they are as many as the effective sample size says,
     for more would repeat draws and make ArviZ think them more certain than they are.  Diagnostics
     of chains, such as R-hat, mean nothing here.  The group ``weighted_posterior`` has the draws as
-    they are, with ``log_weight`` (raw) and ``distance``.
+    they are, with ``log_weight`` (raw) and ``distance``.  A parameter called ``chain`` or ``draw``
+    gets a trailing underscore, and ``/`` in a name becomes one, for xarray has these for itself.
 
     Parameters
     ----------
@@ -276,7 +277,8 @@ def to_arviz(posterior: Posterior | Result, n: int | None = None, rng: RNGLike =
         "posterior": posterior.theta[posterior.resample(n, rng)].T,
         "weighted_posterior": np.vstack([posterior.theta.T, *more.values()]),
     }
-    names = (*posterior.names, *(_free(name, posterior.names) for name in more))
+    own = _names_in_xarray(posterior.names)
+    names = (*own, *(_free(name, own) for name in more))
     sets = {
         group: xr.Dataset(
             # Only the draws without weights have as many rows of values as there are parameters.
@@ -289,3 +291,11 @@ def to_arviz(posterior: Posterior | Result, n: int | None = None, rng: RNGLike =
     if int(arviz.__version__.split(".")[0]) >= 1:
         return xr.DataTree.from_dict(sets)
     return arviz.InferenceData(**sets, warn_on_custom_groups=False)
+
+
+def _names_in_xarray(names: Sequence[str]) -> list[str]:
+    """Names of the parameters that no dimension has, and no path of a tree of data sets is."""
+    found: list[str] = []
+    for name in names:
+        found.append(_free(name.replace("/", "_"), ("chain", "draw", *found)))
+    return found

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -23,14 +23,30 @@ from abctree.methods.run_smc import smc
 from abctree.numbers import check_rule, checked_rng
 from abctree.problem import Problem
 from abctree.proposals.points import prior_draws
+from abctree.running.fingerprint import fingerprint
+from abctree.running.journal import explained
 from abctree.running.lines import Lines
-from abctree.types import FloatArray, NamedDict, RNGLike
+from abctree.running.manifest import code_of, written_problem
+from abctree.running.predictions import tell_changes, written_code
+from abctree.running.runner import INTERRUPTED
+from abctree.types import FloatArray, Named, NamedDict, RNGLike
 
 Reading: TypeAlias = Literal["answer", "posterior"] | Callable[[Result], Posterior]
 _METHODS: dict[str, Callable[..., Result]] = {
     "abc_tree": abc_tree,
     "smc": smc,
     "rejection": rejection,
+}
+#: Settings that change no rank.
+_FREE = ("executor", "progress")
+#: What may differ between two calls, in words.
+_OTHER = {
+    "problem": "another problem",
+    "method": "another method",
+    "reading": "another reading",
+    "n_simulations": "another number of simulations",
+    "settings": "other settings",
+    "seeds": "other seeds",
 }
 #: Prior draws that are tried for one data set, before the simulator is given up.
 _TRIES = 100
@@ -123,8 +139,8 @@ def calibrate(
     method : {"abc_tree", "smc", "rejection"}
         What runs on each data set.
     store : str or Path, optional
-        A file to which each finished data set is added.  A call with the same seed goes on after
-        the last of them.
+        A file to which each finished data set is added.  The same call, perhaps with more data sets
+        or another executor, makes those that are missing.
     progress : callable
         Called with the number of finished data sets and that of all.
     **settings
@@ -138,17 +154,33 @@ def calibrate(
     Raises
     ------
     ParameterError
-        If a number breaks its rule, or 100 prior draws give no data set.
+        If a number breaks its rule, 100 prior draws give no data set, or `store` has data sets of
+        another call.
+    StoreError
+        If `store` cannot be read or written to.
+
+    Warns
+    -----
+    AbctreeWarning
+        If code has changed since data sets in `store` were made.
     """
     check_rule("n_datasets", n_datasets, "at least 1", "Try 200.")
     read = _reader(reading)
     if method not in _METHODS:
         raise wrong("method", f"be one of {', '.join(_METHODS)}", method)
     seeds = [int(s) for s in checked_rng(rng).integers(2**62, size=n_datasets)]
-    lines = None if store is None else Lines(Path(store))
-    rows = [] if lines is None else _known(lines, seeds)
-    with lines or nullcontext():
-        for seed in seeds[len(rows) :]:
+    kept = None
+    if store is not None:
+        code = code_of(problem, {"reading": None if isinstance(reading, str) else reading})
+        call = {
+            "method": method,
+            "n_simulations": n_simulations,
+            **_call(problem, reading, settings),
+        }
+        kept = _Kept(store, call, written_code(code))
+    known = {} if kept is None else kept.of(seeds)
+    with kept or nullcontext():
+        for seed in (seed for seed in seeds if seed not in known):
             own = np.random.default_rng(seed)
             theta, one = _data_set(problem, own)
             with warnings.catch_warnings():
@@ -156,12 +188,15 @@ def calibrate(
                 run = _METHODS[method](
                     one, n_simulations=n_simulations, rng=own, progress=False, **settings
                 )
+                if run.stopped_because.startswith(INTERRUPTED):  # it is no run of the budget
+                    raise KeyboardInterrupt
                 draws = read(run)
-            rows.append({"seed": seed, **_place(draws, theta, problem, own)})
-            if lines is not None:
-                lines.add(rows[-1])
+            known[seed] = {"seed": seed, **_place(draws, theta, problem, own)}
+            if kept is not None:
+                kept.add(known[seed])
             if progress is not None:
-                progress(len(rows), n_datasets)
+                progress(len(known), n_datasets)
+    rows = [known[seed] for seed in seeds]
     columns = {key: np.array([row[key] for row in rows]) for key in ("theta", "ranks", "nearness")}
     return CalibrationRuns(tuple(problem.names), **columns)
 
@@ -176,15 +211,72 @@ def _reader(reading: Reading) -> Callable[[Result], Posterior]:
     return reading
 
 
-def _known(lines: Lines, seeds: list[int]) -> list[NamedDict]:
-    """What earlier calls left in a file, of the first data sets of this one."""
-    rows = lines.rows[: len(seeds)]
-    if [row["seed"] for row in rows] != seeds[: len(rows)]:
-        raise ParameterError(
-            f"`store` must be a new file or one of the same `rng`, but {lines.path.name} has data "
-            "sets of other seeds. Name another file, or give the seed that it was begun with."
+def _call(problem: Problem, reading: Reading, settings: Named) -> NamedDict:
+    """What ranks depend on, beside the seed and the user's code."""
+    of = written_problem(problem)
+    return {
+        "problem": [
+            of["names"],
+            of["prior"]["probe"],
+            list(problem.shape),
+            of["call"],
+            of["measure"],
+        ],
+        "reading": reading if isinstance(reading, str) else "a function",
+        "settings": fingerprint({k: v for k, v in settings.items() if k not in _FREE}),
+    }
+
+
+class _Kept:
+    """Data sets in a file, each with the call that it is of; a context manager that closes it."""
+
+    def __init__(self, store: str | Path, call: NamedDict, code: NamedDict) -> None:
+        if not isinstance(store, str | Path) or not Path(store).name:
+            raise wrong("store", "be the path of a file", repr(store))
+        if not Path(store).parent.is_dir():  # before the first run, not after it
+            raise wrong("store", "be in a folder that is there", repr(str(store)))
+        self._path, self._call, self._code = Path(store), call, code
+        with explained(self._path):
+            self._lines = Lines(self._path)
+        if self._lines.is_foreign:
+            raise wrong("store", "be a new file or one of abctree.calibrate", self._path)
+
+    def of(self, seeds: list[int]) -> dict[int, NamedDict]:
+        """What earlier calls left of some data sets, by their seeds."""
+        rows = self._lines.rows
+        other = [
+            key
+            for key, value in self._call.items()
+            if any(row.get("call", {}).get(key) != value for row in rows)
+        ]
+        known = {row["seed"]: row for row in rows if row["seed"] in seeds}
+        if rows and not known:
+            other.append("seeds")
+        if other:
+            raise ParameterError(
+                f"`store` must be a new file or one of the same call, but {self._path.name} has "
+                f"data sets of {', '.join(_OTHER[key] for key in other)}. Name another file, or "
+                "call as it was begun."
+            )
+        tell_changes(
+            [row["code"] for row in known.values()],
+            self._code,
+            f"{len(seeds)} data sets",
+            "name another file",
         )
-    return rows
+        return known
+
+    def add(self, row: NamedDict) -> None:
+        """Keep a finished data set."""
+        with explained(self._path, "could not be written to"):
+            self._lines.add({**row, "call": self._call, "code": self._code})
+
+    def __enter__(self) -> Self:
+        self._lines.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._lines.__exit__(*exception)
 
 
 def _data_set(problem: Problem, rng: np.random.Generator) -> tuple[FloatArray, Problem]:

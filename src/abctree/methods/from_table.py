@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -33,6 +33,7 @@ def from_table(
     prior: Mapping[object, object] | Prior | None = None,
     distance: str | Callable[..., object] | Distance = "mad",
     weights: Data = None,
+    missing: Literal["refuse", "ignore"] = "refuse",
 ) -> Result:
     """Read a table of simulations that were made elsewhere, as R's abc does.
 
@@ -56,6 +57,9 @@ def from_table(
         As for `Problem`; what needs a scale takes it from the table.
     weights : (n,) array_like, optional
         Density of the prior over that of the proposal at each row.  Default: 1, prior draws.
+    missing : {"refuse", "ignore"}
+        What to do about nan, masked, NA or None in `observed`.  "ignore": these entries take no
+        part in the distance.
 
     Returns
     -------
@@ -90,16 +94,20 @@ def from_table(
     _check_pairs(theta, "summary", summary)
     _check_pairs(theta, "weights", weights)
     own = Tabled(columns, names) if prior is None else prior
-    problem = Problem(own, _no_simulator, observed, distance=distance, vectorized=True)
+    if missing not in ("refuse", "ignore"):
+        raise wrong("missing", 'be "refuse" or "ignore"', repr(missing))
+    problem = Problem(
+        own, _no_simulator, observed, distance=distance, vectorized=True, missing=missing
+    )
     if tuple(problem.names) != names and prior is not None:
         columns = _in_order(columns, names, problem.names)
-    rows = _rows(summary, problem.model.form)
+    form = problem.model.form
+    rows, shape = _rows(summary, form), problem.shape if form is None else form.shape
     if len(rows) != n:
         raise wrong("summary", f"have a row for each of the {n} rows of `theta`", len(rows))
-    if rows.shape[1:] != problem.shape:
-        raise wrong(
-            "summary", f"have rows of shape {problem.shape}, as the observation", rows.shape[1:]
-        )
+    if rows.shape[1:] != shape:
+        raise wrong("summary", f"have rows of shape {shape}, as the observation", rows.shape[1:])
+    rows = rows if form is None else form.kept(rows, 1)
     _tell_copies(columns, rows)
     usable = finite_rows(rows)
     if not usable.any():

@@ -17,7 +17,7 @@ from abctree.running.executors import ExecutorLike
 from abctree.running.ledger import StoreLike
 from abctree.running.play import play
 from abctree.running.progress import ProgressLike
-from abctree.running.runner import Runner
+from abctree.running.runner import INTERRUPTED, Runner
 from abctree.running.spec import RunSpec, StopLike
 from abctree.types import RNGLike
 
@@ -147,7 +147,7 @@ def _stream(run: Runner, closest: Closest) -> tuple[str, float]:
             if run.n_simulations < plan.n_simulations and (reason is not None or run.stop()):
                 return reason or run.stop_reason(), n_drawn
     except KeyboardInterrupt:
-        return "interrupted", n_drawn
+        return INTERRUPTED, n_drawn
     return run.stop_reason(), n_drawn
 
 

@@ -179,7 +179,7 @@ def _refused(n: int, what: str, *, has_summary: bool) -> ParameterError:
     is_ = "is" if n == 1 else "are"
     return ParameterError(
         f"`observed` must be finite, but {n} of {what} {is_} missing (nan, masked, NA or None). "
-        f'Write Problem(..., missing="ignore") to leave them out of the distance.{more}'
+        f'Write missing="ignore" to leave them out of the distance.{more}'
     )
 
 

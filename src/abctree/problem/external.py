@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
-import json
 import os
 import select
 import shlex
@@ -18,12 +16,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from abctree.errors import ParameterError, SimulatorError, wrong
 from abctree.keywords import checks_keywords
 from abctree.numbers import ruled
+from abctree.problem.program_output import KINDS, read
 from abctree.types import Data, FloatArray
 
 #: Characters of a program's last words that go into the reason of a failure.
@@ -31,8 +31,8 @@ _TAIL = 300
 #: Names that a template may use beside those of the parameters.
 _EXTRA = ("seed", "dir")
 _STDOUT = {"stdout-json": "json", "stdout-csv": "csv"}
-#: What R and Julia, or nothing between two commas, say of a missing number.
-_MISSING = {"NA": "nan", "missing": "nan", "": "nan"}
+#: Seconds that a poll can wait, some 24 days.
+_LONGEST = 2e6
 
 
 class ProgramError(SimulatorError):
@@ -77,7 +77,7 @@ class External:
         Template of what the program reads from its standard input; default nothing.
     timeout : float, optional
         Seconds after which the program, and every process that it has started in its process group,
-        is killed.
+        is killed.  On Linux, these are killed, too, when the program ends by itself.
     cwd : path, optional
         Where the program runs; default the temporary directory.  All simulations share it, and
         what they leave there stays: let the program write to ``{dir}`` if it can.
@@ -115,11 +115,11 @@ class External:
     names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         object.__setattr__(self, "command", self._split())
-        if self.cwd is not None and not Path(self.cwd).is_dir():
-            raise wrong("cwd", "be a directory", repr(os.fspath(self.cwd)))
         for name in self.files:
-            if Path(name).is_absolute() or ".." in Path(name).parts:
+            path = Path(name)
+            if path.is_absolute() or ".." in path.parts or not path.name:
                 raise wrong("files", "be named relative to the temporary directory", repr(name))
         self._check_fields()
         self._check_output()
@@ -150,7 +150,7 @@ class External:
         parameters = zip(self.names, theta.tolist(), strict=True)
         return {**{n: _AllDigits(v) for n, v in parameters}, "seed": seed, "dir": folder}
 
-    def _run(self, values: Mapping[str, object], folder: str) -> str:
+    def _run(self, values: Mapping[str, object], folder: str) -> bytes:
         """The standard output of the program."""
         words = [word.format_map(values) for word in self.command]
         extra = {name: template.format_map(values) for name, template in self.env.items()}
@@ -170,22 +170,24 @@ class External:
             if code != 0:
                 raise ProgramError(f"{_ended(code)}{_last_words(stderr)}")
             stdout.seek(0)
-            return stdout.read().decode("utf-8", "replace")
+            return stdout.read()
 
-    def _read(self, stdout: str, path: Path | None, folder: Path) -> Data:
+    def _read(self, stdout: bytes, path: Path | None, folder: Path) -> Data:
         if callable(self.output):
-            return self.output(stdout, folder)
+            return self.output(stdout.decode("utf-8", "replace"), folder)
         if path is None:
-            return _parsed(stdout, _STDOUT[self.output], "its standard output")
-        if not path.is_file():
+            held, kind, where = stdout, _STDOUT[self.output], "its standard output"
+        elif not path.is_file():
             raise ProgramError(f"it wrote no file {path.name}")
-        if path.suffix == ".npy":
-            return np.load(path, allow_pickle=False)
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
-                return dict(arrays)
-        kind = "json" if path.suffix == ".json" else "csv"
-        return _parsed(path.read_text(encoding="utf-8"), kind, path.name)
+        else:
+            kind = path.suffix[1:] if path.suffix[1:] in KINDS else "csv"
+            held, where = path.read_bytes(), path.name
+        try:
+            return read(held, kind)
+        except (ValueError, OSError, EOFError, BadZipFile, RecursionError) as error:
+            start = " ".join(held[:_TAIL].decode("utf-8", "replace").split())[:60]
+            begins = "" if path and kind.startswith("np") else f"; it begins {start!r}"
+            raise ProgramError(f"{where} cannot be read as {kind} ({error}){begins}") from None
 
     @property
     def _file(self) -> str | None:
@@ -200,6 +202,28 @@ class External:
             if script and words[script] not in own and Path(words[script]).is_file():
                 return (*words[:script], os.path.abspath(words[script]), *words[script + 1 :])
         return words
+
+    def _check_kinds(self) -> None:
+        """Every argument must be of its kind, before a template is looked for in it."""
+        for name in ("files", "env"):
+            held = getattr(self, name)
+            is_dict = isinstance(held, Mapping)
+            if not is_dict or not all(
+                isinstance(text, str) for one in held.items() for text in one
+            ):
+                raise wrong(name, "be a dict of names and templates", repr(held))
+        if not isinstance(self.stdin, str | None):
+            raise wrong("stdin", "be a template or None", repr(self.stdin))
+        if not callable(self.output) and not (isinstance(self.output, str) and self.output):
+            raise wrong(
+                "output",
+                f"be one of {', '.join(_STDOUT)}, a path, or a function",
+                repr(self.output),
+            )
+        if self.cwd is not None and not (
+            isinstance(self.cwd, str | os.PathLike) and Path(self.cwd).is_dir()
+        ):
+            raise wrong("cwd", "be a directory", repr(self.cwd))
 
     def _check_output(self) -> None:
         """A file outside the temporary directory must belong to one simulation."""
@@ -229,17 +253,34 @@ class External:
                         f"`{argument}` must use the names {', '.join(known)} only, "
                         f"but got {{{name}}}. Write {{{{ and }}}} for braces."
                     )
+            for text in texts:
+                try:
+                    text.format_map(_Example())
+                except ValueError as error:
+                    raise ParameterError(
+                        f"`{argument}` must be a template of numbers, but {text!r} is not "
+                        f"({error}). Write {{n:.0f}} for a whole number."
+                    ) from None
+
+
+class _Example(dict[str, object]):
+    """Something for every name of a template."""
+
+    def __missing__(self, name: str) -> object:
+        return {"seed": 1, "dir": "folder"}.get(name, _AllDigits(0.5))
 
 
 class _AllDigits(float):
     """A parameter in a template: all of its digits, unless the template says otherwise."""
 
     def __format__(self, spec: str) -> str:
-        return super().__format__(spec) if spec else float.__repr__(self)
+        return format(float(self), spec) if spec else float.__repr__(self)
 
 
 def _split(command: str | Sequence[str]) -> tuple[str, ...]:
-    words = shlex.split(command) if isinstance(command, str) else list(command)
+    words: list[str] = []
+    with contextlib.suppress(ValueError, TypeError):  # a quotation is not closed; no sequence
+        words = shlex.split(command) if isinstance(command, str) else list(command)
     if not words or not all(isinstance(word, str) for word in words):
         raise ParameterError(
             f"`command` must be a program and its arguments, but got {command!r}. "
@@ -283,16 +324,18 @@ def _fields(template: str, argument: str) -> Iterator[str]:
 def _run_to_the_end(words: Sequence[str], timeout: float | None, **how: Any) -> int | None:
     """The exit code, or None if the time was up; no process of the group is left then."""
     process = subprocess.Popen(words, start_new_session=True, **how)  # noqa: S603 - no shell
+    has_ended = False
     try:
-        return process.wait() if _has_ended(process, timeout) else None
+        has_ended = _has_ended(process, timeout)
     finally:
         _kill(process)
+    return process.returncode if has_ended else None
 
 
 def _has_ended(process: subprocess.Popen[bytes], timeout: float | None) -> bool:
-    if timeout is None:
-        process.wait()
-        return True
+    """Wait for the end, where the system can do it so that the number stays that of the process."""
+    if timeout is not None and timeout > _LONGEST:
+        timeout = None
     try:
         # `Popen.wait` looks every 50 ms, which is long for a short program.
         handle = os.pidfd_open(process.pid)
@@ -303,13 +346,13 @@ def _has_ended(process: subprocess.Popen[bytes], timeout: float | None) -> bool:
     try:
         poll = select.poll()
         poll.register(handle, select.POLLIN)
-        return bool(poll.poll(1000.0 * timeout))
+        return bool(poll.poll(None if timeout is None else 1000.0 * timeout))
     finally:
         os.close(handle)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process that has not been waited for to its end, with its group."""
+    """Kill a process that has not been waited for, or what it has left of its group."""
     if process.returncode is None:
         if hasattr(os, "killpg"):
             with contextlib.suppress(ProcessLookupError):
@@ -333,68 +376,3 @@ def _last_words(stderr: IO[bytes]) -> str:
     stderr.seek(max(0, size - 4 * _TAIL))
     tail = stderr.read().decode("utf-8", "replace").strip()
     return f": {tail[-_TAIL:]}" if tail else ", without a word on standard error"
-
-
-# Reading ----------------------------------------------------------------------------------------
-
-
-def _parsed(text: str, kind: str, where: str) -> Data:
-    """JSON, or numbers between commas or blanks."""
-    try:
-        return json.loads(text) if kind == "json" else _numbers(text)
-    except (ValueError, RecursionError) as error:
-        start = " ".join(text[:_TAIL].split())[:60]
-        raise ProgramError(
-            f"{where} cannot be read as {kind} ({error}); it begins {start!r}"
-        ) from None
-
-
-def _numbers(text: str) -> FloatArray | dict[str, FloatArray]:
-    """Numbers (m,) or (r, m); below a line of names numbers, or columns (r,), by name."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    rows = [line.replace(",", " ").split() for line in lines]
-    if rows and not any(map(_is_number, rows[0])):
-        return _columns([_words(line) for line in lines])
-    if not rows:
-        raise ValueError("there is nothing")
-    _check_width(rows)
-    numbers = np.array([[float(word) for word in row] for row in rows])
-    return np.asarray(numbers[0] if len(rows) == 1 else numbers)
-
-
-def _columns(lines: list[list[str]]) -> dict[str, FloatArray]:
-    """The columns of a table by their names, which are its first line."""
-    names, *rows = lines
-    if not rows:
-        raise ValueError("there is nothing below its header")
-    _check_width(lines)
-    if len(set(names)) < len(names):
-        raise ValueError("two of its columns have the same name")
-    columns = zip(names, zip(*rows, strict=True), strict=True)
-    read = {name: np.array([_number(word) for word in words]) for name, words in columns if name}
-    return read if len(rows) > 1 else {name: column[0] for name, column in read.items()}
-
-
-def _check_width(rows: list[list[str]]) -> None:
-    if len({len(row) for row in rows}) > 1:
-        raise ValueError("its lines have different numbers of columns")
-
-
-def _words(line: str) -> list[str]:
-    """Words between commas, or else between blanks; each may be quoted."""
-    separator = "," if "," in line else " "
-    (words,) = csv.reader(
-        [line.strip().replace("\t", " ")], delimiter=separator, skipinitialspace=True
-    )
-    return [word.strip() for word in words]
-
-
-def _is_number(word: str) -> bool:
-    with contextlib.suppress(ValueError):
-        _number(word)
-        return True
-    return False
-
-
-def _number(word: str) -> float:
-    return float(_MISSING.get(word, word))

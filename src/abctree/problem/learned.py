@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -108,6 +109,11 @@ class _Columns:
         return np.column_stack([np.ravel(regressor.predict(x)) for regressor in self.regressors])
 
 
+def _flat(simulated: FloatArray) -> FloatArray:
+    """(n, q) The numbers of what was simulated (n, ...), of which there may be none."""
+    return simulated.reshape(len(simulated), math.prod(simulated.shape[1:]))
+
+
 @dataclass(frozen=True, eq=False)
 class LearnedSummaries:
     """The distance of learned summaries."""
@@ -130,7 +136,7 @@ class LearnedSummaries:
 
     def taught(self, simulated: FloatArray, cube: FloatArray) -> LearnedSummaries:
         """The distance as the simulations (m, ...) at places (m, d) of the cube teach it."""
-        flat = simulated.reshape(len(simulated), -1)
+        flat = _flat(simulated)
         own = replace(self, map=self.how.taught(flat, cube))
         if isinstance(self.distance, LearnedDistance) and not self.distance.is_fitted:
             own = replace(own, distance=self.distance.fitted(own.learned(flat)))
@@ -141,7 +147,7 @@ class LearnedSummaries:
         if self.map is None:
             raise SimulatorError("Learned summaries must be taught by a pilot before use.")
         out = np.full((len(simulated), 0), np.nan)
-        flat = simulated.reshape(len(simulated), -1)
+        flat = _flat(simulated)
         usable = np.isfinite(flat).all(axis=1)
         if usable.any():
             own = self.map(flat[usable])

@@ -37,14 +37,16 @@ _LONGEST_REASON = 400
 _LONGEST_TRACEBACK = 10_000
 
 
-#: What counts as a failed simulation.  Ctrl-C does not: it ends the run.
-CAUGHT = (Exception, SystemExit, GeneratorExit)
+#: What may count as a failed simulation.  A panic of compiled Rust is no `Exception`, either.
+CAUGHT = BaseException
 
 
 def let_through(error: BaseException) -> None:
-    """Raise an exit again that a handler of signals has raised: the process is told to end."""
+    """Raise Ctrl-C again, and what a handler of signals has raised: the run is told to end."""
     if isinstance(error, Exception):
         return
+    if isinstance(error, KeyboardInterrupt):
+        raise error
     handlers = {getattr(signal.getsignal(n), "__code__", None) for n in signal.valid_signals()}
     if any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__)):
         raise error

@@ -62,7 +62,7 @@ class Journal:
         self._is_gone = False  # the file was removed
         self._places: list[_Place] = []
         self._end = 0
-        with explained(folder):
+        with explained(folder, "cannot be read" if mode == "read" else "cannot be written to"):
             if folder.exists() and not folder.is_dir():
                 raise wrong("store", "be a folder", f"the file {folder}")
             if mode == "new":
@@ -132,7 +132,7 @@ class Journal:
             self._file = os.open(self._folder / FILE, flags)
             os.ftruncate(self._file, self._end)  # what a crash has left unfinished
         try:
-            _write(self._file, packed)
+            write_all(self._file, packed)
         except BaseException:
             os.ftruncate(self._file, self._end)
             raise
@@ -278,7 +278,7 @@ def write_whole(target: Path, parts: Iterable[bytes]) -> None:
     draft.unlink(missing_ok=True)  # by a process that died here
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
     try:
-        _write(file, b"".join(parts))
+        write_all(file, b"".join(parts))
         os.fsync(file)
     finally:
         os.close(file)
@@ -291,7 +291,8 @@ def write_whole(target: Path, parts: Iterable[bytes]) -> None:
             os.close(folder)
 
 
-def _write(file: int, data: bytes) -> None:
+def write_all(file: int, data: bytes) -> None:
+    """Write all bytes, where the system may take a part of them only."""
     left = memoryview(data)
     while left:
         left = left[os.write(file, left) :]

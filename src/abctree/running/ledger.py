@@ -92,7 +92,7 @@ class Ledger:
 
     @classmethod
     def _of(cls, path: Any, mode: Mode) -> Self:
-        if not isinstance(path, str | os.PathLike | Store):
+        if not isinstance(path, str | os.PathLike | Store) or path == "":
             name = "store" if mode == "new" else "path"
             raise wrong(name, "be a folder, or an object that keeps records", repr(path))
         store = Journal(path, mode) if isinstance(path, str | os.PathLike) else path

@@ -1,6 +1,7 @@
 """`Lines`: JSON objects in a file to which lines are only added.
 
-A line that a kill has cut off, or that is not what was written, never happened.
+A line that a kill has cut off, or that is not what was written, never happened.  Nothing is taken
+away from a file: two processes may add to one.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ import json
 import os
 import time
 import zlib
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Self
 
+from abctree.running.journal import write_all
 from abctree.types import Named, NamedDict
 
 #: Seconds between two times that the disk is flushed.
@@ -22,24 +26,26 @@ class Lines:
     """Those of a file, and more of them; a context manager that closes it."""
 
     def __init__(self, path: Path) -> None:
-        self.rows: list[NamedDict] = []  #: those that the file had
         self.path = path
-        self._file: BinaryIO | None = None
-        self._end = 0
+        self._file: FileIO | None = None
         self._flushed = 0.0
-        for line in path.read_bytes().splitlines(keepends=True) if path.exists() else ():
-            if line.endswith(b"\n"):
-                self._end += len(line)
-                self.rows += _checked(line)
+        held = path.read_bytes() if path.exists() else b""
+        self._is_cut = bool(held) and not held.endswith(b"\n")  # in the middle of a line
+        lines = held.splitlines()[: -1 if self._is_cut else None]
+        #: Those that the file had.
+        self.rows = [row for line in lines for row in _checked(line)]
+        #: Whether it holds something else.
+        self.is_foreign = not self.rows and not b"{".startswith(held[:1])
 
     def add(self, row: Named) -> None:
         """Put a row, which must not be empty, at the end: past the end of this process at once."""
-        if self._file is None:
-            self._file = self.path.open("ab")
-            self._file.truncate(self._end)  # what a kill has left unfinished
         text = json.dumps(row)
-        self._file.write(f'{text[:-1]}, "check": {zlib.crc32(text.encode())}}}\n'.encode())
-        self._file.flush()
+        line = f'{text[:-1]}, "check": {zlib.crc32(text.encode())}}}\n'.encode()
+        if self._file is None:
+            self._file = self.path.open("ab", buffering=0)
+        before, self._is_cut = b"\n" if self._is_cut else b"", True
+        write_all(self._file.fileno(), before + line)
+        self._is_cut = False
         if time.monotonic() - self._flushed >= _SECONDS:
             os.fsync(self._file.fileno())
             self._flushed = time.monotonic()
@@ -49,8 +55,8 @@ class Lines:
 
     def __exit__(self, *exception: object) -> None:
         if self._file is not None:
-            os.fsync(self._file.fileno())
-            self._file.close()
+            with suppress(OSError), self._file:  # what is lost is made again
+                os.fsync(self._file.fileno())
 
 
 def _checked(line: bytes) -> list[NamedDict]:

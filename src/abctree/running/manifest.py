@@ -59,7 +59,7 @@ def manifest_of(spec: RunSpec, problem: Problem) -> NamedDict:
         "summaries_in_store": spec.summaries_in_store,
         "stop": [_written(rule, "stop", {}) for rule in spec.stop],
         "on_failure": asdict(spec.on_failure),
-        "problem": _written_problem(problem),
+        "problem": written_problem(problem),
         "code": {
             what: [list(astuple(version)) for version in versions]
             for what, versions in (spec.code or code_of(problem, own)).items()
@@ -147,7 +147,8 @@ def _is_known(part: object) -> bool:
     return _known().get(type(part).__name__) is type(part)
 
 
-def _written_problem(problem: Problem) -> NamedDict:
+def written_problem(problem: Problem) -> NamedDict:
+    """What of a problem is no code of the user's, as JSON."""
     form = problem.model.form
     return {
         "names": list(problem.names),
@@ -359,7 +360,7 @@ def unknown_code(manifest: Named, problem: Problem, parts: Named) -> tuple[str, 
 
 def _check_problem(manifest: Named, problem: Problem) -> None:
     """Whether a problem is that of the run: all but its code must be."""
-    then, now = manifest["problem"], _written_problem(problem)
+    then, now = manifest["problem"], written_problem(problem)
     if then["names"] != now["names"]:
         raise _other("parameters", ", ".join(then["names"]), ", ".join(now["names"]))
     if then["prior"]["probe"] != now["prior"]["probe"]:

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -57,7 +57,7 @@ class Predictions:
         self, problem: Problem, theta: FloatArray, root: int, starts: Sequence[int], make: MakeCalls
     ) -> list[Made]:
         """See `Keeps`; where they cannot be kept they are made all the same, with a warning."""
-        code = _code_of(problem)
+        code = written_code(code_of(problem, {}), ("simulator", "summary"))
         file = self.folder / f"{self._name_of(problem, theta, root, starts)}.jsonl"
         try:
             lines = Lines(file)
@@ -65,7 +65,12 @@ class Predictions:
             self._say(error)
             return list(make(starts))
         made = {row["first"]: _read(row) for row in lines.rows}
-        _tell_changes([row["code"] for row in lines.rows], code, len(starts))
+        tell_changes(
+            [row["code"] for row in lines.rows],
+            code,
+            f"{len(starts)} calls of this prediction",
+            "give another rng",
+        )
         is_kept = True
         with lines:
             for one in make([first for first in starts if first not in made]):
@@ -95,22 +100,17 @@ class Predictions:
         )
 
 
-def _code_of(problem: Problem) -> NamedDict:
-    """Name and fingerprint of what makes data and summaries."""
-    now = code_of(problem, {})
-    return {
-        what: [now[what][0].name, now[what][0].fingerprint]
-        for what in ("simulator", "summary")
-        if what in now
-    }
+def written_code(code: Versions, some: Container[str] | None = None) -> NamedDict:
+    """Names and fingerprints of code, or of some of it, as JSON."""
+    now = {what: held[-1] for what, held in code.items() if some is None or what in some}
+    return {what: [version.name, version.fingerprint] for what, version in now.items()}
 
 
-def _tell_changes(then: list[NamedDict], now: NamedDict, n_calls: int) -> None:
-    """Say that calls which are kept were made by other code than today's."""
+def tell_changes(then: list[NamedDict], now: NamedDict, of: str, remedy: str) -> None:
+    """Warn where some of what is kept was made by other code than today's."""
     for text, n in Counter(map(json.dumps, then)).items():
-        since = f"{n} of the {n_calls} calls of this prediction were made"
         for sentence in unknown(
-            _versions(json.loads(text)), _versions(now), since, "give another rng"
+            _versions(json.loads(text)), _versions(now), f"{n} of the {of} were made", remedy
         ):
             warn(sentence)
 

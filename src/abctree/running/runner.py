@@ -43,6 +43,8 @@ from abctree.running.stopping import Seconds, is_hurried
 from abctree.tree.pilot import Pilot, run_pilot
 from abctree.types import FloatArray, IntArray
 
+#: How the reason begins for which a run ended at Ctrl-C.
+INTERRUPTED = "interrupted"
 #: Calls that drew from streams of their own, after which no more are noted.
 _ENOUGH = 10_000
 #: Seconds between two calls of the progress callback in the pilot, at least.
@@ -196,7 +198,7 @@ class Runner:
         self.problem = pilot.problem
         self._failing.forget_pilot()
         if pilot.interrupted:
-            self._why = "interrupted"
+            self._why = INTERRUPTED
         return pilot
 
     def record_pilot(self, mixtures: tuple[Mixture, ...]) -> None:
@@ -260,7 +262,7 @@ class Runner:
         rate = played.acceptance_rate if rate is None else rate
         reason = self.report_round(played.index, played.epsilon, rate, played.ess)
         log.info("%s", self._now())
-        return "interrupted" if played.interrupted else reason
+        return INTERRUPTED if played.interrupted else reason
 
     def stop_reason(self) -> str:
         """Why a loop that has ended by itself did so."""
@@ -277,7 +279,7 @@ class Runner:
         """The run as it is now; a ledger that goes on keeps how it ended."""
         seconds = self._ledger.seconds
         if self._executor is not None:
-            why += self._ledger.of_unfinished if why == "interrupted" else ""
+            why += self._ledger.of_unfinished if why == INTERRUPTED else ""
             self._ledger.conclude(why, seconds)
             log.info("ended after %d simulations and %.3g s: %s", self.n_simulations, seconds, why)
         return Result(

@@ -128,6 +128,11 @@ class RunSpec:
                 "utility", "be one for a single problem", repr(settings["utility"]),
                 "It shares simulations between models: give abctree.Models.",
             )  # fmt: skip
+        if METHODS[method].seeks_mode and isinstance(problem, Models):
+            raise wrong(
+                "problem", "be one model for a mode", "abctree.Models",
+                "Heights over other parameters cannot be compared: seek the mode of each.",
+            )  # fmt: skip
         if method == "smc":
             coordinates(problem.prior, settings["space"])  # raises if it has no density there
         if not METHODS[method].has_rounds and any(isinstance(rule, Rounds) for rule in stop):

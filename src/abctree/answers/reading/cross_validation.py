@@ -64,7 +64,7 @@ def cross_validate(
     n : int
         Rows to leave out, at most; at least 2.
     ess : float, optional
-        Effective sample size of each reading.  Default: that of `Result.answer`.
+        Effective sample size of each reading, at least 5.  Default: that of `Result.answer`.
     rng : RNGLike
         Picks the rows.
 
@@ -75,6 +75,8 @@ def cross_validate(
     """
     check_is_run(result)
     check_rule("n", n, "at least 2", "Try 100.")
+    if ess is not None:
+        check_rule("ess", ess, "at least 5", "Try 1000.")
     rows = Rows.of(result, most=None).checked()
     cell = default_cell(rows) if ess is None else Cell("ridge", min(ess, rows.largest_ess))
     start = checked_rng(rng).random()

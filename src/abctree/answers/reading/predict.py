@@ -18,7 +18,7 @@ from abctree.problem import Problem
 from abctree.problem.form import floats
 from abctree.problem.simulators import CAUGHT, described, let_through
 from abctree.streams import Generators
-from abctree.types import Data, FloatArray
+from abctree.types import Data, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,19 +165,33 @@ def _each(pool: Maps | None, make: Callable[[int], Made], starts: Sequence[int])
 
 
 def _made(problem: Problem, theta: FloatArray, root: int, step: int, first: int) -> Made:
-    """What one call of the simulator makes of the rows from `first` on."""
-    model, some = problem.model, np.arange(len(theta))[first : first + step]
+    """What one call of the simulator makes of the rows from `first` on.
+
+    One that raises is repeated row by row, as in a run: one bad row does not lose the others.
+    """
+    some = np.arange(len(theta))[first : first + step]
     try:
-        data = model.simulator(*model.arguments(theta[some], some, Generators(root)))
-        own = _copied(data)
-        summary = model.read(data, problem.shape, len(some))
-        each = list(floats(own, "simulator")) if model.vectorized else [own]
-        rows = list(zip(some.tolist(), each, summary, strict=True))
+        rows = _called(problem, theta, root, some)
     except CAUGHT as error:
         let_through(error)
-        return Made(first, [], described(error))
+        if len(some) == 1:
+            return Made(first, [], described(error))
+        each = [_made(problem, theta, root, 1, row) for row in some.tolist()]
+        return Made(first, [row for one in each for row in one.rows], each[0].reason)
     usable = [row for row in rows if np.isfinite(row[2]).all()]
     return Made(first, usable, "the summaries are nan or inf")
+
+
+def _called(
+    problem: Problem, theta: FloatArray, root: int, some: IntArray
+) -> list[tuple[int, Data, FloatArray]]:
+    """Numbers, data and summaries of some rows, of one call."""
+    model = problem.model
+    data = model.simulator(*model.arguments(theta[some], some, Generators(root)))
+    own = _copied(data)
+    summary = model.read(data, problem.shape, len(some))
+    each = list(floats(own, "simulator")) if model.vectorized else [own]
+    return list(zip(some.tolist(), each, summary, strict=True))
 
 
 def _copied(data: Data) -> Data:

@@ -16,6 +16,7 @@ from abctree.faces.plots.tolerance import (
     readings,
     tolerance_of,
 )
+from abctree.problem.models import Models
 from abctree.problem.priors.circles import opened
 from abctree.types import FloatArray, NamedDict
 
@@ -119,6 +120,8 @@ class _Axes:
 
 def _mode(result: Result, axes: _Axes) -> list[float] | None:
     """Where the mode lies; None if there is none, or not on these axes."""
+    if isinstance(result.problem, Models):
+        return None
     theta = result.mode().theta
     if not np.isfinite(theta).all() or (theta[axes.shown][axes.is_log] <= 0.0).any():
         return None

@@ -29,6 +29,7 @@ from abctree.running.executors import sending
 from abctree.running.executors.pooled import Pooled, check_count
 from abctree.running.executors.worker import (
     FAREWELL,
+    GRACE,
     THREAD_VARIABLES,
     Limits,
     This,
@@ -307,6 +308,10 @@ class Worker:
         """End the process, whatever it does."""
         self._process.kill()
 
+    def interrupt(self) -> None:
+        """Have the process end what it does, and itself, if it can."""
+        self._process.terminate()
+
     def dismiss(self) -> None:
         """Let the process end by itself; it must be idle."""
         # A sibling that was forked later may hold our end of the pipe, too: closing is not enough.
@@ -314,9 +319,9 @@ class Worker:
             self._pipe.send_bytes(FAREWELL)
         self._pipe.close()
 
-    def gone(self) -> None:
+    def gone(self, patience: float = _PATIENCE) -> None:
         """Wait for the end."""
-        self._process.join(_PATIENCE)
+        self._process.join(max(0.0, patience))
         if self.exitcode is None:
             self.kill()
             self._process.join()
@@ -336,16 +341,17 @@ def _limit_of(args: tuple[Any, ...]) -> tuple[float, str]:
 
 
 def _end(everyone: set[Worker], idle: list[Worker]) -> None:
-    """Dismiss those who are idle, kill the others; who still starts would keep us waiting."""
+    """Dismiss those who are idle, end the others; who still starts would keep us waiting."""
     resting = {worker for worker in idle if worker.is_started}
     idle.clear()
     for worker in list(everyone):
         if worker in resting:
             worker.dismiss()
         else:
-            worker.kill()
+            worker.interrupt()
+    until = time.monotonic() + GRACE
     for worker in list(everyone):
-        worker.gone()
+        worker.gone(_PATIENCE if worker in resting else until - time.monotonic())
     everyone.clear()
 
 

@@ -20,6 +20,7 @@ from concurrent import futures
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 from abctree.data import Rows, Simulations
@@ -29,6 +30,10 @@ from abctree.running.executors.serial import Alarm, simulate
 
 #: Works that a worker remembers: those before and after the pilot, and those of another run.
 _REMEMBERED = 4
+#: Seconds between two looks at whether the parent is alive.
+_TICK = 1.0
+#: Seconds that a worker has to end what its simulation has started, before it is killed.
+GRACE = 1.0
 #: Share of the memory at which a worker is replaced, between two tasks.
 _FULL = 0.5
 THREAD_VARIABLES = (
@@ -46,6 +51,13 @@ class Answer(NamedTuple):
 
     done: Simulations | None  #: of its first rows; None from a worker that does not know the work
     seconds: float = 0.0  #: that they took
+
+
+class EndedError(BaseException):
+    """A worker is to end.  Not an `Exception`: a simulator that catches those lets it through.
+
+    On its way it ends what the simulation has started, such as a program.
+    """
 
 
 class WorkerLostError(futures.BrokenExecutor):
@@ -87,6 +99,9 @@ def unpack(token: str, payload: bytes | None) -> Work | None:
                 "can import; with cloudpickle installed, those of a script or notebook are sent "
                 "along."
             ) from error
+        run, parent = getattr(_works[token], "process", None), multiprocessing.parent_process()
+        if parent is not None and parent.pid == run:
+            _end_with_parent()  # the worker of a pool of the user's would wait for ever
         if len(_works) > _REMEMBERED:
             _works.popitem(last=False)
     _works.move_to_end(token)
@@ -108,11 +123,14 @@ class This:
 
     starting = threading.Lock()  #: while it starts a worker
     limits = Limits()
+    is_ending = False  #: was told to
+    is_watching = False  #: ends when its parent does
     memory_at_start: int | None = None  #: bytes with the work loaded, if memory is limited
 
 
 def serve(pipe: Connection, other_end: Connection | None, limits: Limits) -> None:
     """Answer calls until the farewell, or until the pipe is closed."""
+    This.is_watching = This.is_ending = False
     This.starting = threading.Lock()  # it was forked with that of its parent locked
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
@@ -122,6 +140,7 @@ def serve(pipe: Connection, other_end: Connection | None, limits: Limits) -> Non
     _end_with_parent()
     Alarm.has_parent = True
     This.limits = limits
+    signal.signal(signal.SIGTERM, _unwind)
     set_thread_variables(limits.n_threads)
     _limit_loaded_libraries()
     try:
@@ -130,6 +149,15 @@ def serve(pipe: Connection, other_end: Connection | None, limits: Limits) -> Non
             pipe.send((is_value, value, _is_full() or isinstance(value, WorkerLostError)))
     except (EOFError, OSError):
         return
+    except EndedError:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _unwind(_signal: int, _frame: FrameType | None) -> None:
+    if not This.is_ending:
+        This.is_ending = True
+        raise EndedError
 
 
 def load(token: str, payload: bytes) -> None:
@@ -155,6 +183,8 @@ def _answer(message: bytes) -> tuple[bool, Any]:
         value = fn(*args)
     except MemoryError as error:
         return False, WorkerLostError(f"MemoryError: {error}")
+    except EndedError:
+        raise
     except BaseException as error:  # noqa: BLE001 - it is the parent's to handle
         return False, _portable(error)
     if This.limits.memory is not None and isinstance(value, Answer) and value.done is not None:
@@ -176,12 +206,26 @@ def _portable(error: BaseException) -> BaseException:
 
 def _end_with_parent() -> None:
     """Do not outlive a parent that was killed, not even until the end of a long simulation."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
+    parent, number = multiprocessing.parent_process(), os.getppid()
+    if parent is None or This.is_watching:
         return
+    This.is_watching = True
+
+    sentinel: Any = parent.sentinel
+
+    def is_there() -> bool:
+        if sentinel is None:  # of loky's workers
+            time.sleep(_TICK)
+        elif connection.wait([sentinel], _TICK):
+            return False
+        return os.getppid() == number  # a sibling that was forked may hold the sentinel open
 
     def watch() -> None:
-        connection.wait([parent.sentinel])
+        while is_there():
+            pass
+        if signal.getsignal(signal.SIGTERM) is _unwind:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(GRACE)
         os._exit(1)
 
     threading.Thread(target=watch, name="abctree-parent", daemon=True).start()
