@@ -603,7 +603,7 @@ def test_adjustment_recovers_the_conjugate_posterior_at_a_large_epsilon():
     assert adjusted.adjusted() is adjusted
     # The twins: no adjustment, and an adjustment that forgets the proposal.
     assert _z_scores(p)[1] > 20
-    theta, weight = adjustment.adjust(
+    theta, weight, _ = adjustment.adjust(
         p.theta, p.summary, p.observed, p.distance, p.epsilon, np.ones(len(p))
     )
     assert max(_z_scores(draws(theta, weight))) > 10
@@ -611,7 +611,7 @@ def test_adjustment_recovers_the_conjugate_posterior_at_a_large_epsilon():
 
 def test_adjustment_multiplies_in_the_kernel_weights():
     p = conjugate(500)
-    theta, weight = adjustment.adjust(
+    theta, weight, _ = adjustment.adjust(
         p.theta, p.summary, p.observed, p.distance, p.epsilon, np.exp(p.log_weights), "linear"
     )
     kernel = 1 - (p.distance / p.epsilon) ** 2
@@ -628,7 +628,7 @@ def test_adjustment_of_a_linear_relation_gives_the_exact_value():
     rng = np.random.default_rng(9)
     s = rng.normal(size=(50, 3))
     theta = 2.0 + s @ np.array([[1.0, 1e8], [2.0, 0.0], [-1.0, 3e8]])
-    adjusted, _ = adjustment.adjust(
+    adjusted, *_ = adjustment.adjust(
         theta, s, np.array([0.5, 0.0, 1.0]), np.full(50, 0.1), np.inf, np.ones(50), "linear"
     )
     assert adjusted == pytest.approx(np.array([[1.5, 3.5e8]] * 50), rel=1e-6)
@@ -662,9 +662,9 @@ def test_adjustment_says_that_summaries_are_dependent_and_still_adjusts():
     doubled = np.column_stack([p.summary, 3.0 * p.summary])
     raw = np.exp(p.log_weights)
     given = (p.distance, p.epsilon, raw, "linear")
-    plain, _ = adjustment.adjust(p.theta, p.summary, p.observed, *given)
+    plain, *_ = adjustment.adjust(p.theta, p.summary, p.observed, *given)
     with pytest.warns(AbctreeWarning, match=r"rank 1\)"):
-        adjusted, _ = adjustment.adjust(p.theta, doubled, np.array([1.0, 3.0]), *given)
+        adjusted, *_ = adjustment.adjust(p.theta, doubled, np.array([1.0, 3.0]), *given)
     assert adjusted == pytest.approx(plain, rel=1e-5, abs=1e-5)
 
 
@@ -673,8 +673,8 @@ def test_adjustment_ignores_summaries_that_do_not_vary_or_are_not_finite():
     more = np.column_stack([p.summary, np.full(len(p), 4.0), np.full(len(p), np.nan)])
     raw = np.exp(p.log_weights)
     given = (p.distance, p.epsilon, raw)
-    plain, _ = adjustment.adjust(p.theta, p.summary, p.observed, *given)
-    adjusted, _ = adjustment.adjust(p.theta, more, np.array([1.0, 5.0, 0.0]), *given)
+    plain, *_ = adjustment.adjust(p.theta, p.summary, p.observed, *given)
+    adjusted, *_ = adjustment.adjust(p.theta, more, np.array([1.0, 5.0, 0.0]), *given)
     assert adjusted == pytest.approx(plain)
     with pytest.warns(AbctreeWarning, match="at least one summary that varies"):
         adjustment.adjust(p.theta, more[:, 1:], np.array([5.0, 0.0]), *given)

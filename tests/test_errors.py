@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 from functools import cache, partial
 
@@ -176,6 +177,29 @@ def test_mcse_of_adjusted_draws_is_their_error():
     error = np.array([p.mean()[0] for p in adjusted])  # the truth is 0
     claimed = np.sqrt(np.mean([p.mcse()[0] ** 2 for p in adjusted]))
     assert abs(np.sqrt(np.mean(error**2)) / claimed - 1.0) < 0.25
+
+
+def test_mcse_of_adjusted_draws_has_the_error_of_slopes():
+    """The observation is at the end of the summaries: the error there is twice that of the mean."""
+
+    def adjusted(seed):
+        rng = np.random.default_rng(seed)
+        x = rng.random(200)
+        raw = draws(2.0 * x + rng.normal(size=200), np.zeros(200))
+        known = {"summary": x[:, None], "observed": np.zeros(1), "distance": x, "epsilon": np.inf}
+        return dataclasses.replace(raw, **known).adjusted()
+
+    found = [adjusted(seed) for seed in range(200)]
+    for name, prob, without in (
+        ("mean", None, 1.7),
+        ("quantile", 0.5, 1.3),
+        ("quantile", 0.9, 1.2),
+    ):
+        value = [p.mean()[0] if prob is None else p.quantile(prob)[0] for p in found]
+        claim = np.sqrt(np.mean([p.mcse(name, prob)[0] ** 2 for p in found]))
+        twin = [dataclasses.replace(p, slope_error=None).mcse(name, prob)[0] ** 2 for p in found]
+        assert np.std(value) / claim == pytest.approx(1.0, abs=0.17)  # known within 5 %
+        assert np.std(value) / np.sqrt(np.mean(twin)) > without
 
 
 # Claims of runs ---------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from abctree.answers.reading.regression import (
 )
 from abctree.data import effective_sample_size as ess
 from abctree.errors import ParameterError, warn
-from abctree.problem.ridge import Regressor, varies
+from abctree.problem.ridge import Regressor, Ridge, varies
 from abctree.types import BoolArray, FloatArray
 
 #: Draws that a regression with a penalty needs, at least.
@@ -27,7 +27,7 @@ def adjust(
     epsilon: float,
     weight: FloatArray,
     method: Method | Regressor = "ridge",
-) -> tuple[FloatArray, FloatArray]:
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     r"""Draws adjusted by local regression (Beaumont, Zhang and Balding 2002).
 
     With weights w_i (1 − (d_i/ε)²), regress z on s − s_obs and move each draw to ẑ(s_obs) plus its
@@ -63,6 +63,9 @@ def adjust(
         Adjusted draws.
     weight : (m,) array
         `weight` times the kernel weight.
+    pull : (m, k) array
+        How far each draw moves the regression at the observation, over how far it moves the mean of
+        the draws: 1 where the observation is in their middle.  1 of a regressor of the user's, too.
 
     Warns
     -----
@@ -78,11 +81,11 @@ def adjust(
         If shapes disagree, or the method is unknown.
     """
     check_method(method)
-    s = _design(z, summary, observed, distance, weight)
+    s, pull = _design(z, summary, observed, distance, weight), np.ones_like(z)
     kernel_weight = weight * np.maximum(0.0, 1.0 - (distance / epsilon) ** 2)
     inside = s[kernel_weight > 0.0]
     if len(inside) > 0 and not inside.any():
-        return z, weight  # all are at the observation
+        return z, weight, pull  # all are at the observation
     used = _usable(s, kernel_weight)
     n, q = ess(kernel_weight), int(used.sum())
     needed = q + 2 if method == "linear" else _FEWEST
@@ -92,12 +95,14 @@ def adjust(
             f"more, and at least one summary that varies, but has {n:.1f}: the draws are returned "
             "unadjusted. Use a larger epsilon or ess, or fewer summaries."
         )
-        return z, weight
+        return z, weight, pull
     counts = kernel_weight > 0.0
     adjusted = z.copy()
     fit = regression(s[counts][:, used], kernel_weight[counts], method)
     adjusted[counts] = moved(z[counts], fit, method)
-    return adjusted, kernel_weight
+    if isinstance(fit, Ridge):
+        pull[counts] = fit.pull(z[counts])
+    return adjusted, kernel_weight, pull
 
 
 def _design(

@@ -34,6 +34,7 @@ class Moments(ByParameter):
     log_weights: FloatArray  #: (m,) raw
     names: tuple[str, ...]  #: of the columns of `theta`
     region: Region | None
+    slope_error: FloatArray | None
 
     # Weights --------------------------------------------------------------------------------
 
@@ -127,8 +128,8 @@ class Moments(ByParameter):
         draws; for a quantile from the error of the weighted distribution function where it may
         lie, carried over to the parameter by the draws on both sides.  It is larger than ``std() /
         √ess``, by a third as a rule, for weights are largest in the tails.  It knows nothing of
-        what ε > 0 does to the posterior, nor of a region that no proposal has visited.  Of an
-        `adjusted` posterior it is the error of the moved draws, their slopes taken as known.
+        what ε > 0 does to the posterior, nor of a region that no proposal has visited.  For means
+        and quantiles of an `adjusted` posterior that of its slopes is in it, to first order.
 
         Parameters
         ----------
@@ -157,14 +158,17 @@ class Moments(ByParameter):
             check_rule("prob", prob, "in (0, 1)", "Try 0.95.")
         if np.isnan(room(self.weights)):
             return np.full(self.theta.shape[1], np.nan)
-        if prob is not None:
-            return np.array([draws.error_of_quantile(prob) for draws in self._laws])
         varies = np.ptp(self.theta, axis=0) > 0.0  # the mean of equal values is rounded
         centred = np.where(varies, self.theta - self.mean(), 0.0)
-        if method == "mean":
+        if method != "std":
             for column, direction in self._directions.items():
                 centred[:, column] = direction.influence_on_mean()
-            return error_of(centred, self.weights)
+            error = error_of(centred, self.weights)
+            slopes = np.ones_like(error) if self.slope_error is None else self.slope_error
+            if prob is None:
+                return np.asarray(error * slopes)
+            own = [draws.error_of_quantile(prob) for draws in self._laws]
+            return np.hypot(own, error * np.sqrt(slopes**2 - 1.0))
         std, unit = self.std(), unit_of(centred)
         centred, scaled = centred / unit, std / unit
         influence = unit * (centred**2 - scaled**2) / np.where(std > 0.0, 2.0 * scaled, 1.0)

@@ -13,7 +13,7 @@ from abctree.answers.adjustment import adjust
 from abctree.answers.moments import Moments
 from abctree.answers.reading.choice import Choice, Summaries
 from abctree.answers.reading.regression import Method, check_method
-from abctree.answers.weighted import log_of, root_of, scatter
+from abctree.answers.weighted import error_of, log_of, root_of, scatter
 from abctree.errors import MissingDependencyError, ParameterError, warn
 from abctree.keywords import checks_keywords_of_methods, place_of
 from abctree.markup import listed, page, table, title
@@ -57,6 +57,8 @@ class Posterior(Moments):
     continuous: BoolArray | None = None  #: (p,) False for a discrete parameter
     region: Region | None = None  #: prior and constraint; with `cube`, what draws may become
     is_adjusted: bool = False  #: whether a regression has moved the draws
+    #: (p,) Of an adjusted mean: its error over that of a mean of as many draws, at least 1.
+    slope_error: FloatArray | None = None
     summaries: Summaries = "own"  #: by which the table was read; `distance` is in their units
     notes: tuple[str, ...] = ()  #: of the run, to be told with the draws
     reading: Choice | None = None  #: of `Result.answer`: how the table is read, and against what
@@ -251,7 +253,7 @@ class Posterior(Moments):
         unit = unit if np.isfinite(unit) else 0.0
         raw = np.exp(self.log_weights - unit)
         scores = self._scores
-        z, weight = adjust(
+        z, weight, pull = adjust(
             scores.z, self.summary, self.observed, self.distance, self.epsilon, raw, method
         )
         if z is scores.z:
@@ -268,7 +270,9 @@ class Posterior(Moments):
             warn(said)
             notes = (*notes, said)
         moved = replace(self, theta=theta, cube=cube, log_weights=log_of(weight) + unit)
-        return replace(moved, notes=notes, is_adjusted=True)
+        error = _slope_error(theta - moved.weights @ theta, moved.weights, pull)
+        error = error if self.continuous is None else np.where(self.continuous, error, 1.0)
+        return replace(moved, notes=notes, is_adjusted=True, slope_error=error)
 
     def to_dataframe(self) -> Any:
         """A `pandas.DataFrame`: a column for each parameter, then weight, log_weight, distance.
@@ -293,3 +297,14 @@ class Posterior(Moments):
         for name, value in {**beside, "distance": self.distance}.items():
             columns[f"{name}_" if name in self.names else name] = value
         return pd.DataFrame(columns)
+
+
+def _slope_error(centred: FloatArray, weight: FloatArray, pull: FloatArray) -> FloatArray:
+    """(p,) How much larger the error of a mean is with that of slopes; coordinates may be others.
+
+    To first order a draw moves the mean by its residual times its pull.
+    """
+    pull = pull if pull.shape == centred.shape else pull.mean(axis=1, keepdims=True)
+    with_slopes, without = error_of(centred * pull, weight), error_of(centred, weight)
+    ratio = np.divide(with_slopes, without, out=np.ones_like(without), where=without > 0.0)
+    return np.maximum(ratio, 1.0)

@@ -100,6 +100,13 @@ class Ridge:
         free = 1.0 - (1.0 + (kept * (2.0 - kept)).sum(axis=0)) / self.n
         return np.asarray(np.sqrt((1.0 + leverage) / np.maximum(free, _LEAST_FREE)))
 
+    def pull(self, y: FloatArray) -> FloatArray:
+        """(m, k) How far each row moves the fit to y at x = 0, over how far it moves the mean."""
+        penalty = self._line(y)[2]
+        away = self.vector.T @ (self.mean / self.scale)
+        along = ((self.x - self.mean) / self.scale) @ self.vector
+        return np.asarray(1.0 - along @ (away[:, None] / (self.value[:, None] + penalty)))
+
     def _line(self, y: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The mean (k,) of y (m, k), slopes on the columns that vary, and penalties (k,)."""
         mean = self.weight @ y
