@@ -304,7 +304,8 @@ def _slope_error(centred: FloatArray, weight: FloatArray, pull: FloatArray) -> F
 
     To first order a draw moves the mean by its residual times its pull.
     """
-    pull = pull if pull.shape == centred.shape else pull.mean(axis=1, keepdims=True)
+    if pull.shape != centred.shape:
+        pull = pull.mean(axis=1, keepdims=True) if pull.size else np.ones((len(pull), 1))
     with_slopes, without = error_of(centred * pull, weight), error_of(centred, weight)
     ratio = np.divide(with_slopes, without, out=np.ones_like(without), where=without > 0.0)
     return np.maximum(ratio, 1.0)
