@@ -29,8 +29,9 @@ DOCUMENTS = [*TOP, *sorted((ROOT / "docs").rglob("*.md"))]
 
 #: Extras of the package that not every machine can install.
 ENGINES = ("distributed", "ray")
-# A block that opens with "```python" and nothing behind it is run.
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# A block that opens with "```python" and nothing behind it is run; a "```text" below is its output.
+BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
+SECONDS = re.compile(r"[\d.]+ s \([\d.]+ a second\)")
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`([\w./-]+\.py)` → `([\w.]+)`")
@@ -44,8 +45,12 @@ def name_of(path):
 
 
 def blocks(text):
-    """The blocks to run, each with the empty lines before it, so that tracebacks give its lines."""
-    return ["\n" * text[: m.start(1)].count("\n") + m.group(1) for m in BLOCK.finditer(text)]
+    """The blocks to run, each with the empty lines before it, so that tracebacks give its lines.
+
+    And what they print, if that is shown.
+    """
+    found = BLOCK.finditer(text)
+    return [("\n" * text[: m.start(1)].count("\n") + m.group(1), m.group(2)) for m in found]
 
 
 NEEDS = re.compile(r"^<!-- needs: ([\w ]+) -->$", re.MULTILINE)
@@ -59,15 +64,33 @@ def skip_without_what_it_needs(text):
 
 
 def run_blocks(text, source):
-    """Run the blocks in order, as one program; not those for an engine that is not installed."""
+    """Run the blocks in order, as one program; not those for an engine that is not installed.
+
+    What is shown below a block must be what it prints, but for its lines and seconds.
+    """
     namespace = {"__name__": "__main__"}
-    for code in blocks(text):
+    for code, shown in blocks(text):
         try:
-            exec(compile(code, source, "exec"), namespace)
+            with contextlib.redirect_stdout(io.StringIO()) as said:
+                exec(compile(code, source, "exec"), namespace)
         except ModuleNotFoundError as error:
             if error.name not in ENGINES:
                 raise
+            continue
+        if shown is not None:
+            words = [SECONDS.sub("", one).split() for one in (said.getvalue(), shown)]
+            assert len(words[0]) == len(words[1]), source
+            assert all(map(is_same, *words)), f"{source} shows what its code does not print"
     return namespace
+
+
+def is_same(*words):
+    """Whether two words are equal, or numbers that are but for rounding."""
+    try:
+        one, other = (float(word.strip("[](),%")) for word in words)
+    except ValueError:
+        return words[0] == words[1]
+    return one == pytest.approx(other, rel=1e-3)
 
 
 #: Runs a page that needs another package: after an import of JAX no process may be forked.
@@ -143,6 +166,14 @@ def test_blocks_share_their_names_and_other_fences_are_left_alone():
     assert run_blocks(first + between + last, "good.md")["a"] == 2
 
 
+def test_what_is_shown_below_a_block_is_what_it_prints():
+    page = "```python\nprint('mean', 0.51)\n```\n\n```text\n{}\n```\n"
+    run_blocks(page.format("mean\n0.51"), "good.md")
+    for stale in ("mean 0.52", "mode 0.51", "mean"):
+        with pytest.raises(AssertionError, match=r"stale\.md"):
+            run_blocks(page.format(stale), "stale.md")
+
+
 # The site -----------------------------------------------------------------------------------------
 
 IDENTIFIER = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
@@ -200,7 +231,7 @@ def test_names_that_the_reference_lacks_are_noticed():
 
 def without_example(text):
     """Public names that neither run in a block of the text nor have an example of their own."""
-    run = {word for code in blocks(text) for word in re.findall(r"\w+", code)}
+    run = {word for code, _ in blocks(text) for word in re.findall(r"\w+", code)}
     own = {name for name, it in public_things() if ">>>" in (it.__doc__ or "")}
     return {name for name, _ in public_things()} - run - own
 
