@@ -37,16 +37,11 @@ from abctree.problem import Discrepancy
 from abctree.running.executors import as_executor, pooled, pools, running, sending
 from abctree.running.executors.processes import Limits, WorkerLostError, Workers, _limit_of
 from tests.conftest import until, z_score
+from tests.simulators import BAD, DiesAtFirst, plain, threads_of_libraries
 
 # Newer Pythons warn of forks beside threads; NumPy has some.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 FORK = multiprocessing.get_context("fork")
-#: Parameters above this are the bad ones: about 3 % of the prior.
-BAD = 4.7
-
-
-def plain(theta, rng):
-    return theta + rng.normal(size=1)
 
 
 def many(theta, rng):
@@ -83,26 +78,6 @@ def never_returns(theta, rng):
 def naps(theta, rng):
     time.sleep(0.002)
     return theta + rng.normal(size=1)
-
-
-@dataclass(frozen=True)
-class DiesAtFirst:
-    """Kills its worker at a bad parameter, as often as said; then it is sound."""
-
-    folder: str
-    times: int
-    each: bool = True  #: so often for each bad parameter, or in all
-
-    def __call__(self, theta, rng):
-        if theta[0] > BAD:
-            name = str(theta[0]) if self.each else "all"
-            for i in range(self.times):
-                try:
-                    Path(self.folder, f"{name}-{i}").touch(exist_ok=False)
-                except FileExistsError:
-                    continue
-                os.kill(os.getpid(), signal.SIGKILL)
-        return theta + rng.normal(size=1)
 
 
 @dataclass
@@ -201,7 +176,7 @@ def test_executors_give_the_table_of_serial_when_spawned(spawned, truth):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [1, 4])
+@pytest.mark.parametrize("n", [1, 3])
 def test_executors_give_the_table_of_serial_with_other_numbers_of_spawned_workers(n, truth):
     same(play(abctree.Processes(n, "spawn", chunk=64)), truth)
 
@@ -933,13 +908,6 @@ def refuse(rows, until):
 def test_an_exception_that_cannot_travel_is_told_in_words():
     with forked(1) as executor, pytest.raises(RuntimeError, match="Refuses: 1 2"):
         made(executor, refuse, np.zeros((2, 1)), np.arange(2), 1)
-
-
-def threads_of_libraries(theta, rng):
-    import threadpoolctl
-
-    numbers = [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
-    return np.array([max(numbers, default=1), int(os.environ["OMP_NUM_THREADS"])])
 
 
 @pytest.mark.slow
