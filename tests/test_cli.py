@@ -740,7 +740,7 @@ def test_run_does_not_replace_one_with_less_than_its_budget(plain, monkeypatch, 
     ],
 )
 def test_run_replaces_a_finished_one_only_by_its_repetition(plain, other, differing):
-    common = ("run", "cli_model:ready", "-n", 400, "--out", "a", "--quiet")
+    common = ("run", "cli_model:ready", "-n", 400, "--proposal", "boxes", "--out", "a", "--quiet")
     call(*common, "--rng", 1)
     before = (plain / "a/run.journal").read_bytes()
     draws = (plain / "a/posterior.csv").read_bytes()

@@ -38,7 +38,7 @@ def tmp_path(tmp_path):
     yield from in_memory(tmp_path)
 
 
-DEFAULT = {"proposal": "adaptive"}
+DEFAULT, BOXES = {"proposal": "adaptive"}, {"proposal": "boxes"}
 PUBLISHED = {"preset": "published", "block": 20, "quota": 60, "n_pilot": 50}
 SETTINGS = pytest.mark.parametrize("kwargs", [DEFAULT, PUBLISHED], ids=["default", "published"])
 N = 400
@@ -219,9 +219,10 @@ class Cut:
 @pytest.mark.parametrize("at_submit", [False, True])
 @pytest.mark.parametrize(
     "kwargs",
-    [DEFAULT, PUBLISHED, {"lookahead": 2}, {"keep_summaries": False, "distance": "mad"},
-     {"partitioner": "dyadic", "vectorized": True},
-     {"keep_summaries": "store", "distance": "mad"}],
+    [DEFAULT, PUBLISHED, {"lookahead": 2, **BOXES},
+     {"keep_summaries": False, "distance": "mad", **BOXES},
+     {"partitioner": "dyadic", "vectorized": True, **BOXES},
+     {"keep_summaries": "store", "distance": "mad", **BOXES}],
     ids=["default", "published", "lookahead", "unkept", "vectorized", "in_store"],
 )  # fmt: skip
 def test_run_interrupted_at_every_block_is_resumed_to_the_same_numbers(tmp_path, kwargs, at_submit):

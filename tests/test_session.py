@@ -286,8 +286,9 @@ def test_session_ends_early_when_nearly_everything_fails():
 
 @pytest.mark.slow
 def test_result_on_the_way_is_valid_and_changes_nothing():
-    run = abctree.abc_tree(problem(), n_simulations=800, rng=2)
-    session = abctree.Session(problem(), n_simulations=800, rng=2)
+    settings = {"n_simulations": 800, "rng": 2, "proposal": "boxes"}
+    run = abctree.abc_tree(problem(), **settings)
+    session = abctree.Session(problem(), **settings)
     with pytest.raises(abctree.ParameterError, match="pilot"):
         session.result()
     sizes = []
@@ -304,7 +305,7 @@ def test_result_on_the_way_is_valid_and_changes_nothing():
             np.testing.assert_array_equal(part.table.theta, run.table.theta[: sizes[-1]])
             assert np.isfinite(part.table.denominator).all()
 
-    same(run, drive(session, 37, answer))
+    same(run, drive(session, 80, answer))
     assert sizes == sorted(sizes)
     assert 100 == sizes[0] < sizes[-1] < 800
 
