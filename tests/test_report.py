@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import html.parser
 import io
@@ -254,26 +255,46 @@ COMMAND = [sys.executable, "-c", "from abctree.faces.cli import main; main()"]
 RUN = [*COMMAND, "run", "slow_model:problem", "--rng", "1", "--out", "out", "--quiet"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("resumed", [False, True])
-def test_live_page_follows_the_run_serves_nothing_else_and_ends_it(tmp_path, resumed):
-    (tmp_path / "slow_model.py").write_text(MODEL)
-    begin = RUN
-    if resumed:
-        subprocess.run([*RUN, "-n", "200"], cwd=tmp_path, check=True, timeout=100)
-        begin = [*COMMAND, "resume", "out", "--quiet"]
+@contextlib.contextmanager
+def live(folder, *begin):
+    """A run of 50000 simulations in another process, with its page, and the address of that."""
     run = subprocess.Popen(
         [*begin, "-n", "50000", "--live"],
-        cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        address = re.search(r"shown at (http://127\.0\.0\.1:\d+/)", run.stderr.readline())[1]
-        first = status(address)[1]
-        until(lambda: "The answer against ε" in status(address)[1], 90.0)
-        code, page = status(address)
+        yield run, re.search(r"shown at (http://127\.0\.0\.1:\d+/)", run.stderr.readline())[1]
+    finally:
+        run.kill()
+
+
+def ended(run, address, folder):
+    """End a run from its page, which says so from then on."""
+    token = re.search(r'"X-Token": "(.+?)"', status(address)[1])[1]
+    assert status(address, "stop", "POST", **{"X-Token": token})[0] == 200
+    until(lambda: json.loads(status(address, "state")[1])["over"])
+    assert "; interrupted" in status(address)[1]  # who looks is waited for, and has the last page
+    said, error = run.communicate(timeout=60)
+    assert "; interrupted" in said, error
+    assert run.returncode == 0
+    last = (folder / "report.html").read_text("utf-8")
+    assert "interrupted" in last
+    assert "X-Token" not in last
+    assert not (folder / ".report.html").exists()
+    return last
+
+
+@pytest.mark.slow
+def test_live_page_follows_the_run_serves_nothing_else_and_ends_it(tmp_path):
+    (tmp_path / "slow_model.py").write_text(MODEL)
+    page = tmp_path / "out" / "report.html"
+    with live(tmp_path, *RUN) as (run, address):
+        assert "The first page comes soon" in status(address)[1]
+        until(page.exists, 90.0)
+        code, text = status(address)
         assert code == 200
-        assert "The first page comes soon" in first
-        assert "of 50000 simulations made" in page
+        assert "The answer against ε" in text
+        assert "of 50000 simulations made" in text
         assert json.loads(status(address, "state")[1])["over"] is False
         for path in ("run.json", "run.journal", "../slow_model.py", "out/run.json", "%2e%2e/"):
             assert status(address, path) == (404, "")
@@ -281,17 +302,13 @@ def test_live_page_follows_the_run_serves_nothing_else_and_ends_it(tmp_path, res
         assert status(address, "stop", "POST") == (403, "")
         assert status(address, "stop", "POST", **{"X-Token": "guess"}) == (403, "")
         assert run.poll() is None
-        token = re.search(r'"X-Token": "(.+?)"', page)[1]
-        assert status(address, "stop", "POST", **{"X-Token": token})[0] == 200
-        said, error = run.communicate(timeout=60)
-    finally:
-        run.kill()
-    assert "; interrupted" in said, error
-    assert run.returncode == 0
-    last = (tmp_path / "out" / "report.html").read_text("utf-8")
-    assert "interrupted" in last
-    assert "X-Token" not in last
-    assert not (tmp_path / "out" / ".report.html").exists()
+        first = ended(run, address, page.parent)
+    journal = tmp_path / "out" / "run.journal"
+    size = journal.stat().st_size
+    with live(tmp_path, *COMMAND, "resume", "out", "--quiet") as (run, address):
+        assert "interrupted" in status(address)[1]  # the page of the run so far
+        until(lambda: journal.stat().st_size > size + 1000, 90.0)
+        assert ended(run, address, page.parent) != first
 
 
 def test_live_needs_the_folder(tmp_path):
