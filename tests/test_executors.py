@@ -406,7 +406,7 @@ def test_processes_give_a_simulation_three_lives(tmp_path):
 
 @pytest.mark.slow
 def test_os_exit_fails_the_simulations_that_call_it_and_no_other():
-    dead, raised = play(forked(), problem(exits), n=300), play(None, problem(raises), n=300)
+    dead, raised = play(forked(), problem(exits), n=120), play(None, problem(raises), n=120)
     same(dead, raised)
     same_failures(dead, raised)
     assert dead.failures.first[0].reason == (
@@ -416,8 +416,8 @@ def test_os_exit_fails_the_simulations_that_call_it_and_no_other():
 
 @pytest.mark.slow
 def test_os_exit_in_a_vectorised_simulator_is_as_if_it_had_raised():
-    dead = play(forked(), vectorized(exits), n=300)
-    raised = play(None, vectorized(raises), n=300)
+    dead = play(forked(), vectorized(exits), n=120)
+    raised = play(None, vectorized(raises), n=120)
     same(dead, raised)
     same_failures(dead, raised)
 
@@ -774,15 +774,15 @@ def test_workers_that_hold_more_than_their_share_are_ended():
 @pytest.mark.slow
 @linux
 def test_a_simulation_that_takes_too_much_memory_fails_and_no_other():
-    greedy = play(forked(memory=5 * LARGE), problem(gorges), n=300)
-    raised = play(None, problem(raises), n=300)
+    greedy = play(forked(memory=5 * LARGE), problem(gorges), n=120)
+    raised = play(None, problem(raises), n=120)
     same(greedy, raised)
     same_failures(greedy, raised)
     assert "MemoryError: Unable to allocate" in greedy.failures.first[0].reason
-    many_at_once = play(forked(memory=5 * LARGE), vectorized(gorges), n=300)
-    same(many_at_once, play(None, vectorized(raises), n=300))
+    many_at_once = play(forked(memory=5 * LARGE), vectorized(gorges), n=120)
+    same(many_at_once, play(None, vectorized(raises), n=120))
     # The twin: there is enough for all.
-    assert not play(forked(memory=25 * LARGE), problem(gorges), n=300).failures
+    assert not play(forked(memory=25 * LARGE), problem(gorges), n=120).failures
 
 
 # What is sent to workers ---------------------------------------------------------------------
@@ -928,12 +928,12 @@ def test_processes_limit_the_threads_of_linear_algebra(spawned):
 @pytest.mark.slow
 def test_pool_rebuilds_what_a_function_makes(tmp_path):
     executor = abctree.Pool(lambda: ProcessPoolExecutor(2, FORK))
-    dead, raised = play(executor, problem(exits), n=300), play(None, problem(raises), n=300)
+    dead, raised = play(executor, problem(exits), n=120), play(None, problem(raises), n=120)
     same(dead, raised)
     same_failures(dead, raised)
-    result = play(executor, problem(DiesAtFirst(str(tmp_path), 1)), n=300, lookahead=2)
+    result = play(executor, problem(DiesAtFirst(str(tmp_path), 1)), n=120, lookahead=2)
     assert not result.failures
-    same(result, play(None, n=300, lookahead=2))
+    same(result, play(None, n=120, lookahead=2))
 
 
 @pytest.mark.slow
