@@ -88,8 +88,9 @@ def test_abc_tree_takes_every_kind_of_rng_of_spec_7():
 def test_the_execution_chunk_never_changes_a_result(chunk, seed):
     for simulator, mode in ((one_by_one, False), (vectorized, True)):
         p = problem(simulator, vectorized=mode, batch_size=16)
-        whole = abctree.abc_tree(p, n_simulations=400, rng=seed)
-        parts = abctree.abc_tree(p, n_simulations=400, rng=seed, executor=abctree.Serial(chunk))
+        given = {"n_simulations": 400, "rng": seed, "proposal": "boxes"}
+        whole = abctree.abc_tree(p, **given)
+        parts = abctree.abc_tree(p, **given, executor=abctree.Serial(chunk))
         same(whole, parts)
 
 

@@ -44,8 +44,8 @@ def problem():
 
 @pytest.mark.slow
 def test_a_run_whose_summaries_stay_in_its_folder_has_the_numbers_of_one_in_memory(tmp_path):
-    in_memory = abctree.abc_tree(problem(), n_simulations=N, rng=1)
-    made = abctree.abc_tree(problem(), store=tmp_path / "run", **IN_STORE)
+    in_memory = abctree.abc_tree(problem(), n_simulations=N, rng=1, proposal="boxes")
+    made = abctree.abc_tree(problem(), store=tmp_path / "run", **IN_STORE, proposal="boxes")
     assert differences(made, in_memory) == []
     read = abctree.load(tmp_path / "run", problem())
     assert differences(read, in_memory) == []
@@ -72,7 +72,7 @@ def test_other_methods_leave_summaries_in_their_folder_too(tmp_path, method):
 @pytest.mark.slow
 def test_rows_are_read_in_any_order_and_from_an_extended_run(tmp_path):
     folder = tmp_path / "run"
-    abctree.abc_tree(problem(), store=folder, **IN_STORE)
+    abctree.abc_tree(problem(), store=folder, **IN_STORE, proposal="boxes")
     first = abctree.load(folder, problem()).table.summary
     table = abctree.resume(folder, problem(), n_simulations=2 * N).table
     rows = np.array([4999, 3, 2500, 2499, 3, 0])

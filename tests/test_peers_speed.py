@@ -99,14 +99,20 @@ def test_without_a_peer_ours_are_measured_and_the_others_named(tmp_path, monkeyp
     assert rejection["simulator, µs"][0] < rejection["µs"][0]
 
 
+@pytest.fixture(scope="module")
+def process():
+    """A process of all cases."""
+    with Version(command.ROOT / "src", peers_speed.CASES) as made:
+        yield made
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_a_case_answers_with_weighted_draws_and_their_largest_distance(case):
+def test_a_case_answers_with_weighted_draws_and_their_largest_distance(case, process):
     if importlib.util.find_spec(peers_speed.PACKAGES[peers_speed.library(case)]) is None:
         pytest.skip("needs the library")
-    with Version(command.ROOT / "src", peers_speed.CASES) as process:
-        _, found = process.time(case, 2000, 1)
-        _, again = process.time(case, 2000, 1)
+    _, found = process.time(case, 2000, 1)
+    _, again = process.time(case, 2000, 1)
     theta, weights = np.array(found["theta"]), np.array(found["weights"])
     assert theta.shape == (len(weights), 2)
     # A population of ours that the budget cuts short answers from half of its size on.
