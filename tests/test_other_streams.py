@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import random
 import time
 import weakref
@@ -63,6 +64,13 @@ def many(theta, rng):
     return theta + np.random.normal(size=theta.shape)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def kept_anew():
+    """Make anew what was there at the collection: of that the garbage collector does not tell."""
+    made = (pickle.loads(pickle.dumps(kept)) for kept in (KEPT, KEPT_TWISTER, KEPT_STANDARD))
+    globals().update(zip(("KEPT", "KEPT_TWISTER", "KEPT_STANDARD"), made, strict=True))
+
+
 class Keeps:
     """Has a generator of its own, which is sent to the workers with it."""
 
@@ -103,7 +111,8 @@ def problem(simulator, **kwargs):
 
 def play(simulator, executor=None, n=200, rng=1, **kwargs):
     p = simulator if isinstance(simulator, abctree.Problem) else problem(simulator)
-    return abctree.abc_tree(p, n_simulations=n, rng=rng, n_pilot=50, executor=executor, **kwargs)
+    settings = {"n_simulations": n, "rng": rng, "n_pilot": 50, "proposal": "boxes", **kwargs}
+    return abctree.abc_tree(p, executor=executor, **settings)
 
 
 def forked(simulator, **kwargs):
