@@ -110,7 +110,7 @@ def posterior_of(theta, weight=None):
 
 @pytest.fixture(scope="module")
 def small():
-    return abctree.abc_tree(problem(), n_simulations=1500, rng=2)
+    return abctree.abc_tree(problem(), n_simulations=1500, rng=2, proposal="boxes")
 
 
 def observed_series():
@@ -128,7 +128,7 @@ def test_demo_runs_the_example_and_tells_what_it_says(tmp_path, monkeypatch, cap
     assert run[:2] == ["abctree", "run"]
     assert tell == ["python", "-m", "examples.hare_lynx", str(tmp_path)]
     monkeypatch.chdir(ROOT)
-    done = call(*run[1:], "-n", 1500, "--quiet")
+    done = call(*run[1:], "-n", 600, "--quiet")
     assert done.exit_code == 0, done.output
     command.main(tell[3:])
     said = (tmp_path / "hare-lynx.txt").read_text()
