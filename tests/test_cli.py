@@ -739,21 +739,28 @@ def test_run_does_not_replace_one_with_less_than_its_budget(plain, monkeypatch, 
         (("--rng", 1, "--no-store"), "store"),
     ],
 )
-def test_run_replaces_a_finished_one_only_by_its_repetition(plain, other, differing):
-    common = ("run", "cli_model:ready", "-n", 400, "--proposal", "boxes", "--out", "a", "--quiet")
+def test_run_replaces_no_finished_one_from_which_it_differs(plain, other, differing):
+    common = ("run", "cli_model:ready", "-n", 200, "--proposal", "boxes", "--out", "a", "--quiet")
     call(*common, "--rng", 1)
     before = (plain / "a/run.journal").read_bytes()
-    draws = (plain / "a/posterior.csv").read_bytes()
     refused = call(*common, *other)
     assert refused.exit_code == 2
     said = f"a finished run of cli_model:ready, from which this one differs in {differing}. Name"
     assert said in refused.stderr
     assert (plain / "a/run.journal").read_bytes() == before
-    # The twins: the same again, even if it is made by others and read otherwise; and by force.
-    assert call(*common, "--rng", 1).exit_code == 0
-    assert (plain / "a/posterior.csv").read_bytes() == draws
-    assert call(*common, "--rng", 1, "--workers", 2, "--epsilon", 1).exit_code == 0
+    # The twin: by force.
     assert call(*common, *other, "--force").exit_code == 0
+
+
+@pytest.mark.slow
+def test_run_replaces_a_finished_one_by_its_repetition(plain):
+    """Even if it is made by others and read otherwise."""
+    common = ("run", "cli_model:ready", "-n", 200, "--rng", 1, "--out", "a", "--quiet")
+    call(*common)
+    draws = (plain / "a/posterior.csv").read_bytes()
+    assert call(*common).exit_code == 0
+    assert (plain / "a/posterior.csv").read_bytes() == draws
+    assert call(*common, "--workers", 2, "--epsilon", 1).exit_code == 0
 
 
 def test_run_replaces_nothing_where_the_executor_of_a_file_is_wrong(plain):

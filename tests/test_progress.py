@@ -15,6 +15,7 @@ import pytest
 
 import abctree
 from abctree import Progress
+from tests.simulators import kill
 
 METHODS = ["abc_tree", "map_tree", "smc", "rejection"]
 SEEN = Progress(
@@ -250,16 +251,10 @@ def test_reasons_that_all_differ_are_not_all_logged(caplog):
     assert len([r for r in caplog.records if "failed: ValueError" in r.getMessage()]) == 10
 
 
-def kill(theta, rng):
-    if theta[0] > 4.9:
-        os._exit(7)
-    return theta
-
-
 @pytest.mark.slow
 def test_lost_workers_are_logged(caplog):
     with abctree.Processes(1) as workers:
-        result = abctree.rejection(problem(kill), n_simulations=200, rng=3, executor=workers)
+        result = abctree.rejection(problem(kill), n_simulations=100, rng=3, executor=workers)
     lost = [
         r.getMessage() for r in caplog.records if r.getMessage().startswith("a worker was lost")
     ]
