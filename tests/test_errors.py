@@ -202,6 +202,15 @@ def test_mcse_of_adjusted_draws_has_the_error_of_slopes():
         assert np.std(value) / np.sqrt(np.mean(twin)) > without
 
 
+def test_an_observation_at_the_edge_of_what_is_accepted_is_told():
+    rng = np.random.default_rng(0)
+    theta = rng.random(3000)
+    summary = (theta + 0.1 * rng.normal(size=3000))[:, None]
+    for observed, is_told in ((-0.4, True), (0.5, False)):
+        text = str(abctree.from_table({"a": theta}, summary, [observed]).summary())
+        assert ("mostly by slopes: the observation is at the edge" in text) == is_told
+
+
 # Claims of runs ---------------------------------------------------------------------------------
 
 #: Where weights are uneven, above all those of boxes.

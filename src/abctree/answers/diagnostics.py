@@ -15,6 +15,8 @@ ESS_MEANS = 10.0
 ESS_TAILS = 100.0
 #: Below this a regression adjustment or a plot of a density is rough.
 ESS_SMOOTH = 300.0
+#: Slopes are most of the error of an adjusted mean where they make it larger than so many times.
+_AT_THE_EDGE = 2.0
 #: A draw that holds more than this share of the weight is named.
 LARGEST_WEIGHT = 0.05
 #: A share of failures above this may change the posterior.
@@ -102,6 +104,8 @@ def _on_ess(posterior: Posterior) -> str:
         return f"{lead}{mean}; quantiles in the tails are not to be trusted."
     if posterior.is_adjusted:
         rough = "90 % intervals are rough" if n < ESS_SMOOTH else "enough for intervals"
+        if posterior.slope_error is not None and posterior.slope_error.max() > _AT_THE_EDGE:
+            mean += ", mostly by slopes: the observation is at the edge of the accepted summaries"
         return f"{lead}{mean}; {rough}."
     if n < ESS_SMOOTH:
         return f"{lead}{mean}; 90 % intervals are rough, and so is a regression adjustment."
