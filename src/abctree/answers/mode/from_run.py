@@ -27,13 +27,13 @@ _PRIOR_DRAWS = 4000
 
 def mode_of(run: Run, epsilon: float | None) -> Mode:
     """See `Result.mode`; without its run."""
-    table, known, notes = run.table, known_of(run), run_notes(run)
+    table, notes = run.table, run_notes(run)
     if len(table) < run.n_simulations:  # without rejected rows there is nothing to fit
-        mode = kernel_answer(run.posterior(epsilon=epsilon), known["circles"])
+        mode = kernel_answer(run.posterior(epsilon=epsilon), circles_of(run.problem.prior))
         return replace(mode, n_simulations=run.n_simulations, notes=(*mode.notes, *notes))
     # The kernel mode of a run that seeks the mode is of its draws as they came (Algorithm 4); their
     # weights vary too much for a density estimate.
-    seeking = METHODS[run.method].seeks_mode
+    known, seeking = known_of(run), METHODS[run.method].seeks_mode
     mode = find_mode(
         table.theta, table.distance, run.problem.names, epsilon,
         kernel_epsilon=run.epsilon if seeking and epsilon is None else None,
