@@ -19,7 +19,7 @@ _LARGEST = 5
 
 @dataclass(frozen=True, eq=False)
 class SplitTree:
-    """A binary tree of axis-parallel cuts, as flat arrays of length m.
+    """A binary tree of axis-parallel cuts, as flat arrays of length m; numbers take four bytes.
 
     A point goes left where ``cube[feature] < threshold``, else right.  The root is node 0 and every
     child has a larger number than its parent, so a loop over nodes upwards visits parents first.
@@ -30,6 +30,10 @@ class SplitTree:
     left: IntArray  #: (m,) left child; -1 in a leaf
     right: IntArray  #: (m,) right child; -1 in a leaf
     box: IntArray  #: (m,) number of the box in a leaf; -1 in an inner node
+
+    def __post_init__(self) -> None:
+        for name in ("feature", "left", "right", "box"):
+            object.__setattr__(self, name, _short(getattr(self, name)))
 
     @classmethod
     def leaf(cls) -> SplitTree:
@@ -50,7 +54,7 @@ class SplitTree:
     @cached_property
     def parent(self) -> IntArray:
         """(m,) The node above; -1 for the root."""
-        parent = np.full(self.n_nodes, -1)
+        parent: IntArray = np.full(self.n_nodes, -1, dtype=np.int32)
         inner = np.flatnonzero(self.feature >= 0)
         parent[self.left[inner]] = inner
         parent[self.right[inner]] = inner
@@ -61,13 +65,12 @@ class SplitTree:
         """The tree as `kernels.compiled.locate` reads it: a leaf is its own child (m, 2)."""
         own, is_leaf = np.arange(self.n_nodes)[:, None], self.feature < 0
         child = np.where(is_leaf[:, None], own, np.stack([self.left, self.right], axis=1))
-        feature = np.where(is_leaf, 0, self.feature)
-        return _short(feature), self.threshold, _short(child), _short(self.box)
+        return np.maximum(self.feature, 0), self.threshold, _short(child), self.box
 
     @cached_property
     def node_of_box(self) -> IntArray:
         """(K,) The leaf node of each box."""
-        node = np.empty(self.n_boxes, dtype=np.int64)
+        node: IntArray = np.empty(self.n_boxes, dtype=np.int32)
         leaves = np.flatnonzero(self.feature < 0)
         node[self.box[leaves]] = leaves
         return node
@@ -129,7 +132,7 @@ class Boxes:
 
     def locate(self, cube: FloatArray) -> IntArray:
         """The box of each point: (n, d) -> (n,), in O(log K) a point."""
-        found = np.empty(len(cube), dtype=np.int64)
+        found: IntArray = np.empty(len(cube), dtype=np.int32)
         _kernels().locate(*self.tree.lookup, np.ascontiguousarray(cube), found)
         return found
 

@@ -42,7 +42,7 @@ class Table:
         ("denominator", np.float64),
         ("arm", np.int32),
         ("round", np.int32),
-        ("fold", np.int32),
+        ("fold", np.int16),
     )
 
     def __init__(

@@ -91,7 +91,7 @@ def pull_arms(game: Game, folds: Sequence[Fold], first: int, n: int) -> Pulls:
     problem, rng, n_folds = game.problem, game.rng, len(folds)
     policy, defensive = game.rules.policy, game.plan.defensive
     fold = np.arange(first, first + n) % n_folds
-    arm = np.empty(n, dtype=np.int64)
+    arm: IntArray = np.empty(n, dtype=np.int32)
     cube = np.empty((n, problem.d))
     theta = np.empty((n, len(problem.names)))
     proposal = np.empty(n)

@@ -31,10 +31,6 @@ from abctree.tree.model_weights import model_weights
 from abctree.tree.partitioners.soft_tree import SoftTree
 from abctree.types import IntArray
 
-#: Rows from which a run whose summaries are not in memory cuts one fold after another: a thread
-#: takes 20 bytes a row.
-_LONG = 2_000_000
-
 
 def outer_loop(game: Game, mixtures: tuple[Mixture, ...]) -> Iterator[Round]:
     """Rounds of ABC-Tree until the budget is spent.
@@ -104,7 +100,7 @@ def _whole_folds(game: Game, mixtures: Sequence[Mixture], epsilon: Tolerances) -
     folds = []
     for f, mixture in enumerate(mixtures):
         rows = _teachers(game, f)
-        arm = np.zeros(len(rows), dtype=np.int64)
+        arm: IntArray = np.zeros(len(rows), dtype=np.int32)
         folds.append(_new_fold(game, whole, mixture, epsilon, rows, arm))
     return tuple(folds)
 
@@ -129,8 +125,8 @@ def _cut_folds(
         boxes = partitioner.partition(*given)
         return boxes, boxes.locate(cube)
 
-    fits = table.is_in_memory or len(table) < _LONG
-    each = game.each if fits and type(partitioner) is SoftTree else map  # others may draw
+    # Others may draw; and each thread keeps 20 bytes a row.
+    each = game.each if table.is_in_memory and type(partitioner) is SoftTree else map
     folds: list[Fold] = []
     row_box: list[IntArray] = []
     read = rows_to_read(game)
@@ -180,7 +176,7 @@ def _teachers(game: Game, f: int) -> IntArray:
     others = np.ones(len(table), dtype=bool) if plan.n_folds == 1 else table.fold != f
     if plan.window == "rolling":
         others &= table.round == table.round[-1]
-    return np.flatnonzero(others)
+    return np.flatnonzero(others).astype(np.int32)
 
 
 def _lowered(game: Game, epsilon: Tolerances, played: Round) -> Tolerances:

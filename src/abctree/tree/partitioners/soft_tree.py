@@ -78,4 +78,4 @@ class SoftTree:
         )
         del label  # as long as the table
         tree = SplitTree(feature, threshold, left, right, box)
-        return Boxes.from_tree(tree, d), row_box[rows].astype(np.int64)
+        return Boxes.from_tree(tree, d), row_box[rows]
