@@ -53,13 +53,18 @@ def calibrated(run: Run, choice: Choice | None, n: int) -> Calibration:
 
 
 def fitting(run: Run, choice: Choice | None) -> Fit:
-    """Whether the model can make data like the observation, of draws as of a chosen reading."""
+    """Whether the model can make data like the observation, of draws near by local summaries.
+
+    Those that are near by the run's own distance may be too quiet to have made the noise of the
+    data.  They are asked only where a reading by local summaries is none.
+    """
     rows = Rows.of(run).checked()
-    by_local = choice is not None and choice.chosen.summaries == "local"
-    near = rows.checked_local().rows if by_local else rows
+    by_local = choice is not None and choice.local_is_fair
     ess = min(default_ess(run.n_simulations), rows.largest_ess)
     with one_blas_thread():
-        return fit(rows.every, near, ess, np.random.default_rng(run.root))
+        near = rows.checked_local().rows if by_local else rows
+        model = rows.local.model if rows.local else None
+        return fit(rows.every, near, model, ess, np.random.default_rng(run.root))
 
 
 def by_other(

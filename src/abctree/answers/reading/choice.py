@@ -11,6 +11,9 @@ from abctree.problem.ridge import Regressor
 #: What draws are near in and regressed on.
 Summaries = Literal["own", "local", "learned"]
 
+#: A reading by local summaries is a fair one if its energy score is no more above the default's.
+_FAIR = 0.1
+
 
 class Cell(NamedTuple):
     """One way to read a table: how draws are moved (None: not at all), and how many there are."""
@@ -37,6 +40,12 @@ class Choice:
     #: by the run's own summaries or by local ones, those are told that speak least for it.
     scores: dict[Cell, tuple[float, float]]
     n: int  #: rows that stood in for the observation
+
+    @property
+    def local_is_fair(self) -> bool:
+        """Whether the table could be read by local summaries, if the default is not by these."""
+        gaps = {cell: gap for cell, (gap, _) in self.scores.items()} | {self.default: 0.0}
+        return any(gap < _FAIR for cell, gap in gaps.items() if cell.summaries == "local")
 
     def __str__(self) -> str:
         best = min(self.scores, key=lambda cell: self.scores[cell][0], default=None)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.fft import dct
 from scipy.spatial import cKDTree
 
+from abctree.answers.reading.local import LocalModel
 from abctree.answers.reading.near import systematic
 from abctree.answers.reading.rows import Rows
 from abctree.types import FloatArray
@@ -29,9 +31,13 @@ _NAMED = 3
 class Fit:
     """How far the observation is from the model's nearest simulations, beside data of the model."""
 
-    p_value: float  #: share of data sets of posterior draws that are as far, this one included
+    p_value: float  #: share of data sets of posterior draws that are as unusual, this one included
     distance: float  #: of the observation to its tenth nearest simulation
     distances: FloatArray  #: (n,) the same of data sets of posterior draws
+    #: How slow what a line leaves of the observation is, in the order of its summaries, beside
+    #: noise; 0 where it leaves nothing.
+    bend: float
+    bends: FloatArray  #: (n,) the same of those data sets
     misses: FloatArray  #: (q,) how far each summary misses, in units of what theirs do
     summary: FloatArray  #: (n, q) summaries of those data sets
 
@@ -47,8 +53,11 @@ class Fit:
         said = (
             f"The observation is {self.distance:.3g} from the model's nearest simulations; of "
             f"{len(self.distances)} data sets of posterior draws "
-            f"{int((self.distances >= self.distance).sum())} are as far (p = {self.p_value:.2g})."
+            f"{int((self.distances >= self.distance).sum())} are as far"
         )
+        if self.bends.any():
+            said += f", and {int((self.bends >= self.bend).sum())} bend as much"
+        said += f" (p = {self.p_value:.2g})."
         if self.p_value > DOUBT:
             return said
         worst = ", ".join(f"{i} ({self.misses[i]:+.1f})" for i in self.worst)
@@ -58,11 +67,15 @@ class Fit:
         )
 
 
-def fit(rows: Rows, near: Rows, ess: float, rng: np.random.Generator) -> Fit:
-    """Compare the observation with data that posterior draws made, by their nearest simulations.
+def fit(
+    rows: Rows, near: Rows, model: LocalModel | None, ess: float, rng: np.random.Generator
+) -> Fit:
+    """Compare the observation with data that posterior draws made, by what is farther off of two.
 
-    Accepted rows, of those `near`, are no such data, for they were chosen for being near.  Rows
-    next to them in the cube are: fresh data of nearly the same parameters.
+    One is the distance to their nearest simulations, the other how much what a line near the
+    posterior leaves of them bends, if there is a line.  Accepted rows, of those `near`, are no
+    such data, for they were chosen for being near.  Rows next to them in the cube are: fresh data
+    of nearly the same parameters.
     """
     accepted = near.accepted(ess)
     drawn = accepted[systematic(near.weight[accepted], _N, rng.random())]
@@ -73,13 +86,35 @@ def fit(rows: Rows, near: Rows, ess: float, rng: np.random.Generator) -> Fit:
     other = beside[np.arange(_N), rng.integers(_NEIGHBOURS, size=_N)]
     own, missed = _nearest(rows, rows.distance, None)
     found = list(rows.each(lambda j: _nearest(rows, rows.distance_to(j), j), other.tolist()))
-    distances = np.array([distance for distance, _ in found])
+    distance, bend = np.array([own, *(far for far, _ in found)]), np.zeros(_N + 1)
+    unusual = _standard(distance)
+    if model is not None:
+        bend = bends(model.parts(np.vstack([np.zeros_like(rows.x[:1]), rows.x[other]]))[1])
+        unusual = np.maximum(unusual, _standard(bend))
+    p_value = float(np.mean(unusual >= unusual[0]))
     usual = np.sqrt(np.mean([miss**2 for _, miss in found], axis=0))
     known = usual > _ROUNDING * np.abs(rows.x).max(axis=0)
     misses = np.divide(missed, usual, out=np.zeros_like(missed), where=known)
-    p_value = float((1 + (distances >= own).sum()) / (1 + len(distances)))
     summary = rows.summary[other].reshape(_N, -1)
-    return Fit(p_value, own, distances, misses, summary)
+    return Fit(p_value, own, distance[1:], float(bend[0]), bend[1:], misses, summary)
+
+
+def bends(rest: FloatArray) -> FloatArray:
+    """(n,) How much more of numbers (n, q), in their order, is slow than there is of noise.
+
+    Of noise of any size all waves have the same share.  This is the largest excess of the slowest
+    1, 2, ..., in units of its own noise: the adaptive test of Neyman (Fan 1996).
+    """
+    square = np.square(dct(rest, norm="ortho", axis=1))
+    mean = square.mean(axis=1, keepdims=True)
+    excess = np.divide(square, mean, out=np.ones_like(square), where=mean > 0.0) - 1.0
+    unit = np.sqrt(2.0 * np.arange(1, rest.shape[1] + 1))
+    return np.asarray((np.cumsum(excess, axis=1) / unit).max(axis=1))
+
+
+def _standard(x: FloatArray) -> FloatArray:
+    """Numbers (n,) less their mean, in units of their spread."""
+    return np.asarray((x - x.mean()) / _unit(x))
 
 
 def _nearest(rows: Rows, distance: FloatArray, j: int | None) -> tuple[float, FloatArray]:

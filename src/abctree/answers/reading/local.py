@@ -73,10 +73,15 @@ class LocalModel:
 
         Each has the unit of its own noise, if that is normal.
         """
-        data = x - self.line.level
-        data /= self.noise
-        place = data @ self.along
-        data -= place @ self.along.T
-        rest = np.square(data, out=data).sum(axis=1)
-        size = 0.5 * np.log(np.maximum(rest, np.finfo(float).tiny))
+        place, rest = self.parts(x)
+        square = np.square(rest, out=rest).sum(axis=1)
+        size = 0.5 * np.log(np.maximum(square, np.finfo(float).tiny))
         return np.column_stack([place, np.sqrt(2.0 * self.free) * size])
+
+    def parts(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Where data (n, q) lie along the line (n, r), and the rest (n, q), in units of noise."""
+        rest = x - self.line.level
+        rest /= self.noise
+        place = rest @ self.along
+        rest -= place @ self.along.T
+        return place, rest
