@@ -53,10 +53,10 @@ def calibrated(run: Run, choice: Choice | None, n: int) -> Calibration:
 
 
 def fitting(run: Run, choice: Choice | None) -> Fit:
-    """Whether the model can make data like the observation, of draws near by local summaries.
+    """Whether the model can make data like the observation.
 
-    Those that are near by the run's own distance may be too quiet to have made the noise of the
-    data.  They are asked only where a reading by local summaries is none.
+    Draws that are near by the run's own distance may be too quiet to have made the noise of the
+    data.  They are taken only where every reading by local summaries is bad.
     """
     rows = Rows.of(run).checked()
     by_local = choice is not None and choice.local_is_fair

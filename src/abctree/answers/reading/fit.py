@@ -29,13 +29,13 @@ _NAMED = 3
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """How far the observation is from the model's nearest simulations, beside data of the model."""
+    """How far the observation is from the model, and how it bends, beside data of the model."""
 
     p_value: float  #: share of data sets of posterior draws that are as unusual, this one included
     distance: float  #: of the observation to its tenth nearest simulation
     distances: FloatArray  #: (n,) the same of data sets of posterior draws
-    #: How slow what a line leaves of the observation is, in the order of its summaries, beside
-    #: noise; 0 where it leaves nothing.
+    #: How much slower than noise what a line leaves of the observation is, in the order of its
+    #: summaries; 0 where it leaves nothing.
     bend: float
     bends: FloatArray  #: (n,) the same of those data sets
     misses: FloatArray  #: (q,) how far each summary misses, in units of what theirs do
