@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import abctree
-from abctree.answers.reading import choice, local, rows, veto
-from abctree.answers.reading.fit import bends
+from abctree.answers.reading import choice, fit, local, rows, veto
 
 pytestmark = pytest.mark.xdist_group("local summaries")  # they share runs
 
@@ -146,12 +145,12 @@ def test_bends_are_told_from_noise_of_any_size_and_waves_in_another_order_are_no
     rng = np.random.default_rng(3)
     noise = rng.standard_normal((400, 60))
     wave = np.cos(np.linspace(0.0, 3.0 * np.pi, 60))
-    plain = bends(noise)
+    plain = fit.bends(noise)
     usual = np.quantile(plain, 0.95)
-    assert bends(3.0 * noise) == pytest.approx(plain)
-    assert (bends(noise + wave) > usual).mean() > 0.9
-    assert (bends(noise + rng.permutation(wave)) > usual).mean() < 0.3  # twin
-    assert bends(np.zeros((1, 3))).tolist() == [0.0]
+    assert fit.bends(3.0 * noise) == pytest.approx(plain)
+    assert (fit.bends(noise + wave) > usual).mean() > 0.9
+    assert (fit.bends(noise + rng.permutation(wave)) > usual).mean() < 0.3  # twin
+    assert fit.bends(np.zeros((1, 3))).tolist() == [0.0]
 
 
 def test_an_answer_says_by_what_it_was_read():
