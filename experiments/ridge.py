@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import abctree
-from abctree.problems.balls import ball_volume, draws_in_ball
+from abctree.problems.truth import ball_volume, draws_in_ball
 from abctree.types import FloatArray
 
 #: Half of the width of the prior of the ridges, in each direction.

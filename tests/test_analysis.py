@@ -1128,8 +1128,8 @@ def test_draws_within_a_box_are_those_of_the_prior(name, monkeypatch):
     assert not within_rejects(cube, step, share)
     if name == "density":
         # The twin: the first candidate with density, which is uniform.
-        monkeypatch.setattr(histogram.draws, "_N_CANDIDATES", 1)
-        monkeypatch.setattr(histogram.draws, "_N_FIRST", 1)
+        monkeypatch.setattr(histogram.folds, "_N_CANDIDATES", 1)
+        monkeypatch.setattr(histogram.folds, "_N_FIRST", 1)
         assert within_rejects(UNIFORM.to_cube(step.sample(20_000, rng=0)), step, share)
 
 
@@ -1142,7 +1142,7 @@ def test_draws_keep_the_mass_of_a_box_of_which_little_is_allowed(monkeypatch):
     seen = np.bincount(boxes.locate(UNIFORM.to_cube(step.sample(4000, rng=0))), minlength=4)
     assert stats.chisquare(seen, 4000 * exact).pvalue > 1e-3
     # The twin: another box is drawn early.
-    monkeypatch.setattr(histogram.draws, "_N_IN_VAIN", 64)
+    monkeypatch.setattr(histogram.folds, "_N_IN_VAIN", 64)
     seen = np.bincount(boxes.locate(UNIFORM.to_cube(step.sample(4000, rng=0))), minlength=4)
     assert stats.chisquare(seen, 4000 * exact).pvalue < 1e-6
 

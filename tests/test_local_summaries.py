@@ -170,16 +170,16 @@ def test_an_answer_says_by_what_it_was_read():
 
 def test_pictures_show_an_answer_by_local_summaries_where_draws_are_as_many():
     pytest.importorskip("matplotlib")
-    from abctree.faces.report import table
+    from abctree.faces.report import drawn
 
     result = run(0)
-    at = table.tolerance_of(result, result.answer())
+    at = drawn.tolerance_of(result, result.answer())
     same = result.posterior(epsilon=at)
     assert same.ess == pytest.approx(min(result.answer().ess, same.ess), rel=0.2)
     figure = abctree.plots.tolerance(result)
     dots = [line for line in figure.axes[0].lines if line.get_label() == "answer"]
     assert dots[0].get_xdata() == pytest.approx([at])
-    page = table.pair_data(result)
+    page = drawn.pair_data(result)
     shown = page["readings"][page["start"]]
     assert shown["epsilon"] == at
     means = [row[0] for row in shown["adjusted"]["estimates"]]

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from abctree.answers.comparison import compare
+from abctree.answers.comparison import compare, of_model
 from abctree.answers.mode import Mode, ModeSummary
 from abctree.answers.mode.from_run import mode_of
-from abctree.answers.one_model import of_model
 from abctree.answers.posterior import Posterior
 from abctree.answers.reading.answer import adjusted, answer, by_other, calibrated, fitting
 from abctree.answers.reading.calibration import Calibration

@@ -9,8 +9,7 @@ from abctree.data.mixture import (
     running_ess,
     update_denominators,
 )
-from abctree.data.progress import Progress
-from abctree.data.round import Plan, Round, Rounds
+from abctree.data.round import Plan, Progress, Round, Rounds
 from abctree.data.simulations import (
     Failure,
     InterruptedWorkError,

@@ -7,7 +7,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from abctree.answers.one_model import of_rows
+from abctree.answers.comparison import of_rows
 from abctree.answers.result import Result
 from abctree.errors import ParameterError, SimulatorError, warn, wrong
 from abctree.keywords import checks_keywords

@@ -8,8 +8,15 @@ from functools import cached_property
 
 import numpy as np
 
-from abctree.answers.histogram.draws import Density, draw_within, nodes
-from abctree.answers.histogram.folds import DenseBoxes, StepFold, check_masses, densest
+from abctree.answers.histogram.folds import (
+    DenseBoxes,
+    Density,
+    StepFold,
+    check_masses,
+    densest,
+    draw_within,
+    nodes,
+)
 from abctree.answers.histogram.marginal import (
     DrawnMarginal,
     DrivenMarginal,

@@ -1,11 +1,14 @@
-"""`Answer`: what a run says on the command line, as text, JSON, tables and pictures."""
+"""`Answer`: what a run says on the command line: text, JSON, tables, pictures, its repetition."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -17,10 +20,13 @@ from abctree.answers.result import Result
 from abctree.answers.summary import Summary
 from abctree.errors import MissingDependencyError, SimulatorError
 from abctree.faces.cli.folder import Note, to_json
-from abctree.faces.cli.settings import check_reading, method_of
+from abctree.faces.cli.settings import DEFAULT, check_reading, method_of, spelled
 from abctree.faces.export import to_arviz, to_csv, to_npz
 from abctree.method import METHODS
 from abctree.types import NamedDict
+
+if TYPE_CHECKING:
+    from abctree.faces.report import Repeat
 
 #: Summaries that are a series, simulations of a picture of what is predicted, and most seconds.
 _SERIES, _PREDICTED, _PATIENCE = 4, 200, 5.0
@@ -108,7 +114,6 @@ class Answer:
 
     def report(self, file: Path) -> str:
         """Write the page; the name of its file."""
-        from abctree.faces.cli.repeat import repeat_of
         from abctree.faces.report import write
 
         write(self.run, file, repeat_of(self.note))
@@ -174,3 +179,58 @@ def _saved(drawn: NamedDict, directory: Path) -> list[str]:
     for name, figure in drawn.items():
         figure.savefig(directory / f"{name}.png", dpi=130)
     return [f"{name}.png" for name in drawn]
+
+
+# How a run is made again --------------------------------------------------------------------------
+
+#: How the answer is read, which is no setting of the run.
+_READING = ("epsilon", "ess")
+
+
+def repeat_of(note: Note) -> Repeat | None:
+    """Of a run that the command line has made; None if it was made elsewhere."""
+    from abctree.faces.report import Repeat
+
+    if note.seed is None:
+        return None
+    said = {key: value for key, value in note.asked.items() if key not in _READING}
+    return Repeat(command=_command(note, said), toml=_toml(note, said))
+
+
+def _command(note: Note, said: dict[str, Any]) -> str:
+    if "stop" in said:  # a table has no option
+        return "abctree run --config run.toml"
+    words = ["abctree", "run", note.problem, "--rng", str(note.seed)]
+    if note.method != DEFAULT:
+        words += ["--method", note.method]
+    for name, value in said.items():
+        words += _option(name, value)
+    return shlex.join(words)
+
+
+def _option(name: str, value: object) -> list[str]:
+    flag = spelled(name)
+    if isinstance(value, bool):
+        return [flag, str(value).lower()]
+    items = value if isinstance(value, list | tuple) else [value]
+    return [flag, ",".join(str(item) for item in items)]
+
+
+def _toml(note: Note, said: dict[str, Any]) -> str:
+    stop = dict(said.get("stop", {}))
+    if "seconds" in said:
+        stop["seconds"] = said["seconds"]
+    settings = {"method": note.method, **said, "rng": note.seed, "stop": stop}
+    lines = [
+        f"{name} = {_value(value)}"
+        for name, value in settings.items()
+        if name != "seconds" and (name != "stop" or stop)
+    ]
+    return "\n".join(["[problem]", f"name = {_value(note.problem)}", "[settings]", *lines])
+
+
+def _value(value: object) -> str:
+    """A value in TOML, which writes strings, numbers and lists as JSON does."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + " }"
+    return json.dumps(value)

@@ -9,12 +9,16 @@ They need matplotlib, ``pip install abctree[plots]``, and else raise a `MissingD
 """
 
 from abctree.faces.plots.boxes import partition, partitions
-from abctree.faces.plots.checks import calibration, comparison
-from abctree.faces.plots.failed import failure_map, failures
+from abctree.faces.plots.checks import calibration, comparison, tolerance
 from abctree.faces.plots.mode import mode
 from abctree.faces.plots.pair import pair
-from abctree.faces.plots.series import predictive, progress, weighted_quantiles
-from abctree.faces.plots.tolerance import tolerance
+from abctree.faces.plots.series import (
+    failure_map,
+    failures,
+    predictive,
+    progress,
+    weighted_quantiles,
+)
 
 __all__ = [
     "calibration",

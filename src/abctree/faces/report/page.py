@@ -13,8 +13,7 @@ from typing import Any
 from abctree.answers.result import Result
 from abctree.errors import AbctreeWarning, MissingDependencyError
 from abctree.faces.report import contents
-from abctree.faces.report.rounds import partition_data
-from abctree.faces.report.table import pair_data
+from abctree.faces.report.drawn import pair_data, partition_data
 
 _INSTALL = "A report needs Jinja2 and matplotlib. Run: pip install abctree[report]"
 
