@@ -6,12 +6,14 @@ Running out of budget is not an error: it is `Result.stopped_because`.
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 #: Where the code of abctree is, and that of the cached properties it calls itself through.
 _OURS = (str(Path(__file__).parent), functools.__file__)
@@ -46,18 +48,33 @@ def wrong(name: str, rule: str, got: object, advice: str = "") -> ParameterError
     return ParameterError(f"`{name}` must {rule}, but got {got}. {advice}".rstrip())
 
 
+def needed(module: str, what: str, install: str) -> Any:
+    """Import a module that is optional, or say how to install what is missing."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{what}, which is not installed. Run: pip install {install}"
+        ) from error
+
+
 #: By thread, where messages go instead.
 _kept: dict[int, list[str]] = {}
 
 
 @contextmanager
-def warnings_kept(messages: list[str]) -> Iterator[None]:
-    """Put what this thread warns of into a list: no line of the user's has called it."""
-    _kept[threading.get_ident()] = messages
+def warnings_kept(messages: list[str] | None = None) -> Iterator[None]:
+    """Put what this thread warns of into a list, which may be thrown away."""
+    thread = threading.get_ident()
+    outer = _kept.get(thread)
+    _kept[thread] = [] if messages is None else messages
     try:
         yield
     finally:
-        del _kept[threading.get_ident()]
+        if outer is None:
+            del _kept[thread]
+        else:
+            _kept[thread] = outer
 
 
 def warn(message: str) -> None:

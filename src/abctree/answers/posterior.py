@@ -14,7 +14,7 @@ from abctree.answers.moments import Moments
 from abctree.answers.reading.choice import Choice, Summaries
 from abctree.answers.reading.regression import Method, check_method
 from abctree.answers.weighted import error_of, log_of, root_of, scatter
-from abctree.errors import MissingDependencyError, ParameterError, warn
+from abctree.errors import ParameterError, needed, warn
 from abctree.keywords import checks_keywords_of_methods, place_of
 from abctree.markup import listed, page, table, title
 from abctree.numbers import checked_count, checked_rng
@@ -284,19 +284,14 @@ class Posterior(Moments):
         MissingDependencyError
             If pandas is not installed.
         """
-        try:
-            import pandas as pd  # type: ignore[import-not-found,import-untyped,unused-ignore]
-        except ImportError as error:
-            raise MissingDependencyError(
-                "`to_dataframe` needs pandas, which is not installed. Run: pip install pandas"
-            ) from error
+        pandas = needed("pandas", "`to_dataframe` needs pandas", "pandas")
         columns: dict[str, FloatArray] = {
             name: self.theta[:, j] for j, name in enumerate(self.names)
         }
         beside = {"weight": self.weights, "log_weight": self.log_weights}
         for name, value in {**beside, "distance": self.distance}.items():
             columns[f"{name}_" if name in self.names else name] = value
-        return pd.DataFrame(columns)
+        return pandas.DataFrame(columns)
 
 
 def _slope_error(centred: FloatArray, weight: FloatArray, pull: FloatArray) -> FloatArray:

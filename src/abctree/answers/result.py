@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -24,7 +23,7 @@ from abctree.answers.run import Run, Weights
 from abctree.answers.run_notes import notes_on, run_notes
 from abctree.answers.summary import Summary, summarise, summarise_mode
 from abctree.answers.weighted import log_of
-from abctree.errors import AbctreeWarning, wrong
+from abctree.errors import warnings_kept, wrong
 from abctree.keywords import checks_keywords_of_methods
 from abctree.method import METHODS
 from abctree.numbers import check_rule, checked_count, checked_rng
@@ -302,10 +301,9 @@ class Result(Run):
         """
         if METHODS[self.method].seeks_mode:
             return self.mode().notes
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", AbctreeWarning)
+        said: list[str] = []
+        with warnings_kept(said):
             draws = self.posterior()
-        said = [str(w.message) for w in caught if issubclass(w.category, AbctreeWarning)]
         alarm = self.bias_alarm()
         if alarm is not None:
             said.append(alarm)

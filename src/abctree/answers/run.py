@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +17,7 @@ from abctree.answers.posterior import Posterior
 from abctree.answers.selection import select
 from abctree.answers.weighted import log_of
 from abctree.data import OtherStream, Partition, Plan, Rounds, Steps, Table, mixture_weights
-from abctree.errors import AbctreeWarning, ParameterError, wrong
+from abctree.errors import ParameterError, warnings_kept, wrong
 from abctree.keywords import checks_keywords_of_methods
 from abctree.markup import listed, page, paragraphs, short, title
 from abctree.method import METHODS
@@ -307,8 +306,7 @@ class Run:
     @cached_property
     def answer_epsilon(self) -> float:
         """The tolerance of `posterior()`."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", AbctreeWarning)
+        with warnings_kept():
             return self.posterior().epsilon
 
     def histogram(self) -> StepPosterior:

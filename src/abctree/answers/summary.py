@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from abctree.answers.posterior import Posterior
 from abctree.answers.run import Run
 from abctree.answers.run_notes import notes_on, run_notes
 from abctree.answers.weighted import Probabilities
-from abctree.errors import AbctreeWarning
+from abctree.errors import warnings_kept
 from abctree.markup import page, paragraphs, table
 from abctree.types import FloatArray, NamedDict
 
@@ -172,11 +171,10 @@ def summarise(
 
     Of an answer, evidence and notes are those of the draws as they are.
     """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", AbctreeWarning)
+    notes: list[str] = []
+    with warnings_kept(notes):
         draws, doubted = read(), doubt()
         raw = draws if draws.reading is None else run.posterior()
-    notes = [str(w.message) for w in caught if issubclass(w.category, AbctreeWarning)]
     notes += [*([doubted] if doubted else []), *run_notes(run), *notes_on(run, raw)]
     z = run.evidence(raw.epsilon)
     alarm = run.bias_alarm(raw.epsilon)

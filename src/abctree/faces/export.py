@@ -17,7 +17,7 @@ from abctree.answers.posterior import Posterior
 from abctree.answers.result import Result
 from abctree.answers.run_notes import run_notes
 from abctree.answers.summary import QUANTILES, Summary, by_kind
-from abctree.errors import MissingDependencyError, ParameterError, warn
+from abctree.errors import ParameterError, needed, warn
 from abctree.keywords import checks_keywords
 from abctree.method import METHODS
 from abctree.types import FloatArray, RNGLike
@@ -256,13 +256,7 @@ def to_arviz(posterior: Posterior | Result, n: int | None = None, rng: RNGLike =
     ParameterError
         If the posterior is empty.
     """
-    try:
-        import arviz  # type: ignore[import-not-found,import-untyped,unused-ignore]
-        import xarray as xr  # type: ignore[import-not-found,import-untyped,unused-ignore]
-    except ImportError as error:
-        raise MissingDependencyError(
-            "`to_arviz` needs ArviZ, which is not installed. Run: pip install arviz"
-        ) from error
+    arviz, xr = (needed(name, "`to_arviz` needs ArviZ", "arviz") for name in ("arviz", "xarray"))
     posterior = _posterior_of(posterior)
     n = max(1, round(posterior.ess)) if n is None else n
     attributes = {

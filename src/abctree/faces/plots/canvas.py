@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from abctree.errors import MissingDependencyError, ParameterError
+from abctree.errors import ParameterError, needed
 from abctree.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
@@ -37,17 +37,13 @@ _FEW_TICKS, _FEWER_TICKS, _LONG = 4, 2, 5
 _DECADES = 20.0
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
-_INSTALL = "Plots need matplotlib, which is not installed. Run: pip install abctree[plots]"
-
 
 def new_figure(width: float, height: float) -> Figure:
     """A figure of a size in inches that no window and no global state knows of."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingDependencyError(_INSTALL) from error
-    _show_in_notebook(Figure)
-    return Figure(figsize=(width, height), layout="constrained")
+    kind = needed("matplotlib.figure", "Plots need matplotlib", "abctree[plots]").Figure
+    _show_in_notebook(kind)
+    made: Figure = kind(figsize=(width, height), layout="constrained")
+    return made
 
 
 def _show_in_notebook(kind: type[Figure]) -> None:

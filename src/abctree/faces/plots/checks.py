@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from types import UnionType
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from abctree.answers.posterior import Posterior
 from abctree.answers.reading.calibration import Calibration, coverage_of
 from abctree.answers.result import Result
 from abctree.answers.run import check_is_run
-from abctree.errors import AbctreeWarning, ParameterError, wrong
+from abctree.errors import ParameterError, warnings_kept, wrong
 from abctree.faces.plots.canvas import (
     DRAWS,
     FAINT,
@@ -216,15 +215,13 @@ def tolerance_of(result: Result, draws: Posterior) -> float:
     """That of some draws of a run, or by other summaries that of as good a posterior by its own."""
     if draws.summaries == "own":
         return draws.epsilon
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AbctreeWarning)  # the best there is will do
+    with warnings_kept():  # the best there is will do
         return result.posterior(ess=draws.ess).epsilon
 
 
 def readings(result: Result, n: int = _READINGS) -> list[Posterior]:
     """Posteriors at up to n falling tolerances, the widest first; none if nothing was accepted."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AbctreeWarning)  # of what is out of reach: none of it is
+    with warnings_kept():  # of what is out of reach: none of it is
         widest = result.posterior(ess=float(result.n_simulations))
         if len(widest) < 2:
             return []
@@ -241,8 +238,7 @@ def adjusted_or_none(draws: Posterior) -> Posterior | None:
     """The draws moved by a ridge regression; None where there is nothing to regress on."""
     if draws.summary is None:
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AbctreeWarning)
+    with warnings_kept():
         moved = draws.adjusted()
     return moved if moved.is_adjusted else None
 

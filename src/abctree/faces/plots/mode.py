@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from scipy import special
 
 from abctree.answers.mode import Mode
 from abctree.answers.result import Result
-from abctree.errors import AbctreeWarning, ParameterError
+from abctree.errors import ParameterError, warnings_kept
 from abctree.faces.plots.canvas import (
     FAINT,
     INK,
@@ -72,8 +71,7 @@ def mode(result: Result | Mode, level: float = 0.9, axes: object = None) -> Figu
         )
     p = len(found.names)
     grid = grid_of_axes(axes, (p, p))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AbctreeWarning)  # that nothing was accepted: it is seen
+    with warnings_kept():  # that nothing was accepted: it is seen
         epsilon = found.epsilon if np.isfinite(found.epsilon) else None
         draws = found.run.posterior(epsilon=epsilon)
     nowhere = np.full(p, np.nan)

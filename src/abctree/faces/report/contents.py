@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import platform
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from abctree import __version__
 from abctree.answers.mode import ModeSummary
 from abctree.answers.result import Result
 from abctree.answers.summary import by_kind
-from abctree.errors import AbctreeError, AbctreeWarning
+from abctree.errors import AbctreeError, warnings_kept
 from abctree.faces import plots
 from abctree.method import METHODS
 from abctree.types import FloatArray, NamedDict
@@ -60,8 +59,7 @@ class Section:
 
 def of(result: Result) -> NamedDict:
     """Everything but the pair plot and how to repeat the run."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AbctreeWarning)  # the verdicts have them
+    with warnings_kept():  # the verdicts have them
         summary = result.summary()
         if isinstance(summary, ModeSummary):
             verdicts, played = summary.mode.notes, summary.run

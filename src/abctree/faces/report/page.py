@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from abctree.answers.result import Result
-from abctree.errors import AbctreeWarning, MissingDependencyError
+from abctree.errors import needed, warnings_kept
 from abctree.faces.report import contents
 from abctree.faces.report.drawn import pair_data, partition_data
-
-_INSTALL = "A report needs Jinja2 and matplotlib. Run: pip install abctree[report]"
 
 
 @dataclass(frozen=True)
@@ -33,11 +30,8 @@ def write(result: Result, path: str | os.PathLike[str], repeat: Repeat | None = 
 
 def check_installed() -> None:
     """Raise `MissingDependencyError` before anything is computed for a page."""
-    try:
-        import jinja2  # noqa: F401
-        import matplotlib as mpl  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError(_INSTALL) from error
+    for module in ("jinja2", "matplotlib"):
+        needed(module, f"A report needs {module}", "abctree[report]")
 
 
 def page(result: Result, repeat: Repeat | None = None) -> str:
@@ -59,8 +53,7 @@ def page(result: Result, repeat: Repeat | None = None) -> str:
 
 def _embedded(result: Result) -> str:
     """What the page's own pictures read, as JSON that can stand inside of a script element."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AbctreeWarning)  # the verdicts have them
+    with warnings_kept():  # the verdicts have them
         found = {"pair": pair_data(result), "partitions": partition_data(result)}
     text = json.dumps(found, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")
