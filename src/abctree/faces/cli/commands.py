@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +63,7 @@ def executor_of(workers: int | str | None, memory: float | None) -> Any:
 
 @main.command(epilog=EXAMPLES, short_help="Try a problem before a run.")
 @click.argument("problem")
-@click.option("--rng", type=click.IntRange(min=0), metavar="SEED", help="Seed.  [default: random]")
+@options.seed
 def check(problem: str, rng: int | None) -> None:
     """Simulate a few prior draws of PROBLEM, and say what came back.
 
@@ -145,25 +144,19 @@ def _run_help() -> str:
     help=f"What to run.  [default: {DEFAULT}, or what FILE says]",
 )
 @options.budget
-@click.option(
-    "--rng",
-    type=click.IntRange(min=0),
-    metavar="SEED",
-    help="Seed of all randomness. The same seed gives the same run.  [default: random]",
-)
+@options.seed
 @click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Problem and settings from a TOML file.",
 )
-@click.option(
+@options.written(
     "--out",
-    type=click.Path(path_type=Path),
-    callback=options.absolute,
-    metavar="DIR",
-    help="Directory to write to.  [default: NAME-output, or NAME-METHOD-output; of module:problem "
-    "NAME is that of the module]",
+    "out",
+    "DIR",
+    "Directory to write to.  [default: NAME-output, or NAME-METHOD-output; of module:problem NAME "
+    "is that of the module]",
 )
 @click.option("--force", is_flag=True, help="Replace whatever run is in DIR, finished or not.")
 @click.option(
@@ -261,17 +254,15 @@ def _play(problem: Problem, note: Note, kept: Any, executor: Any, *, quiet: bool
     """Call the method with what was asked for that it takes as it is."""
     from abctree import methods
 
+    method, progress = getattr(methods, function_of(note.method)), _progress(quiet=quiet)
+    return method(problem, executor=executor, progress=progress, store=kept, **_arguments(note))
+
+
+def _arguments(note: Note) -> NamedDict:
+    """What was asked for, as a method takes it."""
     apart = ("epsilon", "ess", "seconds", "stop")
-    arguments = {key: value for key, value in note.asked.items() if key not in apart}
-    return getattr(methods, function_of(note.method))(
-        problem,
-        rng=note.seed,
-        executor=executor,
-        stop=_limits(note),
-        progress=_progress(quiet=quiet),
-        store=kept,
-        **arguments,
-    )
+    asked = {key: value for key, value in note.asked.items() if key not in apart}
+    return {**asked, "rng": note.seed, "stop": _limits(note)}
 
 
 def _limits(note: Note) -> NamedDict:
@@ -289,38 +280,19 @@ def _progress(*, quiet: bool) -> Any:
     return lambda progress: to_stderr(str(progress))
 
 
-class _BegunError(Exception):
-    """The settings are right."""
-
-
-class _NoStore:
-    """A store in which no run begins: it only learns what the run would be."""
-
-    def __init__(self) -> None:
-        self.planned: Mapping[str, Any] = {}
-
-    def records(self) -> tuple[()]:
-        """Nothing is kept."""
-        return ()
-
-    def append(self, kind: str, data: bytes, *, flush: bool) -> None:  # noqa: ARG002
-        """Stop before anything is simulated."""
-        self.planned = json.loads(data)
-        raise _BegunError
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def _planned(problem: Problem, note: Note, executor: Any) -> Mapping[str, Any]:
+def _planned(problem: Problem, note: Note, executor: Any) -> NamedDict:
     """The manifest of a run; wrong settings are found before the files of a former are removed."""
-    store = _NoStore()
-    with explained(Path()), contextlib.suppress(_BegunError):
+    from abctree.running.executors import executor_for
+    from abctree.running.manifest import manifest_of
+    from abctree.running.spec import RunSpec
+
+    with explained(Path()):
         try:
-            _play(problem, note, store, executor, quiet=True)
+            executor_for(problem, executor)
+            given = {"problem": problem, "executor": executor, **_arguments(note)}
+            return manifest_of(RunSpec.of(function_of(note.method), given), problem)
         except ParameterError as error:  # of a setting, for the problem was made
             raise click.UsageError(str(error)) from error
-    return store.planned
 
 
 # resume -----------------------------------------------------------------------------------------

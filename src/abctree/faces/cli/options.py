@@ -15,6 +15,7 @@ from abctree.keywords import meant
 #: What click makes a command of, and what puts options on it.
 Command: TypeAlias = Callable[..., object]
 Decorator: TypeAlias = Callable[[Command], Command]
+ABOVE_0 = click.FloatRange(min=0.0, min_open=True)
 
 
 def together(*options: Decorator) -> Decorator:
@@ -31,6 +32,14 @@ def together(*options: Decorator) -> Decorator:
 def absolute(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
     """A path as it is seen from here: a module of the user's, and a simulator, may go elsewhere."""
     return None if path is None else path.absolute()
+
+
+def written(flag: str, name: str, metavar: str, words: str, *, required: bool = False) -> Decorator:
+    """The option of a file or a directory to write to."""
+    kind = click.Path(path_type=Path, file_okay=metavar != "DIR", dir_okay=metavar != "FILE")
+    return click.option(
+        flag, name, type=kind, callback=absolute, metavar=metavar, help=words, required=required
+    )
 
 
 def as_bytes(text: str) -> float:
@@ -52,14 +61,15 @@ budget: Decorator = click.option(
     metavar="N",
     help="Budget of simulations in all, spent exactly.",
 )
+seed: Decorator = click.option(
+    "--rng",
+    type=click.IntRange(min=0),
+    metavar="SEED",
+    help="Seed of all randomness. The same seed gives the same run.  [default: random]",
+)
 #: How a run is made, whoever makes it.
 making = together(
-    click.option(
-        "--seconds",
-        type=click.FloatRange(min=0.0, min_open=True),
-        metavar="S",
-        help="Stop after so many seconds.",
-    ),
+    click.option("--seconds", type=ABOVE_0, metavar="S", help="Stop after so many seconds."),
     click.option(
         "--workers",
         type=click.IntRange(min=1),
@@ -86,18 +96,13 @@ as_json: Decorator = click.option(
     "--json", "as_json", is_flag=True, help="Print the summary as JSON."
 )
 reading = together(
-    *(
-        click.option(
-            flag,
-            type=click.FloatRange(min=0.0, min_open=True),
-            metavar=metavar,
-            help=f"Read the answer at {words}.",
-        )
-        for flag, metavar, words in (
-            ("--epsilon", "E", "this tolerance"),
-            ("--ess", "N", "the smallest tolerance with this effective sample size"),
-        )
-    )
+    click.option("--epsilon", type=ABOVE_0, metavar="E", help="Read the answer at this tolerance."),
+    click.option(
+        "--ess",
+        type=ABOVE_0,
+        metavar="N",
+        help="Read the answer at the smallest tolerance with this effective sample size.",
+    ),
 )
 #: Which run, and how it is read.
 of_folder = together(

@@ -70,14 +70,7 @@ def summary(directory: Path, problem: str | None, *, as_json: bool, **given: Any
 
 @main.command(epilog=EXAMPLES, short_help="Draw the pictures of a run.")
 @options.of_folder
-@click.option(
-    "--to",
-    "target",
-    type=click.Path(file_okay=False, path_type=Path),
-    callback=options.absolute,
-    metavar="DIR",
-    help="Directory to write to.  [default: that of the run]",
-)
+@options.written("--to", "target", "DIR", "Directory to write to.  [default: that of the run]")
 def plot(directory: Path, problem: str | None, target: Path | None, **given: Any) -> None:
     """Draw what was found, the progress, the partitions and the failures of the run in DIR.
 
@@ -95,14 +88,7 @@ def plot(directory: Path, problem: str | None, target: Path | None, **given: Any
 
 @main.command(epilog=EXAMPLES, short_help="Write the page of a run.")
 @options.of_folder
-@click.option(
-    "--to",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    callback=options.absolute,
-    metavar="FILE",
-    help="File to write.  [default: report.html in DIR]",
-)
+@options.written("--to", "file", "FILE", "File to write.  [default: report.html in DIR]")
 def report(directory: Path, problem: str | None, file: Path | None, **given: Any) -> None:
     """Write all that there is to see of the run in DIR as one HTML file that fetches nothing.
 
@@ -125,15 +111,7 @@ def report(directory: Path, problem: str | None, file: Path | None, **given: Any
     help="What was found as CSV, the whole run as npz, or a posterior as netCDF for ArviZ.  "
     f"[default: as FILE ends, in {', '.join(_ENDINGS)}]",
 )
-@click.option(
-    "--to",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    callback=options.absolute,
-    required=True,
-    metavar="FILE",
-    help="File to write.",
-)
+@options.written("--to", "file", "FILE", "File to write.", required=True)
 @click.option("--all", "whole", is_flag=True, help="All simulations instead of what was found.")
 @click.option("--force", is_flag=True, help="Replace FILE.")
 def export(
