@@ -27,8 +27,7 @@ from abctree import (
     ParameterError,
     PriorTransform,
 )
-from abctree.problem.priors import Product, as_prior, discrete, distribution
-from abctree.problem.priors.cube import log_density_of
+from abctree.problem.priors import Product, as_prior, discrete, distribution, functions
 
 NEW_STYLE = hasattr(stats, "Normal")
 needs_new_style = pytest.mark.skipif(not NEW_STYLE, reason="scipy without new-style distributions")
@@ -1103,11 +1102,11 @@ def test_density_of_a_prior_that_is_only_a_map_is_by_its_slope(rng):
     )
     cube = 0.05 + 0.9 * rng.random((30, 2))
     theta = problem.prior.from_cube(cube)
-    value = log_density_of(problem.prior, theta, cube)
+    value = functions.log_density_of(problem.prior, theta, cube)
     assert value == pytest.approx(-cube[:, 0] - np.log(3.0), abs=1e-6)
     # A map with a step has no slope, and its prior no density; the mode says so.
     step = abctree.PriorTransform(lambda u: np.where(u < 0.5, 0.0, 6.0 * u - 3.0), names=["a", "b"])
-    assert log_density_of(step, cube, cube) is None
+    assert functions.log_density_of(step, cube, cube) is None
     for prior, said in ((step, True), (problem.prior, False)):
         made = abctree.Problem(prior, lambda t, rng: t + rng.normal(size=t.shape), np.ones(2))
         notes = abctree.rejection(made, n_simulations=300, rng=1).mode().notes

@@ -11,7 +11,7 @@ from abctree.keywords import checks_keywords
 from abctree.numbers import checked_rng
 from abctree.problem.priors import Product
 from abctree.protocols import LocatingPartitioner, Partitioner, VolumePartitioner
-from abctree.testing.rule import call, require, same
+from abctree.testing.rule import call, during, require, same
 from abctree.tree.partitioners.growth import Growth
 from abctree.types import FloatArray, RNGLike
 
@@ -77,34 +77,36 @@ def check_partitioner(partitioner: Partitioner, d: int = 2, rng: RNGLike = 0, n:
         check_boxes(_cut(partitioner, own, seed, frozen=True), own.cube, name, generator)
     # In another order, so that a memory of earlier calls shows.
     for table, boxes in reversed(list(zip(tables, made, strict=True))):
-        require(
-            same(boxes, _cut(partitioner, table, seed, frozen=True)),
-            "the same arguments and the same seed must give the same boxes, but a second call "
-            f"gave others (table: {table.name}). A partitioner must keep no memory of earlier "
-            "calls and draw only from the `rng` it is given.",
-        )
+        with during(f"table: {table.name}"):
+            require(
+                same(boxes, _cut(partitioner, table, seed, frozen=True)),
+                "the same arguments and the same seed must give the same boxes, but a second call "
+                "gave others. A partitioner must keep no memory of earlier calls and draw only "
+                "from the `rng` it is given.",
+            )
     if isinstance(partitioner, LocatingPartitioner):
         for table, boxes in zip(tables, made, strict=True):
             _check_located(partitioner, table, boxes, seed)
     if isinstance(partitioner, VolumePartitioner):
         prior = Product({f"a{j}": (0.0, 10.0**j) for j in range(d)})
-        measured = call("measured", "a prior", "", partitioner.measured, prior)
+        measured = call("measured", "a prior", partitioner.measured, prior)
         check_boxes(_cut(measured, tables[0], seed), tables[0].cube, "measured", generator)
 
 
 def _check_located(
     partitioner: LocatingPartitioner, table: _Table, boxes: Boxes, seed: int
 ) -> None:
-    rng, where = np.random.default_rng(seed), f"(table: {table.name})"
+    rng = np.random.default_rng(seed)
     given = table.cube.copy(), table.distance.copy(), table.epsilon, table.current, rng
-    made, box = call(
-        "partition_and_locate", "every table", where, partitioner.partition_and_locate, *given
-    )
-    require(
-        same(made, boxes) and np.array_equal(box, boxes.locate(table.cube)),
-        "`partition_and_locate` must give the boxes of `partition`, and for each row the box that "
-        f"`locate` finds, but gives others {where}.",
-    )
+    with during(f"table: {table.name}"):
+        made, box = call(
+            "partition_and_locate", "every table", partitioner.partition_and_locate, *given
+        )
+        require(
+            same(made, boxes) and np.array_equal(box, boxes.locate(table.cube)),
+            "`partition_and_locate` must give the boxes of `partition`, and for each row the box "
+            "that `locate` finds, but gives others.",
+        )
 
 
 def _tables(d: int, n: int, rng: np.random.Generator) -> list[_Table]:
@@ -143,9 +145,9 @@ def _cut(partitioner: Partitioner, table: _Table, seed: int, *, frozen: bool = F
     cube, distance = table.cube.copy(), table.distance.copy()
     cube.flags.writeable = distance.flags.writeable = not frozen
     how = ", read-only: `partition` must not change its arguments" if frozen else ""
-    where, rng = f"(table: {table.name}{how})", np.random.default_rng(seed)
-    given = cube, distance, table.epsilon, table.current, rng
-    return call("partition", "every table", where, partitioner.partition, *given)
+    given = cube, distance, table.epsilon, table.current, np.random.default_rng(seed)
+    with during(f"table: {table.name}{how}"):
+        return call("partition", "every table", partitioner.partition, *given)
 
 
 # Boxes ------------------------------------------------------------------------------------------
@@ -153,82 +155,80 @@ def _cut(partitioner: Partitioner, table: _Table, seed: int, *, frozen: bool = F
 
 def check_boxes(boxes: Boxes, cube: FloatArray, table: str, rng: np.random.Generator) -> None:
     """Check the boxes that a partitioner made of the rows `cube` (n, d) of a table of this name."""
-    where = f"(table: {table})"
-    require(
-        all(hasattr(boxes, name) for name in ("lower", "upper", "tree", "locate", "sample")),
-        f"`partition` must return `Boxes`, but returned {type(boxes).__name__} {where}.",
-    )
-    _check_corners(boxes, cube.shape[1], where)
-    _check_tree(boxes.tree, len(boxes.lower), boxes.lower.shape[1], where)
-    _check_owners(boxes, _points(boxes, cube, rng), where)
-    _check_sampling(boxes, rng, where)
-    check_implied_corners(boxes, where)
+    with during(f"table: {table}"):
+        require(
+            all(hasattr(boxes, name) for name in ("lower", "upper", "tree", "locate", "sample")),
+            f"`partition` must return `Boxes`, but returned {type(boxes).__name__}.",
+        )
+        _check_corners(boxes, cube.shape[1])
+        _check_tree(boxes.tree, len(boxes.lower), boxes.lower.shape[1])
+        _check_owners(boxes, _points(boxes, cube, rng))
+        _check_sampling(boxes, rng)
+        check_implied_corners(boxes)
 
 
-def _check_corners(boxes: Boxes, d: int, where: str) -> None:
+def _check_corners(boxes: Boxes, d: int) -> None:
     lower, upper = boxes.lower, boxes.upper
     require(
         lower.ndim == 2 and lower.shape == upper.shape and lower.shape[1] == d and len(lower) >= 1,
         f"`lower` and `upper` must both have shape (K, {d}) with K >= 1, but have "
-        f"{lower.shape} and {upper.shape} {where}.",
+        f"{lower.shape} and {upper.shape}.",
     )
     require(
         (lower >= 0.0).all() and (upper <= 1.0).all(),
-        f"the boxes must lie within [0, 1], but reach from {lower.min()} to {upper.max()} {where}.",
+        f"the boxes must lie within [0, 1], but reach from {lower.min()} to {upper.max()}.",
     )
     thin = np.flatnonzero(~(lower < upper).all(axis=1))
     require(
         len(thin) == 0,
         f"every box must have `lower` < `upper` in every coordinate, but {len(thin)} have not, "
-        f"the first of them box {thin[:1]} {where}.",
+        f"the first of them box {thin[:1]}.",
     )
     volume = float(np.prod(upper - lower, axis=1).sum())
     require(
         abs(volume - 1.0) <= 1e-9,
         f"the boxes must tile the cube, so their volumes must sum to 1, but they sum to "
-        f"{volume!r} {where}.",
+        f"{volume!r}.",
     )
 
 
-def _check_tree(tree: SplitTree, n_boxes: int, d: int, where: str) -> None:
+def _check_tree(tree: SplitTree, n_boxes: int, d: int) -> None:
     m = 2 * n_boxes - 1
     columns = (tree.feature, tree.threshold, tree.left, tree.right, tree.box)
     require(
         all(np.shape(column) == (m,) for column in columns),
         f"the arrays of a tree with {n_boxes} leaves must all have length {m}, but have "
-        f"{[np.shape(column) for column in columns]} {where}.",
+        f"{[np.shape(column) for column in columns]}.",
     )
     leaf = tree.feature < 0
     inner = np.flatnonzero(~leaf)
     require(
         (tree.feature < d).all(),
         f"`feature` must be a coordinate in 0..{d - 1}, or -1 in a leaf, but reaches "
-        f"{tree.feature.max()} {where}.",
+        f"{tree.feature.max()}.",
     )
     require(
         np.array_equal(np.sort(tree.box[leaf]), np.arange(n_boxes)),
-        f"the leaves must carry the box numbers 0..{n_boxes - 1}, each once, but carry others "
-        f"{where}.",
+        f"the leaves must carry the box numbers 0..{n_boxes - 1}, each once, but carry others.",
     )
     children = np.concatenate([tree.left[inner], tree.right[inner]])
     require(
         (children > np.tile(inner, 2)).all(),
-        f"every child must have a larger number than its parent, but some have not {where}.",
+        "every child must have a larger number than its parent, but some have not.",
     )
     require(
         np.array_equal(np.sort(children), np.arange(1, m)),
-        f"every node but the root must be the child of exactly one node, but some are not {where}.",
+        "every node but the root must be the child of exactly one node, but some are not.",
     )
     require(
         (tree.box[inner] == -1).all()
         and (tree.left[leaf] == -1).all()
         and (tree.right[leaf] == -1).all(),
-        f"`box` must be -1 in inner nodes, and `left` and `right` -1 in leaves, but they are not "
-        f"{where}.",
+        "`box` must be -1 in inner nodes, and `left` and `right` -1 in leaves, but they are not.",
     )
 
 
-def check_implied_corners(boxes: Boxes, where: str) -> None:
+def check_implied_corners(boxes: Boxes) -> None:
     """Check that corners are what the cuts of the tree imply, to the last bit."""
     tree, d = boxes.tree, boxes.lower.shape[1]
     lower, upper = np.zeros((tree.n_nodes, d)), np.ones((tree.n_nodes, d))
@@ -243,7 +243,7 @@ def check_implied_corners(boxes: Boxes, where: str) -> None:
     require(
         kept.all(),
         "`lower` and `upper` must be exactly what the cuts of the tree imply, but are not in "
-        f"{np.count_nonzero(~kept)} boxes {where}.",
+        f"{np.count_nonzero(~kept)} boxes.",
     )
 
 
@@ -259,7 +259,7 @@ def _points(boxes: Boxes, cube: FloatArray, rng: np.random.Generator) -> FloatAr
     return np.concatenate([cube, random, corners, boxes.lower[some], below, mixed])
 
 
-def _check_owners(boxes: Boxes, points: FloatArray, where: str) -> None:
+def _check_owners(boxes: Boxes, points: FloatArray) -> None:
     """Check by comparison with every box who owns a point, and that `locate` finds it."""
     inside = np.ones((len(points), len(boxes.lower)), dtype=bool)
     for low, high, x in zip(boxes.lower.T, boxes.upper.T, points.T, strict=True):
@@ -270,7 +270,7 @@ def _check_owners(boxes: Boxes, points: FloatArray, where: str) -> None:
             not wrong.any(),
             f"every point must lie in exactly one half-open box, but {what} "
             f"{points[wrong][:1].tolist()} and {np.count_nonzero(wrong)} of {len(points)} "
-            f"test points are like it {where}.",
+            f"test points are like it.",
         )
     located = np.asarray(boxes.locate(points))
     wrong = np.flatnonzero(located != owner)
@@ -278,11 +278,11 @@ def _check_owners(boxes: Boxes, points: FloatArray, where: str) -> None:
         len(wrong) == 0,
         "`locate` must find the box with `lower` <= point < `upper`, but for "
         f"{points[wrong[:1]].tolist()} it gives box {located[wrong[:1]]} where it should be "
-        f"{owner[wrong[:1]]} ({len(wrong)} of {len(points)} test points) {where}.",
+        f"{owner[wrong[:1]]} ({len(wrong)} of {len(points)} test points).",
     )
 
 
-def _check_sampling(boxes: Boxes, rng: np.random.Generator, where: str) -> None:
+def _check_sampling(boxes: Boxes, rng: np.random.Generator) -> None:
     box = np.tile(np.arange(len(boxes.lower)), 3)
     points = boxes.sample(box, rng)
     found = np.asarray(boxes.locate(points))
@@ -290,5 +290,5 @@ def _check_sampling(boxes: Boxes, rng: np.random.Generator, where: str) -> None:
     require(
         len(wrong) == 0,
         f"`locate` must find a point sampled from box k in box k, but finds one of box "
-        f"{box[wrong[:1]]} in box {found[wrong[:1]]} ({len(wrong)} of {len(box)}) {where}.",
+        f"{box[wrong[:1]]} in box {found[wrong[:1]]} ({len(wrong)} of {len(box)}).",
     )

@@ -66,7 +66,7 @@ def _check_from_cube(
     cube = np.concatenate([cube, edges[rng.integers(2, size=(20, prior.d))]])
 
     def mapped(some: FloatArray) -> FloatArray:
-        theta = np.asarray(call("from_cube", "every point", "", prior.from_cube, some))
+        theta = np.asarray(call("from_cube", "every point", prior.from_cube, some))
         require(
             theta.shape == (len(some), n_parameters),
             "`from_cube` must give one row for each point and one column for each of the "
@@ -105,7 +105,7 @@ def _check_to_cube(prior: Prior, cube: FloatArray, theta: FloatArray) -> None:
         f"({len(wrong)} of {len(theta)} points).",
     )
     if isinstance(prior, HasCubeRange):
-        low, high = call("cube_range", "every draw", "", prior.cube_range, theta)
+        low, high = call("cube_range", "every draw", prior.cube_range, theta)
         require(
             np.shape(low) == cube.shape and ((low <= back) & (back <= high)).all(),
             "`cube_range` must hold what `to_cube` gives, but does not.",
@@ -125,8 +125,7 @@ def _check_log_volume(prior: Prior, rng: np.random.Generator, n: int) -> None:
     left_upper[row, feature] = right_lower[row, feature] = cut
     boxes = ((lower, upper), (lower, left_upper), (right_lower, upper))
     whole, left, right = (
-        np.asarray(call("log_volume", "every box", "", prior.log_volume, *corners))
-        for corners in boxes
+        np.asarray(call("log_volume", "every box", prior.log_volume, *corners)) for corners in boxes
     )
     require(
         whole.shape == left.shape == right.shape == (n,),
@@ -148,10 +147,10 @@ def _check_beside(prior: Prior, cube: FloatArray, theta: FloatArray) -> None:
     """Check what a prior may have beside its protocol."""
     n = len(theta)
     if isinstance(prior, HasCubeDensity):
-        density = call("cube_density", "every point", "", prior.cube_density, cube)
+        density = call("cube_density", "every point", prior.cube_density, cube)
         check_numbers(np.asarray(density), n, "`cube_density`")
     if isinstance(prior, HasLogDensity):
-        log_density = np.asarray(call("log_density", "every draw", "", prior.log_density, theta))
+        log_density = np.asarray(call("log_density", "every draw", prior.log_density, theta))
         require(
             log_density.shape == (n,) and not np.isnan(log_density).any(),
             f"`log_density` must give {n} draws as many numbers or infinities, but gives nan, or "

@@ -49,7 +49,7 @@ def check_constraint(constraint: Constraint, prior: Prior) -> None:
 
     def allowed(rows: FloatArray) -> FloatArray:
         columns = dict(zip(prior.names, rows.T.copy(), strict=True))
-        answer = np.asarray(call("constraint", "whole columns", "", constraint, columns))
+        answer = np.asarray(call("constraint", "whole columns", constraint, columns))
         require(
             answer.shape == (len(rows),) and answer.dtype == np.bool_,
             f"a constraint must return {len(rows)} booleans for {len(rows)} rows, but gives "
@@ -91,7 +91,7 @@ def check_simulator(
     """
     part: object = simulator
     if isinstance(part, NamedSimulator):
-        simulator = call("with_names", "the names", "", part.with_names, prior.names)
+        simulator = call("with_names", "the names", part.with_names, prior.names)
     n, generator = 10, np.random.default_rng(0)
     theta = prior.from_cube(generator.random((n, prior.d)))
     seeds = generator.integers(2**63, size=n).astype(np.uint64)
@@ -123,7 +123,7 @@ def check_simulator(
 
 
 def _data(simulator: SimulatorFunction, theta: FloatArray, source: object) -> FloatArray:
-    data = np.asarray(call("simulator", "every draw of the prior", "", simulator, theta, source))
+    data = np.asarray(call("simulator", "every draw of the prior", simulator, theta, source))
     require(
         data.dtype.kind in "fiub", f"a simulator must return real numbers, but gives {data.dtype}."
     )
@@ -172,7 +172,7 @@ def check_distance(distance: Distance, observed: ArrayLike | None = None) -> Non
 
 
 def _distances(distance: Distance, simulated: FloatArray, observed: FloatArray) -> FloatArray:
-    value = np.asarray(call("distance", "finite summaries", "", distance, simulated, observed))
+    value = np.asarray(call("distance", "finite summaries", distance, simulated, observed))
     check_numbers(value, len(simulated), "a distance of finite summaries")
     return value
 
@@ -185,9 +185,9 @@ def _fitted(distance: LearnedDistance, simulated: FloatArray, observed: FloatArr
     require(not answered, "a distance must raise when called before `fitted`, but did not.")
     if isinstance(distance, TaughtDistance):
         cube = np.random.default_rng(1).random((len(simulated), 2))
-        fitted = call("taught", "a pilot", "", distance.taught, simulated, cube)
+        fitted = call("taught", "a pilot", distance.taught, simulated, cube)
     else:
-        fitted = call("fitted", "the summaries of a pilot", "", distance.fitted, simulated)
+        fitted = call("fitted", "the summaries of a pilot", distance.fitted, simulated)
     require(
         not isinstance(fitted, LearnedDistance) or fitted.is_fitted,
         "what `fitted` or `taught` returns must be fitted, but its `is_fitted` is false.",
@@ -203,7 +203,7 @@ def _fitted(distance: LearnedDistance, simulated: FloatArray, observed: FloatArr
 def _check_standardised(
     distance: StandardisedDistance, simulated: FloatArray, observed: FloatArray, value: FloatArray
 ) -> None:
-    made = call("standardised", "finite summaries", "", distance.standardised, simulated, observed)
+    made = call("standardised", "finite summaries", distance.standardised, simulated, observed)
     if made is None:
         return
     require(
@@ -221,7 +221,7 @@ def _check_of_entries(
     n = len(observed)
     every, half = np.arange(n), np.arange(0, n, 2)
     whole, part = (
-        call("of_entries", "entries", "", distance.of_entries, keep, n) for keep in (every, half)
+        call("of_entries", "entries", distance.of_entries, keep, n) for keep in (every, half)
     )
     require(
         np.allclose(_distances(whole, simulated, observed), value, rtol=1e-9),

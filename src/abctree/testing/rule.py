@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -20,20 +21,27 @@ def require(condition: object, rule: str) -> None:
         raise AssertionError(rule)
 
 
-def call(
-    name: str, accepts: str, where: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-) -> T:
+def call(name: str, accepts: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a method, which must accept its arguments and leave them as they were."""
     given = [array for value in (*args, *kwargs.values()) for array in _arrays(value)]
     before = [array.copy() for array in given]
-    at = f" {where}" if where else ""
     try:
         answer = function(*args, **kwargs)
     except Exception as error:
-        said = f"`{name}` must accept {accepts}, but raised {error!r}{at}."
+        said = f"`{name}` must accept {accepts}, but raised {error!r}."
         raise AssertionError(said) from error
-    require(same(given, before), f"`{name}` must not change its arguments, but did{at}.")
+    require(same(given, before), f"`{name}` must not change its arguments, but did.")
     return answer
+
+
+@contextmanager
+def during(what: str) -> Iterator[None]:
+    """Say at the end of what is raised when it was."""
+    try:
+        yield
+    except AssertionError as error:
+        said = str(error).removesuffix(".")
+        raise AssertionError(f"{said} ({what}).") from error.__cause__
 
 
 def same(one: object, other: object) -> bool:
@@ -63,12 +71,12 @@ def check_rows(
     )
 
 
-def check_probabilities(q: FloatArray, n: int, name: str, where: str) -> None:
+def check_probabilities(q: FloatArray, n: int, name: str) -> None:
     """Raise `AssertionError` unless q are probabilities of n boxes."""
-    check_numbers(q, n, f"{name}, one entry for each box, {where}")
+    check_numbers(q, n, f"{name}, one entry for each box,")
     require(
         abs(float(q.sum()) - 1.0) <= 1e-9,
-        f"{name} must sum to 1, but sums to {float(q.sum())!r} {where}.",
+        f"{name} must sum to 1, but sums to {float(q.sum())!r}.",
     )
 
 

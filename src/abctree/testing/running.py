@@ -19,7 +19,7 @@ from abctree.protocols import (
     StoppingRule,
     Store,
 )
-from abctree.testing.rule import call, require
+from abctree.testing.rule import call, during, require
 from abctree.types import IntArray
 
 #: Seconds within which simulations that go on by themselves are to be there.
@@ -67,7 +67,7 @@ def _by_themselves(chunks: Ahead, n: int) -> Iterator[Chunk]:
             f"`finished` must give all that nobody waits for, but {n} rows are missing after "
             f"{_PATIENCE:.0f} s.",
         )
-        for part, done in call("finished", "no arguments", "", chunks.finished):
+        for part, done in call("finished", "no arguments", chunks.finished):
             n -= len(part)
             yield part, done
         time.sleep(0.001)
@@ -137,7 +137,7 @@ def check_store(opened: Callable[[], Store]) -> None:
     large = [("rows", bytes(range(256)) * 4096), *_SMALL]
     for more in (_SMALL, large, []):
         store = opened()
-        found = list(call("records", "no arguments", "", store.records))
+        found = list(call("records", "no arguments", store.records))
         require(
             found == kept,
             f"what was appended must be there again, in order and to the byte, but of {len(kept)} "
@@ -145,11 +145,11 @@ def check_store(opened: Callable[[], Store]) -> None:
             f"{len(found)}.",
         )
         for i, (kind, data) in enumerate(more):
-            call("append", "every record", "", store.append, kind, data, flush=i % 2 == 0)
+            call("append", "every record", store.append, kind, data, flush=i % 2 == 0)
         kept += more
         if isinstance(store, HasRecords):
             _check_record(store, kept)
-        call("close", "no arguments", "", store.close)
+        call("close", "no arguments", store.close)
     if isinstance(store, HasRecords):
         _check_record(store, kept)
 
@@ -157,7 +157,7 @@ def check_store(opened: Callable[[], Store]) -> None:
 def _check_record(store: HasRecords, kept: list[tuple[str, bytes]]) -> None:
     for number, (_, data) in enumerate(kept):
         for begin, end in ((0, None), (1, 3), (len(data) // 2, None)):
-            found = call("record", "numbers of records", "", store.record, number, begin, end)
+            found = call("record", "numbers of records", store.record, number, begin, end)
             require(
                 found == data[begin:end],
                 f"`record` must give bytes {begin}:{end} of record {number}, but of "
@@ -190,22 +190,19 @@ def check_stopping_rule(rule: StoppingRule) -> None:
         Progress(500, 1000, 4, 0.01, 0.0, 0.0, 500, 1e4),
         Progress(1000, 1000, 9, 1e-9, 1.0, 1000.0, 0, 1e6),
     ]
-    said = [_reason(rule, progress) for progress in seen]
-    for progress, before in reversed(list(zip(seen, said, strict=True))):
-        require(
-            _reason(rule, progress) == before,
-            f"`reason` must say the same of the same progress, but does not of {progress}.",
-        )
+    said: dict[Progress, str | None] = {}
+    for progress in (*seen, *reversed(seen)):
+        with during(f"of {progress}"):
+            reason = call("reason", "all progress", rule.reason, progress)
+            require(
+                reason is None or (type(reason) is str and reason != ""),
+                f"`reason` must be words or None, but is {reason!r}.",
+            )
+            require(
+                said.setdefault(progress, reason) == reason,
+                "`reason` must say the same of the same progress, but does not.",
+            )
     require(
         not isinstance(rule, HasEveryBlock) or isinstance(rule.every_block, bool),
         "`every_block` must be True or False, but is not.",
     )
-
-
-def _reason(rule: StoppingRule, progress: Progress) -> str | None:
-    reason = call("reason", "all progress", f"of {progress}", rule.reason, progress)
-    require(
-        reason is None or (type(reason) is str and reason != ""),
-        f"`reason` must be words or None, but is {reason!r} of {progress}.",
-    )
-    return reason

@@ -6,7 +6,7 @@ import numpy as np
 
 from abctree.keywords import checks_keywords
 from abctree.protocols import PooledSchedule, Schedule
-from abctree.testing.rule import call, require
+from abctree.testing.rule import call, during, require
 from abctree.types import FloatArray
 
 
@@ -41,53 +41,52 @@ def check_schedule(schedule: Schedule) -> None:
         ("one finite", np.r_[0.5, np.full(n - 1, np.inf)]),
         ("tiny", 1e-300 * distance),
     ]
-    made = [_tolerances(schedule, value, weight, f"(distances: {name})") for name, value in cases]
-    for (name, value), before in reversed(list(zip(cases, made, strict=True))):
-        where = f"(distances: {name})"
-        require(
-            _tolerances(schedule, value, weight, where) == before,
-            "a schedule must keep no memory of earlier calls, but gave other tolerances when asked "
-            f"again {where}.",
-        )
+    made: dict[str, list[float]] = {}
+    for name, value in (*cases, *reversed(cases)):
+        with during(f"distances: {name}"):
+            found = _tolerances(schedule, value, weight)
+            require(
+                made.setdefault(name, found) == found,
+                "a schedule must keep no memory of earlier calls, but gave other tolerances when "
+                "asked again.",
+            )
 
 
-def _tolerances(
-    schedule: Schedule, distance: FloatArray, weight: FloatArray, where: str
-) -> list[float]:
+def _tolerances(schedule: Schedule, distance: FloatArray, weight: FloatArray) -> list[float]:
     """The first tolerance and, of the rows below it, the next ones: at most five."""
-    first = epsilon = call("first", "all distances", where, schedule.first, distance)
-    require(first > 0.0, f"`first` must be positive, but is {first!r} {where}.")
+    first = epsilon = call("first", "all distances", schedule.first, distance)
+    require(first > 0.0, f"`first` must be positive, but is {first!r}.")
     found = [float(first)]
     while len(found) < 5:
         rows = distance < epsilon
         given = epsilon, distance[rows], weight[rows]
-        lower = call("next", "all distances", where, schedule.next, *given)
+        lower = call("next", "all distances", schedule.next, *given)
         if lower is None:
             break
         require(
             0.0 < lower < epsilon,
             "`next` must be positive and lower than the last, or None, but is "
-            f"{lower!r} after {epsilon!r} {where}.",
+            f"{lower!r} after {epsilon!r}.",
         )
         epsilon = lower
         found.append(float(epsilon))
     if isinstance(schedule, PooledSchedule):
-        found += _pooled(schedule, first, distance, weight, where)
+        found += _pooled(schedule, first, distance, weight)
     return found
 
 
 def _pooled(
-    schedule: PooledSchedule, first: float, distance: FloatArray, weight: FloatArray, where: str
+    schedule: PooledSchedule, first: float, distance: FloatArray, weight: FloatArray
 ) -> list[float]:
     """The tolerances of five rounds of all rows."""
     found = [first]
     for _ in range(5):
         given = found[-1], first, distance, weight, 2 * len(distance)
-        epsilon = call("pooled", "all distances", where, schedule.pooled, *given)
+        epsilon = call("pooled", "all distances", schedule.pooled, *given)
         require(
             0.0 < epsilon <= first and (distance < epsilon).any(),
             "`pooled` must accept a row, and be at most the first tolerance, but is "
-            f"{epsilon!r} after {first!r} {where}.",
+            f"{epsilon!r} after {first!r}.",
         )
         found.append(float(epsilon))
     return found

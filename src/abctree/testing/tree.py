@@ -16,7 +16,7 @@ from abctree.protocols import (
     Policy,
     Utility,
 )
-from abctree.testing.rule import call, check_numbers, check_probabilities, require, same
+from abctree.testing.rule import call, check_numbers, check_probabilities, during, require, same
 from abctree.tree.partitioners.growth import Growth
 from abctree.types import BoolArray, FloatArray, IntArray, RNGLike
 
@@ -54,29 +54,28 @@ def check_utility(utility: Utility, rng: RNGLike = 0) -> None:
     """
     generator = checked_rng(rng)
     for name, eta, mass in _rates(generator):
-        where = f"(rates: {name})"
-        q = call("optimal_proposal", "all rates", where, utility.optimal_proposal, eta, mass)
-        q = np.asarray(q)
-        check_probabilities(q, len(eta), "q*", where)
-        require(
-            eta.any() or np.allclose(q, mass, rtol=1e-9, atol=0.0),
-            f"q* must be the prior masses where all rates are 0, but is not {where}.",
-        )
-        if isinstance(utility, HasValue) and name in ("random", "half of them 0"):
-            best, of_prior = utility.value(q, eta, mass), utility.value(mass, eta, mass)
+        with during(f"rates: {name}"):
+            q = call("optimal_proposal", "all rates", utility.optimal_proposal, eta, mass)
+            q = np.asarray(q)
+            check_probabilities(q, len(eta), "q*")
             require(
-                best >= of_prior - 1e-9 * abs(best),
-                f"q* must have the largest `value`, but has {best} and the prior {of_prior} "
-                f"{where}.",
+                eta.any() or np.allclose(q, mass, rtol=1e-9, atol=0.0),
+                "q* must be the prior masses where all rates are 0, but is not.",
             )
+            if isinstance(utility, HasValue) and name in ("random", "half of them 0"):
+                best, of_prior = utility.value(q, eta, mass), utility.value(mass, eta, mass)
+                require(
+                    best >= of_prior - 1e-9 * abs(best),
+                    f"q* must have the largest `value`, but has {best} and the prior {of_prior}.",
+                )
     if isinstance(utility, ModelUtility):
         for evidence in (generator.random(3), np.array([0.2, 0.0]), np.zeros(3)):
-            where = f"(evidences: {evidence})"
-            c = call("model_weights", "evidences", where, utility.model_weights, evidence)
-            require(
-                np.shape(c) == evidence.shape and bool(((c > 0.0) & (c <= 1.0)).all()),
-                f"`model_weights` must be in (0, 1], one for each model, but got {c} {where}.",
-            )
+            with during(f"evidences: {evidence}"):
+                c = call("model_weights", "evidences", utility.model_weights, evidence)
+                require(
+                    np.shape(c) == evidence.shape and bool(((c > 0.0) & (c <= 1.0)).all()),
+                    f"`model_weights` must be in (0, 1], one for each model, but got {c}.",
+                )
 
 
 def _rates(rng: np.random.Generator) -> list[tuple[str, FloatArray, FloatArray]]:
@@ -127,32 +126,30 @@ def check_policy(policy: Policy) -> None:
     >>> check_policy(Thompson())
     """
     for name, arms, partition in _cases(np.random.default_rng(0)):
-        where = f"(beliefs: {name})"
-        for n in (1, 7, _PULLS):
-            played, q = pulled = _pull(policy, arms, partition, n, where)
+        with during(f"beliefs: {name}"):
+            for n in (1, 7, _PULLS):
+                played, q = pulled = _pull(policy, arms, partition, n)
+                require(
+                    same(pulled, _pull(policy, arms, partition, n)),
+                    "a policy must draw from the `rng` it is given only, but the same seed gave "
+                    "other pulls.",
+                )
+            share = np.bincount(played, minlength=len(q)) / _PULLS if len(played) else q
+            far = np.abs(share - q) - _FAR_PULLS * np.sqrt(q * (1.0 - q) / _PULLS) - 1.0 / _PULLS
+            worst = int(np.argmax(far))
             require(
-                same(pulled, _pull(policy, arms, partition, n, where)),
-                "a policy must draw from the `rng` it is given only, but the same seed gave other "
-                f"pulls {where}.",
+                far[worst] <= 0.0,
+                f"arms must be played with the probabilities q, but arm {worst} has q = "
+                f"{q[worst]:.4g} and {share[worst]:.4g} of the pulls.",
             )
-        share = np.bincount(played, minlength=len(q)) / _PULLS if len(played) else q
-        far = np.abs(share - q) - _FAR_PULLS * np.sqrt(q * (1.0 - q) / _PULLS) - 1.0 / _PULLS
-        worst = int(np.argmax(far))
-        require(
-            far[worst] <= 0.0,
-            f"arms must be played with the probabilities q, but arm {worst} has q = "
-            f"{q[worst]:.4g} and {share[worst]:.4g} of the pulls {where}.",
-        )
 
 
-def _pull(
-    policy: Policy, arms: Arms, partition: Partition, n: int, where: str
-) -> tuple[IntArray, FloatArray]:
+def _pull(policy: Policy, arms: Arms, partition: Partition, n: int) -> tuple[IntArray, FloatArray]:
     """The arms (n,), or none where they are left to q, and q (K,)."""
     rng = np.random.default_rng(1)
-    played, q = call("pull", "all beliefs", where, policy.pull, arms, partition, n, rng)
+    played, q = call("pull", "all beliefs", policy.pull, arms, partition, n, rng)
     q = np.asarray(q)
-    check_probabilities(q, len(arms), "q", where)
+    check_probabilities(q, len(arms), "q")
     if played is None:
         return np.empty(0, dtype=np.int64), q
     played = np.asarray(played)
@@ -160,7 +157,7 @@ def _pull(
     require(
         whole and np.isin(played, np.arange(len(arms))).all(),
         f"`pull` must name {n} arms by whole numbers below {len(arms)}, or give None, but names "
-        f"{played.dtype} of shape {played.shape} {where}.",
+        f"{played.dtype} of shape {played.shape}.",
     )
     return played, q
 
@@ -222,7 +219,7 @@ def check_proposal(proposal: Proposal, d: int) -> None:
     _draw(proposal, 1, d)
     _draw(proposal, 0, d)
     uniform = np.random.default_rng(1).random((_POINTS, d))
-    density = np.asarray(call("density", "all points", "", proposal.density, uniform))
+    density = np.asarray(call("density", "all points", proposal.density, uniform))
     check_numbers(density, _POINTS, "`density`")
     one = np.ones((_POINTS, 1))
     seen = np.where(kept[:, None], np.hstack([one, cube, cube**2]), 0.0)
@@ -239,7 +236,7 @@ def check_proposal(proposal: Proposal, d: int) -> None:
 
 
 def _draw(proposal: Proposal, n: int, d: int) -> tuple[FloatArray, BoolArray]:
-    cube, kept = call("draw", "every n", "", proposal.draw, n, np.random.default_rng(0))
+    cube, kept = call("draw", "every n", proposal.draw, n, np.random.default_rng(0))
     cube, kept = np.asarray(cube), np.ones(n, dtype=bool) if kept is None else np.asarray(kept)
     require(
         kept.shape == (n,) and kept.dtype == np.bool_,
@@ -289,41 +286,41 @@ def check_belief_rule(rule: BeliefRule) -> None:
         ("all in one box", np.zeros(n, dtype=np.int64), distance),
         ("all tie", arm, np.full(n, _EPSILON)),
     ):
-        where = f"(rows: {name})"
         given = partition, rows, value, weight[: len(rows)]
-        for what, near in (("acceptances", 0.0), ("rejections", np.inf)):
-            beliefs = call(
-                "start", "all rows", where, rule.start, *given,
-                epsilon=_EPSILON, first_epsilon=4.0 * _EPSILON, count_epsilon=_EPSILON,
-            )  # fmt: skip
-            _check_learning(beliefs, len(partition), what, near, where)
+        with during(f"rows: {name}"):
+            for what, near in (("acceptances", 0.0), ("rejections", np.inf)):
+                beliefs = call(
+                    "start", "all rows", rule.start, *given,
+                    epsilon=_EPSILON, first_epsilon=4.0 * _EPSILON, count_epsilon=_EPSILON,
+                )  # fmt: skip
+                _check_learning(beliefs, len(partition), what, near)
 
 
-def _check_learning(beliefs: Beliefs, n_boxes: int, what: str, distance: float, where: str) -> None:
+def _check_learning(beliefs: Beliefs, n_boxes: int, what: str, distance: float) -> None:
     """Fifty rows at this distance in box 1 must move its mean up or down."""
-    arms = _arms(beliefs, n_boxes, where)
+    arms = _arms(beliefs, n_boxes)
     before = arms.mean.copy()
     box = np.ones(50, dtype=np.int64)
-    call("learn", "new rows", where, beliefs.learn, box, np.full(50, distance))
+    call("learn", "new rows", beliefs.learn, box, np.full(50, distance))
     require(
         np.array_equal(arms.mean, before),
-        f"`arms` must give a copy, but `learn` changed one that was given out {where}.",
+        "`arms` must give a copy, but `learn` changed one that was given out.",
     )
-    after = _arms(beliefs, n_boxes, where).mean
+    after = _arms(beliefs, n_boxes).mean
     end = 1.0 if what == "acceptances" else 0.0
     require(
         (end - 0.5) * (after[1] - before[1]) > 0.0 or after[1] == end,
         f"50 {what} in a box must move its mean, but it went from {before[1]:.4g} to "
-        f"{after[1]:.4g} {where}.",
+        f"{after[1]:.4g}.",
     )
 
 
-def _arms(beliefs: Beliefs, n_boxes: int, where: str) -> Arms:
-    arms = call("arms", "no arguments", where, beliefs.arms)
+def _arms(beliefs: Beliefs, n_boxes: int) -> Arms:
+    arms = call("arms", "no arguments", beliefs.arms)
     for name, value in (("α", arms.alpha), ("β", arms.beta)):
         require(
             np.shape(value) == (n_boxes,) and np.isfinite(value).all() and (value >= 0.0).all(),
             f"{name} must be finite and at least 0, one for each of {n_boxes} boxes, but is "
-            f"{value} {where}.",
+            f"{value}.",
         )
     return arms

@@ -13,7 +13,7 @@ from abctree.answers.run import Run
 from abctree.answers.run_notes import run_notes
 from abctree.method import METHODS
 from abctree.problem.priors.circles import circles_of
-from abctree.problem.priors.cube import log_density_of
+from abctree.problem.priors.functions import log_density_of
 from abctree.protocols import HasBounds
 from abctree.tree.best_box import best_box, best_box_of_rows, box_in_theta
 
