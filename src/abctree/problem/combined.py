@@ -22,9 +22,11 @@ from abctree.problem.distances import (
     Minkowski,
     Scaled,
     Wasserstein,
+    lacks_scale,
+    standardised,
 )
 from abctree.problem.form import Form
-from abctree.protocols import Distance, HasOfEntries, LearnedDistance, StandardisedDistance
+from abctree.protocols import Distance, HasOfEntries, LearnedDistance
 from abctree.types import FloatArray, IntArray
 
 #: Shapes of the fields of a record, by name and in their order.
@@ -139,11 +141,8 @@ class Combined:
     @property
     def is_fitted(self) -> bool:
         """Whether units, and the scales of the parts, are known."""
-        return self.scale is not None and all(
-            distance.is_fitted
-            for distance, _ in map(self._part, self.parts)
-            if isinstance(distance, LearnedDistance)
-        )
+        parts = map(self._part, self.parts)
+        return self.scale is not None and not any(lacks_scale(distance) for distance, _ in parts)
 
     def fitted(self, simulated: FloatArray) -> Combined:
         """The distance with the units, and the parts with the scales, of pilot summaries (n, ...).
@@ -157,7 +156,7 @@ class Combined:
         n = min(len(simulated) - 1, _PAIRS)
         for name, rows, _ in self._each(simulated, simulated[0]):
             distance, weight = self._part(name)
-            if isinstance(distance, LearnedDistance) and not distance.is_fitted:
+            if lacks_scale(distance):
                 distance = distance.fitted(rows)
             parts[name] = (distance, weight)
             between = [distance(rows[i : i + 1], rows[i + 1])[0] for i in range(n)]
@@ -190,10 +189,7 @@ class Combined:
         """Differences (n, m) whose norm is the distance; None if a part has none."""
         factor, columns = self._factors(), []
         for name, rows, target in self._each(simulated, observed):
-            distance = self._part(name)[0]
-            own = None
-            if isinstance(distance, StandardisedDistance):
-                own = distance.standardised(rows, target)
+            own = standardised(self._part(name)[0], rows, target)
             if own is None:
                 return None
             columns.append(factor[name] * own)

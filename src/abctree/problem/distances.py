@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from abctree.keywords import checks_keywords
 from abctree.numbers import ruled
 from abctree.problem import distance_arithmetic as arrays
 from abctree.problem.form import floats
+from abctree.protocols import Distance, LearnedDistance, StandardisedDistance
 from abctree.threads import releases_lock
 from abctree.types import FloatArray, IntArray
 
@@ -306,6 +307,23 @@ class Wasserstein:
         ]
         power[usable] = np.mean(slices, axis=0)
         return np.asarray(power ** (1.0 / self.p))
+
+
+# What a distance has, or has not yet -------------------------------------------------------------
+
+
+def lacks_scale(distance: Distance) -> TypeGuard[LearnedDistance]:
+    """Whether it takes a scale from the pilot, and has none yet."""
+    return isinstance(distance, LearnedDistance) and not distance.is_fitted
+
+
+def standardised(
+    distance: Distance, simulated: FloatArray, observed: FloatArray
+) -> FloatArray | None:
+    """Differences (n, m) whose Euclidean norm is the distance; None if it is no such norm."""
+    if not isinstance(distance, StandardisedDistance):
+        return None
+    return distance.standardised(simulated, observed)
 
 
 # Functions --------------------------------------------------------------------------------------

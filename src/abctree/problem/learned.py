@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.special import ndtri
@@ -13,9 +14,10 @@ from scipy.special import ndtri
 from abctree.errors import SimulatorError, wrong
 from abctree.keywords import checks_keywords
 from abctree.numbers import ruled
+from abctree.problem.distances import lacks_scale, standardised
 from abctree.problem.priors.cube import inside
 from abctree.problem.ridge import Regressor, Ridge
-from abctree.protocols import Distance, LearnedDistance, StandardisedDistance
+from abctree.protocols import Distance
 from abctree.types import FloatArray, SummaryFunction
 
 #: Simulations of the pilot for each number that is learned from, by default, and at least.
@@ -96,17 +98,12 @@ class Learned:
                 vars(own)["random_state"] = 0
             own.fit(x, response)
             fitted.append(own)
-        return _Columns(tuple(fitted))
+        return partial(_predicted, fitted)
 
 
-@dataclass(frozen=True, eq=False)
-class _Columns:
-    """A regressor for each summary."""
-
-    regressors: tuple[Regressor, ...]
-
-    def __call__(self, x: FloatArray) -> FloatArray:
-        return np.column_stack([np.ravel(regressor.predict(x)) for regressor in self.regressors])
+def _predicted(regressors: Sequence[Regressor], x: FloatArray) -> FloatArray:
+    """(n, d) A summary by each regressor, which may be pickled."""
+    return np.column_stack([np.ravel(regressor.predict(x)) for regressor in regressors])
 
 
 def _flat(simulated: FloatArray) -> FloatArray:
@@ -138,7 +135,7 @@ class LearnedSummaries:
         """The distance as the simulations (m, ...) at places (m, d) of the cube teach it."""
         flat = _flat(simulated)
         own = replace(self, map=self.how.taught(flat, cube))
-        if isinstance(self.distance, LearnedDistance) and not self.distance.is_fitted:
+        if lacks_scale(self.distance):
             own = replace(own, distance=self.distance.fitted(own.learned(flat)))
         return own
 
@@ -146,13 +143,11 @@ class LearnedSummaries:
         """(n, d) The learned summaries of what was simulated (n, ...)."""
         if self.map is None:
             raise SimulatorError("Learned summaries must be taught by a pilot before use.")
-        out = np.full((len(simulated), 0), np.nan)
         flat = _flat(simulated)
         usable = np.isfinite(flat).all(axis=1)
-        if usable.any():
-            own = self.map(flat[usable])
-            out = np.full((len(simulated), own.shape[1]), np.nan)
-            out[usable] = own
+        own = self.map(flat[usable]) if usable.any() else np.empty((0, 0))
+        out = np.full((len(simulated), own.shape[1]), np.nan)
+        out[usable] = own
         return out
 
     def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
@@ -161,6 +156,5 @@ class LearnedSummaries:
 
     def standardised(self, simulated: FloatArray, observed: FloatArray) -> FloatArray | None:
         """Differences (n, m) whose norm is the distance; None if it is no such norm."""
-        if not isinstance(self.distance, StandardisedDistance):
-            return None
-        return self.distance.standardised(self.learned(simulated), self.learned(observed[None])[0])
+        target = self.learned(observed[None])[0]
+        return standardised(self.distance, self.learned(simulated), target)

@@ -14,10 +14,11 @@ import numpy as np
 from abctree.data import Failure, InterruptedWorkError, Rows, Simulations
 from abctree.errors import ParameterError, SimulatorError
 from abctree.problem.distance_arithmetic import one_each
+from abctree.problem.distances import lacks_scale, standardised
 from abctree.problem.form import floats
 from abctree.problem.other_streams import Watch, search
 from abctree.problem.simulators import CAUGHT, Model, let_through, note_failure
-from abctree.protocols import Distance, LearnedDistance, StandardisedDistance, TaughtDistance
+from abctree.protocols import Distance, TaughtDistance
 from abctree.threads import is_for_threads
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -57,14 +58,14 @@ class Measurement:
     @cached_property  # to ask a protocol takes as long as ten simulations
     def needs_pilot(self) -> bool:
         """Whether the distance takes its scale from pilot simulations."""
-        return isinstance(self.distance, LearnedDistance) and not self.distance.is_fitted
+        return lacks_scale(self.distance)
 
     def fitted(self, summary: FloatArray, cube: FloatArray) -> Measurement:
         """The same with the distance scaled by the pilot, where it needs to be.
 
         From its finite summaries (n, ...), at places (n, d) of the cube.
         """
-        if not isinstance(self.distance, LearnedDistance) or self.distance.is_fitted:
+        if not lacks_scale(self.distance):
             return self
         if isinstance(self.distance, TaughtDistance):
             return replace(self, distance=self.distance.taught(summary, cube))
@@ -75,10 +76,8 @@ class Measurement:
 
         From summaries (n, ...), flattened or not; None where the distance is no such norm.
         """
-        if not isinstance(self.distance, StandardisedDistance):
-            return None
         shaped = summary.reshape(len(summary), *self.shape)
-        return self.distance.standardised(shaped, self.observed_summary)
+        return standardised(self.distance, shaped, self.observed_summary)
 
     def simulate(self, theta: FloatArray, index: IntArray, root: int) -> Simulations:
         """Simulations number `index` (n,) of the run with seed `root`, without their distances."""

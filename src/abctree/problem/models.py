@@ -10,10 +10,11 @@ import numpy as np
 
 from abctree.errors import ParameterError, wrong
 from abctree.keywords import checks_keywords, place_of
+from abctree.problem.distances import lacks_scale
 from abctree.problem.priors.checks import checked_boxes, checked_cube, checked_theta
 from abctree.problem.problem import Problem
 from abctree.problem.simulators import Model
-from abctree.protocols import Category, Distance, HasCubeRange, LearnedDistance
+from abctree.protocols import Category, Distance, HasCubeRange
 from abctree.types import Data, FloatArray, IntArray, SeedArray
 
 #: The first column of theta.
@@ -308,9 +309,9 @@ def check_same(names: Sequence[str], problems: Sequence[Problem]) -> None:
 
 def _same_distance(one: Distance, other: Distance, observed: FloatArray) -> bool:
     """Whether two distances agree at steps along each summary, and along all."""
-    if isinstance(one, LearnedDistance) and not one.is_fitted:
+    if lacks_scale(one):
         return type(one) is type(other) and repr(one) == repr(other)
-    if isinstance(other, LearnedDistance) and not other.is_fitted:
+    if lacks_scale(other):
         return False
     q = observed.size
     step = np.vstack([np.eye(q), np.ones((1, q))]) * (1.0 + np.abs(observed).max(initial=0.0))

@@ -111,8 +111,19 @@ class Product:
             )
         text = ", ".join(f"{key!r}: {spelled(value)}" for key, value in spec.items())
         text = f"Product({{{text}}})"
-        circles, categories = _special(list(spec.values()), blocks)
-        self.__dict__.update(names=names, d=d, _parts=_placed(blocks), _text=text)
+        parts = _placed(blocks)
+        held = list(zip(spec.values(), parts, strict=True))
+        circles = tuple(
+            Circle(int(part.column[0]), int(part.dim[0]), value.low, value.high)
+            for value, part in held
+            if isinstance(value, Periodic)
+        )
+        categories = tuple(
+            Category(int(part.column[0]), tuple(part.block.value.tolist()))
+            for value, part in held
+            if isinstance(value, Categorical) and isinstance(part.block, Atoms)
+        )
+        self.__dict__.update(names=names, d=d, _parts=_joined(parts), _text=text)
         self.__dict__.update(circles=circles, categories=categories)
 
     def __repr__(self) -> str:
@@ -207,29 +218,19 @@ def as_prior(spec: object) -> Prior:
     raise ParameterError(f"`prior` must be a dict or a prior, but got {spec!r}. {advice}")
 
 
-def _special(
-    values: list[object], blocks: list[Block]
-) -> tuple[tuple[Circle, ...], tuple[Category, ...]]:
-    """Parameters on circles, and categorical ones."""
-    circles, categories = [], []
-    column = dim = 0
-    for value, block in zip(values, blocks, strict=True):
-        if isinstance(value, Periodic):
-            circles.append(Circle(column, dim, value.low, value.high))
-        if isinstance(block, Atoms) and isinstance(value, Categorical):
-            categories.append(Category(column, tuple(block.value.tolist())))
-        column, dim = column + len(block.support), dim + block.d
-    return tuple(circles), tuple(categories)
-
-
-def _placed(blocks: list[Block]) -> tuple[_Part, ...]:
-    """The blocks with their columns and dimensions; all uniform parameters as one block."""
+def _placed(blocks: list[Block]) -> list[_Part]:
+    """The blocks with their columns and dimensions."""
     parts: list[_Part] = []
     column = dim = 0
     for block in blocks:
         columns = np.arange(column, column + len(block.support))
         parts.append(_Part(block, columns, np.arange(dim, dim + block.d)))
         column, dim = column + len(block.support), dim + block.d
+    return parts
+
+
+def _joined(parts: list[_Part]) -> tuple[_Part, ...]:
+    """All uniform parameters as one block, and the others."""
     uniform = [(p.block, p) for p in parts if isinstance(p.block, Uniform)]
     others = [part for part in parts if not isinstance(part.block, Uniform)]
     if not uniform:
