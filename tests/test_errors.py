@@ -14,7 +14,7 @@ from scipy import stats
 import abctree
 from abctree import ParameterError, export, metrics
 from abctree.answers import Evidence, Posterior, selection, weighted
-from abctree.answers.run_notes import prior_draws, uninformed
+from abctree.answers.diagnostics import prior_draws, uninformed
 from abctree.faces.cli.folder import to_json
 from abctree.tree import outer_loop
 from benchmarks import errors as calibration

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from abctree.answers.reading.regression import (
-    Method,
-    check_method,
-    moved,
-    regression,
-)
+from abctree.answers.reading.regression import Method, check_method, moved, regression
 from abctree.data import effective_sample_size as ess
 from abctree.errors import ParameterError, warn
 from abctree.problem.ridge import Regressor, Ridge, varies

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 from abctree.answers.comparison import compare, of_model
+from abctree.answers.diagnostics import notes_on, run_notes
 from abctree.answers.mode import Mode, ModeSummary
 from abctree.answers.mode.from_run import mode_of
 from abctree.answers.posterior import Posterior
@@ -20,7 +21,6 @@ from abctree.answers.reading.near import epanechnikov
 from abctree.answers.reading.predict import Keeps, Maps, Predictive, predictive
 from abctree.answers.reading.regression import Method
 from abctree.answers.run import Run, Weights
-from abctree.answers.run_notes import notes_on, run_notes
 from abctree.answers.summary import Summary, summarise, summarise_mode
 from abctree.answers.weighted import log_of
 from abctree.errors import warnings_kept, wrong

@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abctree.answers.diagnostics import verdicts
+from abctree.answers.diagnostics import notes_on, run_notes, verdicts
 from abctree.answers.evidence import Evidence
 from abctree.answers.mode import Mode, ModeSummary
 from abctree.answers.posterior import Posterior
 from abctree.answers.run import Run
-from abctree.answers.run_notes import notes_on, run_notes
 from abctree.answers.weighted import Probabilities
 from abctree.errors import warnings_kept
 from abctree.markup import page, paragraphs, table

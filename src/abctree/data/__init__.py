@@ -10,13 +10,7 @@ from abctree.data.mixture import (
     update_denominators,
 )
 from abctree.data.round import Plan, Progress, Round, Rounds
-from abctree.data.simulations import (
-    Failure,
-    InterruptedWorkError,
-    OtherStream,
-    Rows,
-    Simulations,
-)
+from abctree.data.simulations import Failure, InterruptedWorkError, OtherStream, Rows, Simulations
 from abctree.data.table import Table
 
 __all__ = [

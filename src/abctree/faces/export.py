@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from abctree.answers.diagnostics import run_notes
 from abctree.answers.mode import Mode, ModeSummary
 from abctree.answers.posterior import Posterior
 from abctree.answers.result import Result
-from abctree.answers.run_notes import run_notes
 from abctree.answers.summary import QUANTILES, Summary, by_kind
 from abctree.errors import ParameterError, needed, warn
 from abctree.keywords import checks_keywords

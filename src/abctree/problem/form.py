@@ -9,13 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from abctree.problem.labels import (
-    Layout,
-    WrongLabelsError,
-    is_structured,
-    record_of,
-    with_fields,
-)
+from abctree.problem.labels import Layout, WrongLabelsError, is_structured, record_of, with_fields
 from abctree.types import BoolArray, Data, FloatArray, IntArray
 
 #: Where values are missing: an array, or one for each field of a record.

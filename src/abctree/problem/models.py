@@ -11,7 +11,7 @@ import numpy as np
 from abctree.errors import ParameterError, wrong
 from abctree.keywords import checks_keywords, place_of
 from abctree.problem.distances import lacks_scale
-from abctree.problem.priors.checks import checked_boxes, checked_cube, checked_theta
+from abctree.problem.priors.cube import checked_boxes, checked_cube, checked_theta
 from abctree.problem.problem import Problem
 from abctree.problem.simulators import Model
 from abctree.protocols import Category, Distance, HasCubeRange

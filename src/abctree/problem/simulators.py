@@ -21,14 +21,7 @@ from abctree.data import Failure
 from abctree.problem.form import Form, floats
 from abctree.problem.labels import check_order_of_rows
 from abctree.streams import Generators
-from abctree.types import (
-    Data,
-    FloatArray,
-    IntArray,
-    SeedArray,
-    SimulatorFunction,
-    SummaryFunction,
-)
+from abctree.types import Data, FloatArray, IntArray, SeedArray, SimulatorFunction, SummaryFunction
 
 #: Tracebacks kept in one call; the rest are counted with their reason.
 _TRACEBACKS = 3

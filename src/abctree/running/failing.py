@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from abctree.answers.diagnostics import HOPELESS
 from abctree.answers.failures import Case, FailedSimulationError, Failures, Streak, written_theta
-from abctree.answers.run_notes import HOPELESS
 from abctree.data import Failure, Simulations
 from abctree.errors import SimulatorError
 from abctree.problem import Problem

@@ -10,12 +10,7 @@ from abctree.testing.prior import check_prior
 from abctree.testing.problem import check_constraint, check_distance, check_simulator
 from abctree.testing.running import check_executor, check_stopping_rule, check_store
 from abctree.testing.schedule import check_schedule
-from abctree.testing.tree import (
-    check_belief_rule,
-    check_policy,
-    check_proposal,
-    check_utility,
-)
+from abctree.testing.tree import check_belief_rule, check_policy, check_proposal, check_utility
 
 __all__ = [
     "check_belief_rule",

@@ -10,15 +10,7 @@ import numpy as np
 
 from abctree.data import Failure, Progress, Rows, Simulations
 from abctree.keywords import checks_keywords
-from abctree.protocols import (
-    Ahead,
-    Chunk,
-    Executor,
-    HasEveryBlock,
-    HasRecords,
-    StoppingRule,
-    Store,
-)
+from abctree.protocols import Ahead, Chunk, Executor, HasEveryBlock, HasRecords, StoppingRule, Store
 from abctree.testing.rule import call, during, require
 from abctree.types import IntArray
 

@@ -8,14 +8,7 @@ from abctree.data import Arms, Boxes, Partition
 from abctree.keywords import checks_keywords
 from abctree.numbers import checked_rng
 from abctree.proposals.proposal import Proposal
-from abctree.protocols import (
-    BeliefRule,
-    Beliefs,
-    HasValue,
-    ModelUtility,
-    Policy,
-    Utility,
-)
+from abctree.protocols import BeliefRule, Beliefs, HasValue, ModelUtility, Policy, Utility
 from abctree.testing.rule import call, check_numbers, check_probabilities, during, require, same
 from abctree.tree.partitioners.growth import Growth
 from abctree.types import BoolArray, FloatArray, IntArray, RNGLike

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from abctree.answers.diagnostics import run_notes
 from abctree.answers.mode.answer import Candidate, Mode
 from abctree.answers.mode.find import find_mode, kernel_answer
 from abctree.answers.mode.landscape import Known
 from abctree.answers.run import Run
-from abctree.answers.run_notes import run_notes
 from abctree.method import METHODS
 from abctree.problem.priors.circles import circles_of
 from abctree.problem.priors.functions import log_density_of

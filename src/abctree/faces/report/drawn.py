@@ -11,12 +11,7 @@ from abctree.answers.posterior import Posterior
 from abctree.answers.result import Result
 from abctree.answers.summary import QUANTILES, errors_of, estimates_of
 from abctree.faces.plots.boxes import Side, accepted_of, columns_of_dims, sides_of, slice_of
-from abctree.faces.plots.checks import (
-    adjusted_or_none,
-    free_columns,
-    readings,
-    tolerance_of,
-)
+from abctree.faces.plots.checks import adjusted_or_none, free_columns, readings, tolerance_of
 from abctree.faces.plots.margins import LEVELS, PriorDraws
 from abctree.method import METHODS
 from abctree.problem.models import Models

@@ -12,8 +12,14 @@ import numpy as np
 
 from abctree.errors import ParameterError, wrong
 from abctree.keywords import checks_keywords
-from abctree.problem.priors.checks import finite_number
-from abctree.problem.priors.cube import HIGHEST, LOWEST, NO_SUPPORT, SMALLEST_LOG_WIDTH, inside
+from abctree.problem.priors.cube import (
+    HIGHEST,
+    LOWEST,
+    NO_SUPPORT,
+    SMALLEST_LOG_WIDTH,
+    finite_number,
+    inside,
+)
 from abctree.problem.priors.distribution import Distribution
 from abctree.types import FloatArray
 

@@ -15,8 +15,14 @@ from numpy.typing import ArrayLike
 
 from abctree.errors import ParameterError, wrong
 from abctree.keywords import checks_keywords
-from abctree.problem.priors.checks import finite_numbers, whole_number
-from abctree.problem.priors.cube import LOWEST, NO_SUPPORT, Block, inside
+from abctree.problem.priors.cube import (
+    LOWEST,
+    NO_SUPPORT,
+    Block,
+    finite_numbers,
+    inside,
+    whole_number,
+)
 from abctree.problem.priors.distribution import Distribution
 from abctree.types import FloatArray, IntArray
 

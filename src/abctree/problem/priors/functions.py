@@ -10,8 +10,14 @@ import numpy as np
 
 from abctree.errors import ParameterError, wrong
 from abctree.keywords import checks_keywords
-from abctree.problem.priors.checks import checked_boxes, checked_cube, checked_names, checked_theta
-from abctree.problem.priors.cube import inside, spread
+from abctree.problem.priors.cube import (
+    checked_boxes,
+    checked_cube,
+    checked_names,
+    checked_theta,
+    inside,
+    spread,
+)
 from abctree.problem.priors.product import Product
 from abctree.protocols import HasLogDensity, Prior
 from abctree.types import FloatArray

@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike
 
 from abctree.errors import ParameterError, wrong
 from abctree.keywords import checks_keywords
-from abctree.problem.priors.checks import finite_numbers
 from abctree.problem.priors.continuous import log_image_width
-from abctree.problem.priors.cube import SMALLEST_LOG_WIDTH, inside
+from abctree.problem.priors.cube import SMALLEST_LOG_WIDTH, finite_numbers, inside
 from abctree.types import FloatArray
 
 _LOG_ROOT_TWO_PI = 0.5 * float(np.log(2.0 * np.pi))

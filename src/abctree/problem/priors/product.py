@@ -11,15 +11,16 @@ import numpy as np
 import scipy  # its parts are imported when they are used: workers start without them
 
 from abctree.errors import ParameterError, wrong
-from abctree.problem.priors.checks import (
+from abctree.problem.priors.continuous import Continuous, Fixed, Periodic, Uniform
+from abctree.problem.priors.cube import (
+    Block,
+    DiscreteBlock,
     checked_boxes,
     checked_cube,
     checked_names,
     checked_theta,
     finite_number,
 )
-from abctree.problem.priors.continuous import Continuous, Fixed, Periodic, Uniform
-from abctree.problem.priors.cube import Block, DiscreteBlock
 from abctree.problem.priors.discrete import Atoms, Categorical, Integers, discrete
 from abctree.problem.priors.distribution import Distribution, spelled
 from abctree.problem.priors.joint import Dirichlet, Gaussian, MultivariateNormal
