@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from abctree.errors import AbctreeError
 from abctree.faces.cli.options import Decorator, together
 from abctree.keywords import meant
 from abctree.method import METHODS
@@ -30,21 +31,8 @@ if TYPE_CHECKING:  # it imports NumPy
     from abctree.types import NamedDict
 
 DEFAULT = "abc-tree"
-NUMBER = (int, float)
 #: What the commands have options of their own for.
 _APART = ("n_simulations", "rng", "executor", "stop")
-Types = tuple[type, ...]
-#: What may stand in a file by the kind, else a string; see `in_files`.
-_OF_KINDS: dict[type[Kind], tuple[Types, Types, str]] = {
-    Whole: ((int,), (), "a whole number"),
-    Real: (NUMBER, (), "a number"),
-    Names: ((str, list), (str,), "a string or a list of strings"),
-}
-#: The same where it is not what the kind says.
-_IN_FILES: dict[str, tuple[Types, Types, str]] = {
-    "executor": ((int, str), (), "a number of workers, or a string"),
-    "stop": ((dict,), NUMBER, "a table such as { seconds = 60, epsilon = 0.1 }"),
-}
 
 
 def function_of(method: str) -> str:
@@ -133,16 +121,6 @@ def as_numbers(text: str) -> str | float | list[float]:
 of_methods = together(*(_option(name) for name in SETTINGS if name not in _APART))
 
 
-def in_files(name: str) -> tuple[Types, Types, str]:
-    """Return the types of a setting and of its items in a file, and what an error calls them."""
-    kind = SETTINGS[name].kind
-    if isinstance(kind, Flag):
-        return (bool,), (), kind.words.lower()
-    if isinstance(kind, Part) and kind.numbers:
-        return (str, *NUMBER, list), NUMBER, "a string, a number or a list of numbers"
-    return _IN_FILES.get(name) or _OF_KINDS.get(type(kind), ((str,), (), "a string"))
-
-
 def check_has(name: str, method: str, spell: Callable[[str], str]) -> None:
     """Refuse a setting that another method has, in one sentence."""
     has = settings_of(method)
@@ -207,15 +185,10 @@ def _read(found: NamedDict, method: str | None) -> Config:
         check_has(setting, method, repr)
     _check_names(settings, ("method", *settings_of(method)), "a key of [settings]")
     for key, value in settings.items():
-        kinds, of_items, words = in_files(key)
-        items = list(value.values()) if isinstance(value, dict) else value
-        several = items if isinstance(items, list) else []
-        kind = SETTINGS[key].kind
-        is_name = isinstance(kind, Flag) and value in kind.names
-        if not (is_name or _fits(value, kinds)) or not all(
-            _fits(item, of_items) for item in several
-        ):
-            raise click.UsageError(f"{key} must be {words}, but got {value!r}.")
+        try:
+            SETTINGS[key].kind.read(key, value)
+        except AbctreeError as error:
+            raise click.UsageError(f"{key} = {value!r}: {error}") from error
     return Config(name, method, settings)
 
 
@@ -225,8 +198,3 @@ def _check_names(given: NamedDict, known: tuple[str, ...], what: str) -> None:
             ours = meant(name, known)
             advice = f"Did you mean {ours}?" if ours else f"There is {', '.join(known)}."
             raise click.UsageError(f"{name!r} is not {what}. {advice}")
-
-
-def _fits(value: object, kinds: tuple[type, ...]) -> bool:
-    """Whether it is one of these; True is an int in Python, but not in a file of settings."""
-    return isinstance(value, kinds) and (not isinstance(value, bool) or kinds == (bool,))

@@ -1,4 +1,4 @@
-"""The unit cube in float64, what stands behind a key of a `Product`, and checks of its arguments."""
+"""The unit cube in float64, what stands behind a key of a `Product`, checks of its arguments."""
 
 from __future__ import annotations
 
