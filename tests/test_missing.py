@@ -121,7 +121,7 @@ def test_nothing_is_left_out_where_nothing_is_missing():
         assert made.model.form is None
     with pytest.raises(abctree.ParameterError, match="all of it is missing"):
         abctree.Problem(PRIOR, simulate, [np.nan] * 4, missing="ignore")
-    with pytest.raises(abctree.ParameterError, match="`missing` must be one of"):
+    with pytest.raises(abctree.ParameterError, match='`missing` must be "refuse", '):
         abctree.Problem(PRIOR, simulate, FULL, missing="drop")
 
 

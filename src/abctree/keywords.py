@@ -104,9 +104,10 @@ def _checked(function: Any, name: str, rules: Mapping[str, tuple[str, str]] | No
             _refuse_positions(name, args[n_positional:], n_positional - n_self, by_name)
         answer = function(*args, **kwargs)
         if rules:
-            from abctree.numbers import check_fields  # it imports NumPy
+            from abctree.numbers import check_rule  # it imports NumPy
 
-            check_fields(args[0], rules)
+            for field, rule in rules.items():
+                check_rule(field, vars(args[0])[field], *rule)
         return answer
 
     return call
@@ -122,13 +123,7 @@ def _refuse_positions(function: str, rest: Sequence[Any], n: int, names: Sequenc
 
 
 def check_keywords(function: str, given: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse the first keyword that is not known, and say which one was meant.
-
-    Raises
-    ------
-    ParameterError
-        If there is one.
-    """
+    """Raise `ParameterError` at the first keyword that is not known; say which one was meant."""
     for word in given:
         if word not in known:
             ours = meant(word, known)
@@ -169,10 +164,8 @@ def part_named(
 ) -> P:
     """Return the part that a short name stands for, or a part as it is.
 
-    Raises
-    ------
-    ParameterError
-        If the name is none of `named`, or the part has not the method, whose call is `method`.
+    A `ParameterError` if the name is none of `named`, or the part lacks the method, whose call is
+    `method`.
     """
     if isinstance(spec, str):
         if spec in named:

@@ -32,12 +32,6 @@ def ruled(default: T, rule: str, advice: str = "") -> T:
     return made
 
 
-def check_fields(part: object, rules: Mapping[str, tuple[str, str]]) -> None:
-    """Raise `ParameterError` where a field breaks its rule."""
-    for name, (rule, advice) in rules.items():
-        check_rule(name, vars(part)[name], rule, advice)
-
-
 def check_rule(name: str, value: object, rule: str, advice: str = "") -> None:
     """Raise `ParameterError` unless the value keeps the rule."""
     if not _keeps(value, rule):

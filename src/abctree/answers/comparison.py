@@ -246,13 +246,7 @@ R = TypeVar("R", bound=Run)
 
 
 def models_of(run: Run) -> Models:
-    """The problem of a run over models.
-
-    Raises
-    ------
-    ParameterError
-        If it is a run of one problem.
-    """
+    """The problem of a run over models, or a `ParameterError`."""
     if isinstance(run.problem, Models):
         return run.problem
     raise wrong(

@@ -108,7 +108,7 @@ def _on_ess(posterior: Posterior) -> str:
             f"Nothing was accepted at epsilon {posterior.epsilon:.4g}: there is no posterior. "
             "Use a larger epsilon, and check that the simulator can produce the observed summaries."
         )
-    lead = f"Effective sample size {_count(n)}: "
+    lead = f"Effective sample size {n:.{int(n < ESS_MEANS)}f}: "
     mean = f"means are uncertain by {_worst_mean(posterior)} of a standard deviation"
     if n < ESS_MEANS:
         return f"{lead}too few draws for any estimate but the rough place of the posterior."
@@ -129,10 +129,6 @@ def _worst_mean(posterior: Posterior) -> str:
     std, error = posterior.std(), posterior.mcse()
     known = error[error > 0.0] / std[error > 0.0]
     return f"{'up to' if len(known) > 1 else 'about'} {known.max(initial=0.0):.0%}"
-
-
-def _count(n: float) -> str:
-    return f"{n:.1f}" if n < ESS_MEANS else f"{n:.0f}"
 
 
 def on_uninformed(posterior: Posterior, names: Sequence[str]) -> str | None:

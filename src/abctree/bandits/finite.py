@@ -30,21 +30,11 @@ Challenger = Literal["resample", "transport"]
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """Arms that were pulled, and their rewards.
+    """Arms that were pulled, and their rewards."""
 
-    Attributes
-    ----------
-    arm : (T,) array of int
-        The arms that were pulled, from 0 to K − 1, in order.
-    reward : (T,) array of int
-        0 or 1.
-    n_arms : int
-        K.
-    """
-
-    arm: IntArray
-    reward: IntArray
-    n_arms: int
+    arm: IntArray  #: (T,) the arms that were pulled, from 0 to K − 1, in order
+    reward: IntArray  #: (T,) 0 or 1
+    n_arms: int  #: K
 
     @cached_property
     def pulls(self) -> IntArray:

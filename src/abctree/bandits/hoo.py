@@ -18,24 +18,12 @@ _DEEPEST = 50
 
 @dataclass(frozen=True, eq=False)
 class Climb:
-    """Points that HOO evaluated, and where it ended.
+    """Points that HOO evaluated, and where it ended."""
 
-    Attributes
-    ----------
-    point : (T, d) array
-        In the cube, in order.
-    reward : (T,) array
-        What came of them.
-    most_played : (d,) array
-        Centre of the cell that a walk to the busier child ends in.
-    last : (d,) array
-        The point that would be evaluated next.
-    """
-
-    point: FloatArray
-    reward: FloatArray
-    most_played: FloatArray
-    last: FloatArray
+    point: FloatArray  #: (T, d) in the cube, in order
+    reward: FloatArray  #: (T,) what came of them
+    most_played: FloatArray  #: (d,) centre of the cell that a walk to the busier child ends in
+    last: FloatArray  #: (d,) the point that would be evaluated next
 
 
 @dataclass(eq=False, slots=True)

@@ -210,8 +210,7 @@ def rejection(
     begun, last = plan.n_pilot, plan.n_simulations
     while begun < last or pending:
         while begun < last and len(pending) <= plan.lookahead:
-            end = (begun + plan.block + unit - 1) // unit * unit
-            end = min([end, *(m for m in (*plan.milestones, last) if m > begun)])
+            end = min((begun + plan.block + unit - 1) // unit * unit, plan.goal(begun))
             index = np.arange(begun, end)
             cube, theta, n_drawn = draws.take(len(index))
             pending.append((index, cube, theta, n_drawn, simulate(theta, index)))

@@ -161,9 +161,8 @@ def _play(run: SmcRun, proposal: Particles | None, epsilon: float, quota: float)
         missing = _missing(weight, quota, run.rules.min_ess)
         if missing <= 0.0:
             break
-        n = _block(plan, missing, len(weight), made)
         begun = len(table) + population.n
-        n = min([n, *(m - begun for m in (*plan.milestones, plan.n_simulations) if m > begun)])
+        n = min(_block(plan, missing, len(weight), made), plan.goal(begun) - begun)
         points, log_ratio = draw(run.problem, proposal, run.rules.coordinates, n, run.rng)
         try:
             done = run.simulate(points.theta, begun + np.arange(n))()

@@ -33,13 +33,7 @@ class ForgottenError(BaseException):
 
 
 class Waiting:
-    """A run, as far as the answers reach; it is the executor of the run.
-
-    Parameters
-    ----------
-    play : callable
-        Plays the run with an executor.
-    """
+    """A run that `play` plays, as far as the answers reach; it is the executor of the run."""
 
     def __init__(self, play: Callable[[Waiting], Result]) -> None:
         self.result: Result | None = None  #: once the run is over

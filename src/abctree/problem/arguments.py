@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from abctree.errors import ParameterError, SimulatorError, wrong
-from abctree.numbers import checked_count
+from abctree.numbers import check_rule, checked_count
 from abctree.problem.by_name import by_name
 from abctree.problem.combined import Shapes
 from abctree.problem.form import Form, Missing, hide, missing_in, n_missing, numbers_of
@@ -20,9 +20,6 @@ from abctree.problem.simulators import Model
 from abctree.protocols import NamedSimulator, Prior
 from abctree.threads import is_for_threads
 from abctree.types import Data, FloatArray, IntArray, SimulatorFunction, SummaryFunction
-
-#: What may be done with missing values of the observation.
-_MISSING = ("refuse", "ignore", "summary")
 
 
 def prior_of(
@@ -84,8 +81,7 @@ def observation_of(
     """
     if observed is None:
         raise ParameterError("`observed` must be given: the data as one simulation returns them.")
-    if missing not in _MISSING:
-        raise wrong("missing", f"be one of {_MISSING}", repr(missing))
+    check_rule("missing", missing, '"refuse", "ignore" or "summary"')
     where = missing_in(observed)
     if where is not None and (missing == "refuse" or (missing == "summary" and summary is None)):
         raise _refused(n_missing(where), "its values", has_summary=summary is not None)

@@ -29,12 +29,8 @@ def by_name(
     """The simulator as a function of theta and a generator, or seeds.
 
     One that can take two arguments, of which the first is called theta or neither is a parameter,
-    is called with both as they are.
-
-    Raises
-    ------
-    ParameterError
-        If it takes neither theta nor all of the parameters.
+    is called with both as they are.  A `ParameterError` if it takes neither theta nor all of the
+    parameters.
     """
     try:
         signature = inspect.signature(simulator)

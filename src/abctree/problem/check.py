@@ -92,7 +92,7 @@ def dry_run(region: Region, measurement: Measurement, rng: RNGLike) -> CheckRepo
     """Simulate a few prior draws, one of them twice with the same seed and once with another."""
     generator = checked_rng(rng)
     root = int(generator.integers(2**63))
-    cube, theta, share = _prior_draws(region, generator, _DRAWS)
+    cube, theta = _prior_draws(region, generator, _DRAWS)
     index = np.arange(len(theta))
     runs, times = [], [time.perf_counter()]
     for i in index:
@@ -120,13 +120,13 @@ def dry_run(region: Region, measurement: Measurement, rng: RNGLike) -> CheckRepo
     is_far = out_of_reach(distance, size) and (distance != distance[0]).any()  # else said already
     if is_far and _MORE_DRAWS * seconds <= _PATIENCE:
         # A few draws are far, too, where most of the prior makes the same data.
-        places, more, _ = _prior_draws(region, generator, _MORE_DRAWS)
+        places, more = _prior_draws(region, generator, _MORE_DRAWS)
         numbers = len(theta) + np.arange(len(more))
         made = measurement.simulate(more, numbers, root)
         others = _measure(measurement, made, places, more, numbers)
         said += filter(None, [out_of_reach(others.distance, size)])
         n_calls += len(more)
-    lines = _on_prior(region, theta, share)
+    lines = _on_prior(region, theta)
     lines.append(
         f"simulator  {_duration(seconds)} a simulation, called {_call(theta, measurement)}"
     )
@@ -142,12 +142,11 @@ def dry_run(region: Region, measurement: Measurement, rng: RNGLike) -> CheckRepo
     return CheckReport(n_calls, seconds, measurement.shape, n_failed, tuple(said), tuple(lines))
 
 
-def _prior_draws(
-    region: Region, rng: np.random.Generator, n: int
-) -> tuple[FloatArray, FloatArray, float]:
-    """Feasible prior draws (n, d) and (n, p), and the share of the prior that is feasible."""
+def _prior_draws(region: Region, rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
+    """Feasible prior draws (n, d) and (n, p)."""
     whole = Boxes.whole(region.prior.d)
-    share = 1.0 if region.constraint is None else region.normaliser[0]
+    if region.constraint is not None:
+        _ = region.normaliser  # raises where next to nothing is feasible
     places: list[FloatArray] = []
     found: list[FloatArray] = []
     while sum(map(len, found)) < n:
@@ -156,7 +155,7 @@ def _prior_draws(
         allowed = region.feasible(theta)
         places.append(cube[allowed])
         found.append(theta[allowed])
-    return np.concatenate(places)[:n], np.concatenate(found)[:n], share
+    return np.concatenate(places)[:n], np.concatenate(found)[:n]
 
 
 def _measure(
@@ -174,7 +173,7 @@ def _measure(
 # What is told -----------------------------------------------------------------------------------
 
 
-def _on_prior(region: Region, theta: FloatArray, share: float) -> list[str]:
+def _on_prior(region: Region, theta: FloatArray) -> list[str]:
     names, d = region.prior.names, region.prior.d
     width = max(len(name) for name in names)
     lines = [f"prior      {len(names)} parameters, {d} of them free"]
@@ -183,7 +182,7 @@ def _on_prior(region: Region, theta: FloatArray, share: float) -> list[str]:
         seen = f"fixed at {low:.6g}" if low == high else f"draws from {low:.4g} to {high:.4g}"
         lines.append(f"           {name:<{width}}  {seen}")
     if region.constraint is not None:
-        lines.append(f"constraint leaves {share:.3%} of the prior")
+        lines.append(f"constraint leaves {region.normaliser[0]:.3%} of the prior")
     return lines
 
 

@@ -152,7 +152,7 @@ class Combined:
         AbctreeWarning
             If a data set never varies: its unit is 1.
         """
-        parts, unit = {}, []
+        parts, unit = {}, {}
         n = min(len(simulated) - 1, _PAIRS)
         for name, rows, _ in self._each(simulated, simulated[0]):
             distance, weight = self._part(name)
@@ -160,13 +160,12 @@ class Combined:
                 distance = distance.fitted(rows)
             parts[name] = (distance, weight)
             between = [distance(rows[i : i + 1], rows[i + 1])[0] for i in range(n)]
-            unit.append(float(np.median(between)) if n else 0.0)
-        ordered = {name: parts[name] for name in self.parts}
-        if self.scale is not None:
-            return replace(self, parts=ordered)
-        by_name = dict(zip(parts, unit, strict=True))
-        scale = arrays.ones_where_constant(np.array([by_name[name] for name in self.parts]))
-        return replace(self, parts=ordered, scale=scale)
+            unit[name] = float(np.median(between)) if n else 0.0
+        own = replace(self, parts={name: parts[name] for name in self.parts})
+        if own.scale is not None:
+            return own
+        units = np.array([unit[name] for name in self.parts])
+        return replace(own, scale=arrays.ones_where_constant(units))
 
     def _factors(self) -> dict[str, float]:
         """w_k / u_k by name."""

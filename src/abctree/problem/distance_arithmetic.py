@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import scipy
 
@@ -12,6 +14,11 @@ from abctree.types import BoolArray, FloatArray, IntArray
 _SINGULAR = 1e-10
 #: Rows shorter than this are dealt with column by column: NumPy would loop over each.
 _SHORT = 8
+
+
+def flat(simulated: FloatArray) -> FloatArray:
+    """(n, q) The numbers of what was simulated (n, ...), of which there may be none."""
+    return simulated.reshape(len(simulated), math.prod(simulated.shape[1:]))
 
 
 @np.errstate(over="ignore", invalid="ignore")  # inf − inf is the row's own nan
@@ -25,7 +32,7 @@ def differences(simulated: FloatArray, observed: FloatArray) -> FloatArray:
             f"observed ones of shape {o.shape}, but got {s.shape}. "
             'Samples of different sizes need distance="energy" or "wasserstein".'
         )
-    rows = s.reshape(len(s), o.size)
+    rows = flat(s)
     if not o.size < _SHORT <= len(s):
         return rows - o.ravel()
     found = np.empty_like(rows)
@@ -89,13 +96,13 @@ def positive(scale: object) -> FloatArray:
 
 def usable_rows(simulated: FloatArray, at_least: int = 1) -> FloatArray:
     """(n, m) The summaries of the pilot without the rows that are not finite."""
-    s = np.asarray(simulated, dtype=np.float64)
-    rows = s.reshape(len(s), int(np.prod(s.shape[1:])))
+    rows = flat(np.asarray(simulated, dtype=np.float64))
     rows = rows[np.isfinite(rows).all(axis=1)]
     if len(rows) < at_least:
         raise SimulatorError(
-            f"the distance takes its scale from pilot simulations, but {len(rows)} of {len(s)} "
-            f"gave finite summaries; it needs {at_least}. Check the simulator at prior draws."
+            f"the distance takes its scale from pilot simulations, but {len(rows)} of "
+            f"{len(simulated)} gave finite summaries; it needs {at_least}. Check the simulator at "
+            "prior draws."
         )
     return np.asarray(rows)
 

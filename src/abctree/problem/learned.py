@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +13,7 @@ from scipy.special import ndtri
 from abctree.errors import SimulatorError, wrong
 from abctree.keywords import checks_keywords
 from abctree.numbers import ruled
+from abctree.problem.distance_arithmetic import flat
 from abctree.problem.distances import lacks_scale, standardised
 from abctree.problem.priors.cube import inside
 from abctree.problem.ridge import Regressor, Ridge
@@ -106,11 +106,6 @@ def _predicted(regressors: Sequence[Regressor], x: FloatArray) -> FloatArray:
     return np.column_stack([np.ravel(regressor.predict(x)) for regressor in regressors])
 
 
-def _flat(simulated: FloatArray) -> FloatArray:
-    """(n, q) The numbers of what was simulated (n, ...), of which there may be none."""
-    return simulated.reshape(len(simulated), math.prod(simulated.shape[1:]))
-
-
 @dataclass(frozen=True, eq=False)
 class LearnedSummaries:
     """The distance of learned summaries."""
@@ -133,19 +128,19 @@ class LearnedSummaries:
 
     def taught(self, simulated: FloatArray, cube: FloatArray) -> LearnedSummaries:
         """The distance as the simulations (m, ...) at places (m, d) of the cube teach it."""
-        flat = _flat(simulated)
-        own = replace(self, map=self.how.taught(flat, cube))
+        rows = flat(simulated)
+        own = replace(self, map=self.how.taught(rows, cube))
         if lacks_scale(self.distance):
-            own = replace(own, distance=self.distance.fitted(own.learned(flat)))
+            own = replace(own, distance=self.distance.fitted(own.learned(rows)))
         return own
 
     def learned(self, simulated: FloatArray) -> FloatArray:
         """(n, d) The learned summaries of what was simulated (n, ...)."""
         if self.map is None:
             raise SimulatorError("Learned summaries must be taught by a pilot before use.")
-        flat = _flat(simulated)
-        usable = np.isfinite(flat).all(axis=1)
-        own = self.map(flat[usable]) if usable.any() else np.empty((0, 0))
+        rows = flat(simulated)
+        usable = np.isfinite(rows).all(axis=1)
+        own = self.map(rows[usable]) if usable.any() else np.empty((0, 0))
         out = np.full((len(simulated), own.shape[1]), np.nan)
         out[usable] = own
         return out

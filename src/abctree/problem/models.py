@@ -284,13 +284,7 @@ def model_prior(names: Sequence[str], prior: Mapping[str, float] | None) -> Floa
 
 
 def check_same(names: Sequence[str], problems: Sequence[Problem]) -> None:
-    """Refuse problems whose distances mean different things.
-
-    Raises
-    ------
-    ParameterError
-        If observed summaries or distances differ.
-    """
+    """Raise `ParameterError` where observed summaries, or what distances mean, differ."""
     first = problems[0]
     for name, other in zip(names[1:], problems[1:], strict=True):
         if not np.array_equal(other.observed_summary, first.observed_summary):

@@ -19,13 +19,7 @@ _MISSING = {"NA": "nan", "missing": "nan", "": "nan"}
 
 
 def read(held: bytes, kind: str) -> Data:
-    """The data in some bytes.
-
-    Raises
-    ------
-    ValueError, OSError, EOFError, BadZipFile, RecursionError
-        If there are none.
-    """
+    """The data in some bytes; else ValueError, OSError, EOFError, BadZipFile or RecursionError."""
     if kind == "npy":
         return np.load(io.BytesIO(held), allow_pickle=False)
     if kind == "npz":

@@ -12,7 +12,6 @@ from abctree.data import Failure, Progress, Rows, Simulations
 from abctree.keywords import checks_keywords
 from abctree.protocols import Ahead, Chunk, Executor, HasEveryBlock, HasRecords, StoppingRule, Store
 from abctree.testing.rule import call, during, require
-from abctree.types import IntArray
 
 #: Seconds within which simulations that go on by themselves are to be there.
 _PATIENCE = 30.0
@@ -40,7 +39,7 @@ def check_executor(executor: Executor) -> None:
     """
     for unit in (1, 7):
         index = [np.arange(0, 100), np.arange(100, 101), np.arange(105, 400), np.arange(400, 450)]
-        blocks = [_rows(numbers, unit) for numbers in index]
+        blocks = [Rows(np.column_stack([np.sqrt(i), np.cos(i)]), i, unit) for i in index]
         waiting = [iter(executor.chunks(_Told(), rows)) for rows in blocks]
         del waiting[2]  # given up
         for rows, chunks in zip([blocks[0], blocks[1], blocks[3]], waiting, strict=True):
@@ -63,10 +62,6 @@ def _by_themselves(chunks: Ahead, n: int) -> Iterator[Chunk]:
             n -= len(part)
             yield part, done
         time.sleep(0.001)
-
-
-def _rows(index: IntArray, unit: int) -> Rows:
-    return Rows(np.column_stack([np.sqrt(index), np.cos(index)]), index, unit)
 
 
 @dataclass(frozen=True)

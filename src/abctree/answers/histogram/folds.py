@@ -211,12 +211,8 @@ def nodes(
 ) -> tuple[FloatArray, IntArray, FloatArray]:
     """Points (m, d) of the cube with density, their boxes (m,) and their shares (m,) of mass.
 
-    Boxes (K, d) may overlap; their masses (K,) sum to one.
-
-    Raises
-    ------
-    ParameterError
-        If no point with density is found.
+    Boxes (K, d) may overlap; their masses (K,) sum to one.  A `ParameterError` if there is no such
+    point.
     """
     wanted = np.where(mass > 0.0, _N_NODES_EACH + _N_NODES * mass, 0.0)
     cube, box, value = _spread(lower, upper, wanted.astype(np.int64), density)

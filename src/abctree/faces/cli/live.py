@@ -186,13 +186,7 @@ def _interrupt() -> None:
 
 @contextlib.contextmanager
 def live_page(directory: Path) -> Iterator[Live]:
-    """Serve the page of the run in a folder, and say where.
-
-    Raises
-    ------
-    MissingDependencyError
-        If what writes pages is not installed.
-    """
+    """Serve the page of the run in a folder, and say where, if what writes pages is installed."""
     from abctree.faces.report import check_installed
 
     check_installed()

@@ -91,7 +91,9 @@ def partition(
     # Red is hard to see on black: behind dots the shades stop at a middle grey.
     _draw_boxes(ax, result, played, fold, sides, show, darkest=0.55 if draws else 0.9)
     if draws:
-        _draw_accepted(ax, result, played, sides)
+        across, up = accepted_of(result, played, sides)
+        size = float(np.clip(900.0 / max(1, len(up)), 1.5, 9.0))
+        ax.scatter(across, up, s=size, c=TRUTH, linewidths=0, alpha=0.8, zorder=3)
     x, y = sides
     ax.set(xlim=x.limits, ylim=y.limits, xlabel=x.label, ylabel=y.label)
     quieten(ax)
@@ -308,12 +310,6 @@ def accepted_of(result: Result, played: Round, sides: tuple[Side, Side]) -> Floa
     )
     rows = rows[-_DOTS:]
     return np.array([side.place(result.table.cube[rows, side.dim]) for side in sides])
-
-
-def _draw_accepted(ax: Axes, result: Result, played: Round, sides: tuple[Side, Side]) -> None:
-    x, y = accepted_of(result, played, sides)
-    size = float(np.clip(900.0 / max(1, len(x)), 1.5, 9.0))
-    ax.scatter(x, y, s=size, c=TRUTH, linewidths=0, alpha=0.8, zorder=3)
 
 
 def _title(result: Result, played: Round, sides: tuple[Side, Side]) -> str:

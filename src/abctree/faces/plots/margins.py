@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from scipy.stats import qmc
@@ -18,6 +18,7 @@ from abctree.problem.priors.circles import opened
 from abctree.problem.priors.cube import inside
 from abctree.types import FloatArray
 
+Kind: TypeAlias = Literal["continuous", "discrete", "constant", "empty"]
 #: A spread below this share of the value is rounding: the parameter is constant.
 _CONSTANT = 1e-12
 
@@ -29,7 +30,7 @@ class Margin:
     name: str
     value: FloatArray  #: (m,)
     weight: FloatArray  #: (m,) sums to one, if there are any
-    kind: Literal["continuous", "discrete", "constant", "empty"]
+    kind: Kind
     limits: tuple[float, float]  #: of the axis
     mean: float
     interval: tuple[float, float]
@@ -136,9 +137,7 @@ def gap(value: FloatArray) -> float:
     return float(np.diff(distinct).min()) if len(distinct) > 1 else 1.0
 
 
-def _kind(
-    posterior: Posterior, j: int, value: FloatArray
-) -> Literal["continuous", "discrete", "constant", "empty"]:
+def _kind(posterior: Posterior, j: int, value: FloatArray) -> Kind:
     if len(value) == 0:
         return "empty"
     if np.ptp(value) <= _CONSTANT * np.abs(value).max():

@@ -58,7 +58,8 @@ def pair_data(result: Result) -> NamedDict | None:
                 "epsilon": p.epsilon,
                 "raw": _numbers(p),
                 "adjusted": None if m is None else {
-                    **_numbers(m), "draws": _some(m, 3 * n if k == start else n, axes)
+                    **_numbers(m),
+                    "draws": axes.columns(m.theta[m.resample(3 * n if k == start else n, 0)]),
                 },
             }
             for k, (p, m) in enumerate(zip(found, moved, strict=True))
@@ -148,11 +149,6 @@ def _probabilities(draws: Posterior) -> list[NamedDict]:
         for category in draws.categories
         for value, p, error in zip(*draws.probabilities(draws.names[category.column]), strict=True)
     ]
-
-
-def _some(draws: Posterior, n: int, axes: _Axes) -> list[list[float]]:
-    """Columns of n draws that all weigh the same."""
-    return axes.columns(draws.theta[draws.resample(n, 0)])
 
 
 def _thinned(draws: Posterior, axes: _Axes) -> NamedDict:

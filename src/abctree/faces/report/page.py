@@ -134,7 +134,8 @@ def _said(result: Result) -> NamedDict:
         "played": played,
         "answer": _answer(result),
         "sections": sections,
-        "versions": _versions(),
+        "versions": f"abctree {__version__}, NumPy {np.__version__}, SciPy {scipy.__version__}, "
+        f"Python {platform.python_version()} on {platform.system()}",
         "root": result.root,
         "method": result.method,
         "n_simulations": result.n_simulations,
@@ -147,13 +148,6 @@ def _guarded(title: str, make: Callable[[str, Result], Section], result: Result)
         return make(title, result)
     except AbctreeError as error:
         return Section(title, [f"Not for this run: {error}"])
-
-
-def _versions() -> str:
-    return (
-        f"abctree {__version__}, NumPy {np.__version__}, SciPy {scipy.__version__}, "
-        f"Python {platform.python_version()} on {platform.system()}"
-    )
 
 
 def _answer(result: Result) -> NamedDict:

@@ -56,17 +56,6 @@ class Product:
         - `Integers`, `Categorical`, `Periodic`;
         - under a tuple of names, `MultivariateNormal` or `Dirichlet`, or the frozen scipy ones.
 
-    Attributes
-    ----------
-    names : tuple of str
-        The columns of theta, fixed parameters included.
-    d : int
-        Dimensions of the cube.  Fixed parameters have none.
-    circles : tuple of Circle
-        Those that are `Periodic`.
-    categories : tuple of Category
-        Those that are `Categorical`.
-
     Raises
     ------
     ParameterError
@@ -90,12 +79,12 @@ class Product:
     array([[ 0. , -2.5,  1. ,  3. ]])
     """
 
-    names: tuple[str, ...]
-    d: int
+    names: tuple[str, ...]  #: the columns of theta, fixed parameters included
+    d: int  #: dimensions of the cube; fixed parameters have none
     _parts: tuple[_Part, ...]
     _text: str
-    circles: tuple[Circle, ...]
-    categories: tuple[Category, ...]
+    circles: tuple[Circle, ...]  #: parameters that are `Periodic`
+    categories: tuple[Category, ...]  #: those that are `Categorical`
 
     def __init__(self, spec: Mapping[object, object]) -> None:
         if not isinstance(spec, Mapping) or not spec:
