@@ -34,8 +34,6 @@ _STEPS = 9
 _LOWEST = 0.05
 #: Accepted draws of every model, or of one of them, without which a tolerance is left out.
 _FEWEST = 30
-#: Draws of the evidences for intervals.
-_DRAWS = 4000
 #: Log Bayes factors within so many standard errors of the one at the smallest ε agree with it.
 _AGREE = 2.0
 

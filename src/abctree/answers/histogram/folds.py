@@ -10,7 +10,7 @@ import numpy as np
 
 from abctree.data import Boxes, Partition
 from abctree.errors import ParameterError
-from abctree.problem.priors.cube import HIGHEST, LOWEST, spread
+from abctree.problem.priors.cube import inside, spread
 from abctree.protocols import Prior
 from abctree.types import FloatArray, IntArray
 
@@ -82,7 +82,7 @@ def densest(
     reached = np.cumsum(brings[ranked])
     n = int(np.searchsorted(reached, mass - 1e-12, side="left")) + 1
     chosen = ranked[:n]
-    corners = [prior.from_cube(np.clip(c[chosen], LOWEST, HIGHEST)) for c in (lower, upper)]
+    corners = [prior.from_cube(inside(c[chosen])) for c in (lower, upper)]
     return DenseBoxes(np.minimum(*corners), np.maximum(*corners), brings[chosen])
 
 
@@ -239,7 +239,7 @@ def _spread(
     box = np.repeat(np.arange(len(wanted)), wanted)
     low, high = lower[box], upper[box]
     cube = low + (high - low) * spread(len(box), lower.shape[1])
-    cube = np.clip(np.minimum(cube, np.nextafter(high, low)), LOWEST, HIGHEST)
+    cube = inside(np.minimum(cube, np.nextafter(high, low)))
     value = density(cube)
     kept = value > 0.0
     return cube[kept], box[kept], value[kept]

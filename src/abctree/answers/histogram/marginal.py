@@ -9,7 +9,7 @@ import numpy as np
 
 from abctree.answers.weighted import Weighted, unit_of
 from abctree.errors import wrong
-from abctree.problem.priors.cube import HIGHEST, LOWEST
+from abctree.problem.priors.cube import inside
 from abctree.protocols import Prior
 from abctree.types import BoolArray, FloatArray
 
@@ -146,7 +146,7 @@ def _half_integers(low: float, high: float, n: int) -> FloatArray:
 def along(prior: Prior, i: int, j: int, u: FloatArray) -> FloatArray:
     """Parameter i along dimension j of the cube, the other dimensions at their middle."""
     cube = np.full((len(u), prior.d), 0.5)
-    cube[:, j] = np.clip(u, LOWEST, HIGHEST)
+    cube[:, j] = inside(u)
     return np.asarray(prior.from_cube(cube)[:, i])
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from abctree.answers.histogram.marginal import along
 from abctree.answers.result import Result
 from abctree.answers.run import check_is_run
 from abctree.data import Partition, Round
@@ -15,7 +16,6 @@ from abctree.errors import ParameterError, wrong
 from abctree.faces.plots.canvas import TRUTH, figure_of, fit_texts, grid_of_axes, one_axes, quieten
 from abctree.keywords import checks_keywords
 from abctree.numbers import check_rule
-from abctree.problem.priors.cube import inside
 from abctree.protocols import Prior
 from abctree.types import FloatArray, IntArray
 
@@ -165,11 +165,7 @@ class Side:
 
     def place(self, u: FloatArray) -> FloatArray:
         """Cube coordinates (n,) as places on the axis (n,)."""
-        if self.column is None:
-            return u
-        cube = np.full((len(u), self.prior.d), 0.5)  # this dimension alone drives the parameter
-        cube[:, self.dim] = inside(u)
-        return np.asarray(self.prior.from_cube(cube)[:, self.column])
+        return u if self.column is None else along(self.prior, self.column, self.dim, u)
 
 
 def sides_of(result: Result, dims: tuple[str, str] | None, coordinates: str) -> tuple[Side, Side]:

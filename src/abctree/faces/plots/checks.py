@@ -29,6 +29,7 @@ from abctree.faces.plots.canvas import (
 from abctree.keywords import checks_keywords
 from abctree.methods.calibrate import CalibrationRuns
 from abctree.numbers import check_rule
+from abctree.problem.ridge import varies
 from abctree.types import FloatArray
 
 if TYPE_CHECKING:
@@ -245,5 +246,4 @@ def adjusted_or_none(draws: Posterior) -> Posterior | None:
 
 def free_columns(draws: Posterior) -> list[int]:
     """Numbers of the parameters that vary; of the first if none does."""
-    varies = np.ptp(draws.theta, axis=0) > 0.0
-    return [int(j) for j in np.flatnonzero(varies)] or [0]
+    return np.flatnonzero(varies(draws.theta)).tolist() or [0]

@@ -26,6 +26,7 @@ from abctree.faces.plots.canvas import (
 )
 from abctree.keywords import checks_keywords
 from abctree.problem.form import WrongTypeError, floats
+from abctree.problem.ridge import varies
 from abctree.types import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -303,11 +304,10 @@ def _columns(
     names: tuple[str, ...], theta: FloatArray, failed: BoolArray, wanted: Sequence[str] | None
 ) -> list[int]:
     if wanted is None:
-        free = [j for j in range(len(names)) if theta[:, j].min() < theta[:, j].max()]
+        free = np.flatnonzero(varies(theta)).tolist()
         if not free:
             raise wrong("result", "hold simulations at different parameters", f"{len(theta)}")
-        varies = {j: _variation(theta[:, j], failed) for j in free}
-        return sorted(sorted(free, key=lambda j: -varies[j])[:2])
+        return sorted(sorted(free, key=lambda j: -_variation(theta[:, j], failed))[:2])
     if not 1 <= len(wanted) <= 2 or not set(wanted) <= set(names):
         raise wrong("parameters", f"be one or two of {list(names)}", list(wanted))
     return [names.index(name) for name in wanted]
