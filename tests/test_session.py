@@ -703,3 +703,17 @@ def test_distances_cannot_be_told_where_the_pilot_scales_them():
 def test_elsewhere_is_not_a_simulator():
     with pytest.raises(abctree.SimulatorError, match=r"Session\.tell"):
         abctree.abc_tree(problem(abctree.elsewhere), n_simulations=200, rng=0)
+
+
+def test_warnings_that_are_kept_within_others_leave_these_be():
+    kept, warn = abctree.errors.warnings_kept, abctree.errors.warn
+    outer, inner = [], []
+    with kept(outer):
+        with kept(inner):
+            warn("inner")
+        with kept():
+            warn("for nobody")
+        warn("outer")
+    assert (outer, inner) == (["outer"], ["inner"])
+    with pytest.warns(abctree.AbctreeWarning, match="for the user"):
+        warn("for the user")
