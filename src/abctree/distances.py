@@ -1,8 +1,23 @@
 """Distances between summaries, or between whole samples; see `abctree.Problem`."""
 
-from abctree.problem import distances as _own
 from abctree.problem.combined import Combined
-from abctree.problem.distances import *  # noqa: F403 - what it says by its own `__all__`
+from abctree.problem.distances import (
+    Energy,
+    Euclidean,
+    FunctionDistance,
+    Mahalanobis,
+    Minkowski,
+    Scaled,
+    Wasserstein,
+)
 
-__all__ = ["Combined"]
-__all__ += _own.__all__
+__all__ = [
+    "Combined",
+    "Energy",
+    "Euclidean",
+    "FunctionDistance",
+    "Mahalanobis",
+    "Minkowski",
+    "Scaled",
+    "Wasserstein",
+]
