@@ -186,13 +186,18 @@ class Partition:
             volume = np.log(self.boxes.volume) if unknown else self.log_volume
             return np.asarray(np.log(self.prior_mass) - np.log(self.feasible) - volume)
 
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether a constraint, if there is one, leaves all of every box."""
+        return bool((self.feasible == 1.0).all())
+
     def cube_proposal(self, q: FloatArray) -> FloatArray:
         """Probabilities of drawing a *cube point* in each box such that arms are played as q.
 
         Infeasible points cost nothing and are drawn again, arm included; a box that is half
         infeasible is therefore offered twice as often.
         """
-        share = q / self.feasible
+        share = q if self.is_whole else q / self.feasible
         return np.asarray(share / share.sum())
 
     def prior_draws(self, density: FloatArray) -> float:
@@ -212,7 +217,8 @@ class Arms:
     def mean(self) -> FloatArray:
         """(K,) η_k = α_k / (α_k + β_k), Algorithm 1 line 4; 0 where nothing is known."""
         total = self.alpha + self.beta
-        return np.asarray(self.alpha / np.maximum(total, _TINY))
+        np.maximum(total, _TINY, out=total)
+        return np.divide(self.alpha, total, out=total)
 
     def __len__(self) -> int:
         return len(self.alpha)

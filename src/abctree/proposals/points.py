@@ -157,7 +157,7 @@ def draw_in_arms(
     q = (1.0 - _ELSEWHERE) * played + _ELSEWHERE * partition.prior_mass
     share = partition.cube_proposal(q)
     # Only where no box needs more points than another do the arms as given have this law.
-    given = [arm] if (partition.feasible == 1.0).all() else []
+    given = [arm] if partition.is_whole else []
     return draw_points(problem, OnBoxes(partition.boxes, share, given), len(arm), rng)
 
 

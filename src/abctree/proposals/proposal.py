@@ -62,8 +62,10 @@ class OnBoxes:
         if self.given:
             cube = self.boxes.sample(self.given.pop(), rng)
         else:
-            u, cube = rng.random(n), rng.random((n, self.boxes.d))
-            draw_in_boxes(self.boxes.lower, self.boxes.upper, self.share, u, cube)
+            boxes = self.boxes
+            u = rng.random(n * (1 + boxes.d))  # in one call, which costs as much as many numbers
+            cube = u[n:].reshape(n, boxes.d)
+            draw_in_boxes(boxes.lower, boxes.upper, self.share, u[:n], cube)
         return cube, None
 
     def density(self, cube: FloatArray) -> FloatArray:

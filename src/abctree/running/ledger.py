@@ -285,8 +285,10 @@ class Ledger:
     def _block_of(self, part: Rows) -> int:
         """The first simulation of the block that waits for some rows."""
         number = int(part.index[0])
-        firsts = [-1, *self._open]  # in their order, for so they are begun
-        first = number if number in self._open else firsts[bisect_right(firsts, number) - 1]
+        first = number
+        if number not in self._open:
+            firsts = [-1, *self._open]  # in their order, for so they are begun
+            first = firsts[bisect_right(firsts, number) - 1]
         if first < 0 or part.index[-1] > self._open[first].index[-1]:
             raise AbctreeError(
                 "`executor` must give answers to the rows that it was asked for, but gave some to "

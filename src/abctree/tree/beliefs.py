@@ -6,6 +6,7 @@ them the new rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,9 +98,8 @@ class GlobalRate:
         count_epsilon: float,
     ) -> Beliefs:
         """Beliefs from past rows counted at `count_epsilon`."""
-        reward = distance < count_epsilon
-        accepted, rejected = _counts(len(partition), arm, reward)
-        r = _rate(weight, reward)
+        accepted, rejected = _counts(len(partition), arm, distance < count_epsilon)
+        r = _rates(weight, distance, [count_epsilon])[0]
         return BetaBeliefs(
             accepted + self.strength * r, rejected + self.strength * (1.0 - r), epsilon
         )
@@ -138,7 +138,7 @@ class MultiLevel:
     ) -> Beliefs:
         """Beliefs from past rows; their tolerance levels end at `count_epsilon`."""
         epsilons = levels(first_epsilon, count_epsilon, self.ratio)
-        root_rate = np.array([_rate(weight, distance < e) for e in epsilons])
+        root_rate = _rates(weight, distance, epsilons)
         counts = np.zeros((len(partition), len(epsilons) + 1))
         compiled.count_by_level(arm, distance, epsilons, counts)
         strength = self.strength or (1.0 if partition.boxes.d <= 2 else 0.3)
@@ -167,7 +167,7 @@ class _MultiLevelBeliefs:
     def arms(self) -> Arms:
         """α and β now, in O(K · levels)."""
         tree = self._tree
-        alpha, beta = np.empty((2, tree.n_boxes))
+        alpha, beta = np.empty(tree.n_boxes), np.empty(tree.n_boxes)
         compiled.shrink(
             tree.parent, tree.node_of_box, self._counts, self._root_rate, self._strength,
             alpha, beta,
@@ -290,11 +290,13 @@ def _counts(n_boxes: int, arm: IntArray, reward: np.ndarray) -> tuple[FloatArray
     return accepted, np.bincount(arm, minlength=n_boxes) - accepted
 
 
-def _rate(weight: FloatArray, reward: np.ndarray) -> float:
-    """Acceptance rate under the prior, strictly inside (0, 1)."""
-    n = len(reward)
+def _rates(
+    weight: FloatArray, distance: FloatArray, epsilons: Sequence[float] | FloatArray
+) -> FloatArray:
+    """Acceptance rates (S,) under the prior at tolerances (S,), strictly inside (0, 1)."""
+    n = len(distance)
     if n == 0:
-        return 0.5
-    rate = float(weight[reward].sum() / weight.sum())
+        return np.full(len(epsilons), 0.5)
+    rates = np.array([weight[distance < e].sum() for e in epsilons]) / weight.sum()
     # With nothing accepted, half an acceptance in all that was simulated.
-    return min(max(rate, 0.5 / (n + 1)), 1.0 - 0.5 / (n + 1))
+    return np.asarray(np.clip(rates, 0.5 / (n + 1), 1.0 - 0.5 / (n + 1)))

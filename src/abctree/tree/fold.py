@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from abctree.data import Mixture, Partition, Steps
-from abctree.proposals.points import Source, Tally
+from abctree.proposals.points import Source
 from abctree.proposals.proposal import OnBoxes
 from abctree.protocols import Beliefs
 from abctree.tree.model_weights import ModelWeights
@@ -24,11 +24,14 @@ class Fold:
     mixture: Mixture  #: proposals of earlier rounds
     models: ModelWeights | None = None  #: of a utility that compares models
     beside: tuple[Source, ...] = ()  #: laws that draw beside the boxes, the same for a round
-    tally: Tally = field(default_factory=Tally)  #: of the boxes
+    sources: tuple[Source, ...] = field(init=False)  #: of a block's points, the boxes first
     density: FloatArray = field(init=False)  #: (K,) Σ_t N_t c_t of the boxes in this round
 
     def __post_init__(self) -> None:
         self.density = np.zeros(len(self.partition))
+        whole = OnBoxes(self.partition.boxes, self.partition.prior_mass)  # until a block is asked
+        rest = 1.0 - sum(source.share for source in self.beside)
+        self.sources = (Source(whole, rest), *self.beside)
 
     def rates(self) -> FloatArray:
         """η (K,) as the utility counts them."""
@@ -38,11 +41,6 @@ class Fold:
     def counted(self, cube: FloatArray) -> FloatArray:
         """How much a rate counts at points (n, d): (n,)."""
         return np.ones(len(cube)) if self.models is None else self.models.at(cube)
-
-    def sources(self, on_boxes: OnBoxes) -> list[Source]:
-        """What the fold draws from, the boxes first."""
-        rest = 1.0 - sum(source.share for source in self.beside)
-        return [Source(on_boxes, rest, self.tally), *self.beside]
 
     def add(self, density: FloatArray, n_drawn: Sequence[int]) -> None:
         """Count the candidates of a block that has come back, first those of the boxes."""

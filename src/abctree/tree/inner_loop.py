@@ -68,8 +68,9 @@ def inner_loop(game: Game, folds: Sequence[Fold], epsilon: float, s: int) -> int
                 return n_accepted
             ends = (m - begun for m in plan.milestones if m > begun)
             n = min(plan.block, end - begun, *ends)  # line 3
-            pulled = pull_arms(game, folds, begun, n)  # lines 4 to 7, and 10
-            wait = game.simulate(pulled.theta, np.arange(begun, begun + n))  # line 8
+            index = np.arange(begun, begun + n)
+            pulled = pull_arms(game, folds, index)  # lines 4 to 7, and 10
+            wait = game.simulate(pulled.theta, index)  # line 8
             pending.append((pulled, wait))
             begun += n
         if not pending:
@@ -82,22 +83,22 @@ def inner_loop(game: Game, folds: Sequence[Fold], epsilon: float, s: int) -> int
         n_accepted += int(np.count_nonzero(reward))  # line 12
 
 
-def pull_arms(game: Game, folds: Sequence[Fold], first: int, n: int) -> Pulls:
-    """Lines 4 to 7 and 10 for the simulations number first..first+n-1, each in its fold.
+def pull_arms(game: Game, folds: Sequence[Fold], index: IntArray) -> Pulls:
+    """Lines 4 to 7 and 10 for the simulations of these consecutive numbers (n,), each in its fold.
 
     The plan's share of the prior in q* bounds every weight by its inverse.  A policy decides on the
     arms in place of lines 4 to 6, as Algorithm 3 does.
     """
-    problem, rng, n_folds = game.problem, game.rng, len(folds)
+    problem, rng, n, n_folds = game.problem, game.rng, len(index), len(folds)
     policy, defensive = game.rules.policy, game.plan.defensive
-    fold = np.arange(first, first + n) % n_folds
+    fold = index % n_folds
     arm: IntArray = np.empty(n, dtype=np.int32)
     cube = np.empty((n, problem.d))
     theta = np.empty((n, len(problem.names)))
     proposal = np.empty(n)
     offered = []
     for f, own in enumerate(folds):
-        begin = (f - first) % n_folds
+        begin = (f - int(index[0])) % n_folds
         n_own = len(range(begin, n, n_folds))
         if not n_own:
             continue
@@ -111,19 +112,19 @@ def pull_arms(game: Game, folds: Sequence[Fold], first: int, n: int) -> Pulls:
         else:  # which may also fix the arms (Algorithm 3)
             fixed, q = policy.pull(own.beliefs.arms(), own.partition, n_own, rng)
         on_boxes = OnBoxes(own.partition.boxes, own.partition.cube_proposal(q))
-        sources = own.sources(on_boxes)
+        own.sources[0].law = on_boxes
         if fixed is None:  # lines 7 and 8
-            points = draw_from(problem, sources, n_own, rng)
+            points = draw_from(problem, own.sources, n_own, rng)
         else:
             points = [draw_in_arms(problem, own.partition, fixed, rng)]
-            sources[0].tally.add(points[0])
+            own.sources[0].tally.add(points[0])
         if len(points) > 1:
             rows = rng.permutation(np.arange(begin, n, n_folds))
         cube[rows] = at = in_turn([drawn.cube for drawn in points])
         theta[rows] = in_turn([drawn.theta for drawn in points])
         arm[rows] = at_arm = own.partition.boxes.locate(at)
         # Line 10, u = 1 / proposal.
-        proposal[rows] = density_of(at, on_boxes.value[at_arm], sources)
+        proposal[rows] = density_of(at, on_boxes.value[at_arm], own.sources)
         offered.append((f, on_boxes.value, [drawn.n_drawn for drawn in points]))
     return Pulls(cube, theta, arm, proposal, fold, tuple(offered))
 

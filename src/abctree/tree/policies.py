@@ -163,7 +163,7 @@ def _pulled(
     # Arms from q, each drawn again with its point, where points are refused: then the density of
     # what is kept is known, although the share that is refused is not, and no arm without allowed
     # points is kept to.
-    kept_to = bool((partition.feasible == 1.0).all())
+    kept_to = partition.is_whole
     posterior = PosteriorMatch().optimal_proposal(arms.mean, prior)
     for part, arm_share in ((spread, posterior), (defensive, prior)):
         if part > 0.0:

@@ -56,6 +56,11 @@ class Uniform:
         """Widths and ends as columns (k, 1)."""
         return self.width[:, None], self.low[:, None], self.high[:, None]
 
+    @cached_property
+    def _may_pass_high(self) -> bool:
+        """Whether low + width is one rounding above high; below 1 nothing is larger than at 1."""
+        return bool((self.low + self.width > self.high).any())
+
     def from_cube(self, cube: FloatArray) -> FloatArray:
         theta = np.empty_like(cube)
         width, low, high = self._columns
@@ -63,8 +68,8 @@ class Uniform:
         columns = theta.T
         np.multiply(cube.T, width, out=columns, order="C")
         np.add(columns, low, out=columns, order="C")
-        # low + width may be one rounding above high.
-        np.minimum(columns, high, out=columns, order="C")
+        if self._may_pass_high:
+            np.minimum(columns, high, out=columns, order="C")
         return theta
 
     def to_cube(self, theta: FloatArray) -> FloatArray:

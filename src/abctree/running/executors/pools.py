@@ -85,8 +85,12 @@ class WhereItHelps(Threads):
 
     def chunks(self, work: Work, rows: Rows) -> Iterator[Chunk]:
         """See `Executor`."""
-        n = min(self.n_workers, len(rows))  # that could be busy
-        if n > 1 and self._pace.seconds(len(rows)) >= _WORTH:
+        if len(rows) == 1 or self.n_workers == 1:
+            return self._here.chunks(work, rows)
+        return self._in_some_threads(work, rows)
+
+    def _in_some_threads(self, work: Work, rows: Rows) -> Iterator[Chunk]:
+        if self._pace.seconds(len(rows)) >= _WORTH:
             yield from super().chunks(work, rows)
             return
         began = time.perf_counter()
