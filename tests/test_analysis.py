@@ -796,7 +796,7 @@ def test_step_posterior_has_the_shape_of_an_unbounded_prior_in_its_last_boxes():
 def test_step_posterior_of_a_fold_comes_from_rates():
     boxes = boxes_2d(0.25, 0.5, 0.8)
     eta = np.array([0.0, 0.1, 0.4, 0.2])
-    partition = Partition(boxes, boxes.volume, np.zeros(4), np.ones(4))
+    partition = Partition(boxes, boxes.volume, lambda *_: np.zeros(4), np.ones(4))
     step = StepPosterior.from_folds([StepFold.of(partition, eta)], UNIFORM)
     assert step.folds[0].mass == pytest.approx(boxes.volume * eta / (boxes.volume @ eta))
 

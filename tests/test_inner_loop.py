@@ -175,7 +175,9 @@ def test_a_distance_of_exactly_epsilon_is_no_acceptance_of_the_quota():
 
 def test_defensive_share_is_drawn_from_the_prior_and_bounds_every_weight():
     boxes = abctree.Grid(2).partition(np.empty((0, 1)), np.empty(0), 1.0, None, None)
-    partition = abctree.data.Partition(boxes, np.array([0.9, 0.1]), np.zeros(2), np.ones(2))
+    partition = abctree.data.Partition(
+        boxes, np.array([0.9, 0.1]), lambda *_: np.zeros(2), np.ones(2)
+    )
     known = beliefs.BetaBeliefs(np.array([0.0, 1.0]), np.array([1.0, 1.0]), 1.0)
     problem = abctree.Problem({"a": (0.0, 1.0)}, lambda theta, rng: 0.0, 0.0)
     own = game_of(problem, None, np.random.default_rng(0), defensive=0.2)

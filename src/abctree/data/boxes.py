@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -155,7 +156,8 @@ class Partition:
 
     boxes: Boxes
     prior_mass: FloatArray  #: (K,) π(Ω_k); sums to one
-    log_volume: FloatArray  #: (K,) log |Ω_k| in θ space; nan where the prior cannot say
+    #: Log-volumes in θ space of boxes of the cube, as `Prior.log_volume`.
+    log_volume_of: Callable[[FloatArray, FloatArray], FloatArray]
     feasible: FloatArray  #: (K,) share of the box that the constraint allows, in (0, 1]
 
     def __len__(self) -> int:
@@ -174,6 +176,12 @@ class Partition:
             for k in order.tolist()
         )
         return page(title(f"{self!r}; the largest"), table(heads, rows))
+
+    @cached_property  # few runs ask, and quantiles may take long
+    def log_volume(self) -> FloatArray:
+        """(K,) Log |Ω_k| in θ space; nan where the prior cannot say."""
+        with np.errstate(divide="ignore"):
+            return self.log_volume_of(self.boxes.lower, self.boxes.upper)
 
     @property
     def log_density(self) -> FloatArray:

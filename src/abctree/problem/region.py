@@ -152,17 +152,15 @@ class Region:
         return inside(_sobol(self.prior.d).random(_SECOND_LOOK))
 
     def measure(self, boxes: Boxes) -> Partition:
-        """The prior's masses and volumes of boxes.
+        """What the prior says of boxes.
 
         π(Ω_k) is the volume of the box in the cube, exactly, unless there is a constraint or a
         density prior: then it is estimated at no simulation cost.  That estimate steers which arms
         are played; weights and evidence do not rest on it (`Mixture`).
         """
-        with np.errstate(divide="ignore"):
-            log_volume = self.prior.log_volume(boxes.lower, boxes.upper)
-        volume = boxes.volume
+        volume, log_volume_of = boxes.volume, self.prior.log_volume
         if self.is_plain:
-            return Partition(boxes, volume, log_volume, np.ones(len(boxes)))
+            return Partition(boxes, volume, log_volume_of, np.ones(len(boxes)))
         weight, n_seen, n = self._looked_at(boxes)
         normaliser, _, allowed = self._integral
         feasible = (n_seen + 0.5) / (n + 0.5)
@@ -175,7 +173,7 @@ class Region:
         weight[empty] = normaliser * 0.5 / (0.5 + n[empty] * allowed)
         feasible[empty] = allowed
         mass = volume * weight
-        return Partition(boxes, mass / mass.sum(), log_volume, feasible)
+        return Partition(boxes, mass / mass.sum(), log_volume_of, feasible)
 
     def _looked_at(self, boxes: Boxes) -> tuple[FloatArray, IntArray, IntArray]:
         """Mean weight of points in each box (K,), how many are allowed, and how many there are."""

@@ -161,8 +161,11 @@ def strips(*cuts: float, feasible: float = 1.0) -> Partition:
     for box, cut in enumerate(cuts):
         growth.split(box, 0, cut)
     boxes = growth.boxes()
-    volume = boxes.volume
-    return Partition(boxes, volume, np.log(volume), np.full(len(boxes), feasible))
+
+    def log_volume(lower: FloatArray, upper: FloatArray) -> FloatArray:
+        return np.asarray(np.log(np.prod(upper - lower, axis=1)))
+
+    return Partition(boxes, boxes.volume, log_volume, np.full(len(boxes), feasible))
 
 
 def _cases(rng: np.random.Generator) -> list[tuple[str, Arms, Partition]]:
