@@ -60,6 +60,11 @@ def draw_in_boxes(
     return np.asarray(np.maximum(point, np.maximum(low, np.finfo(float).tiny)))
 
 
+def add_times(total: FloatArray, n: int, values: FloatArray) -> None:
+    """Add n times some values to a total."""
+    total += n * values
+
+
 def count_rewards(
     arm: IntArray, distance: FloatArray, epsilon: float, alpha: FloatArray, beta: FloatArray
 ) -> None:

@@ -77,6 +77,15 @@ def test_locate_compiled_equals_brute_force(seed, n, d):
 
 
 @given(seed=seeds, n=st.integers(0, 200))
+def test_add_times_compiled_equals_reference(seed, n):
+    total, values = np.random.default_rng(seed).random((2, 7))
+    fast, slow = total.copy(), total.copy()
+    compiled.add_times(fast, n, values)
+    definition.add_times(slow, n, values)
+    assert np.array_equal(fast, slow)
+
+
+@given(seed=seeds, n=st.integers(0, 200))
 def test_count_rewards_compiled_equals_reference(seed, n):
     rng = np.random.default_rng(seed)
     arm, distance = rng.integers(7, size=n), np.where(rng.random(n) < 0.1, np.inf, rng.random(n))

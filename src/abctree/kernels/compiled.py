@@ -125,6 +125,13 @@ def draw_in_boxes(
 
 
 @jit
+def add_times(total: FloatArray, n: int, values: FloatArray) -> None:
+    """Add n times some values (K,) to a total (K,)."""
+    for k in range(len(total)):
+        total[k] += n * values[k]
+
+
+@jit
 def count_rewards(
     arm: IntArray, distance: FloatArray, epsilon: float, alpha: FloatArray, beta: FloatArray
 ) -> None:

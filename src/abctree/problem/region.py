@@ -36,7 +36,7 @@ class Region:
     prior: Prior
     constraint: Constraint | None
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """Whether π(Ω_k) is the volume of the box, exactly."""
         return self.constraint is None and not self.has_density

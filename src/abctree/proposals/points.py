@@ -211,19 +211,20 @@ class Source:
         return first
 
 
-def in_turn(parts: Sequence[FloatArray]) -> FloatArray:
-    """Arrays one after the other; one alone as it is."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
 def draw_from(
     problem: Problem, sources: Sequence[Source], n: int, rng: np.random.Generator
-) -> list[Points]:
-    """n points in all, from each source in proportion to its share."""
+) -> tuple[FloatArray, FloatArray, list[int]]:
+    """n points in all, from each source in proportion to its share: one source after the other.
+
+    In the cube (n, d) and in user units (n, p), and the candidates of each source.
+    """
     if len(sources) == 1:
-        return [sources[0].draw(problem, n, rng)]
+        points = sources[0].draw(problem, n, rng)
+        return points.cube, points.theta, [points.n_drawn]
     number = rng.multinomial(n, [source.share for source in sources]).tolist()
-    return [source.draw(problem, m, rng) for source, m in zip(sources, number, strict=True)]
+    parts = [source.draw(problem, m, rng) for source, m in zip(sources, number, strict=True)]
+    cube, theta = (np.concatenate(column) for column in list(zip(*parts, strict=True))[:2])
+    return cube, theta, [points.n_drawn for points in parts]
 
 
 def density_of(cube: FloatArray, first: FloatArray, sources: Sequence[Source]) -> FloatArray:

@@ -62,9 +62,9 @@ class OnBoxes:
         if self.given:
             cube = self.boxes.sample(self.given.pop(), rng)
         else:
-            boxes = self.boxes
-            u = rng.random(n * (1 + boxes.d))  # in one call, which costs as much as many numbers
-            cube = u[n:].reshape(n, boxes.d)
+            boxes, d = self.boxes, self.boxes.d
+            u = rng.random(n * (1 + d))  # in one call, which costs as much as many numbers
+            cube = u[n:].reshape(n, d)
             draw_in_boxes(boxes.lower, boxes.upper, self.share, u[:n], cube)
         return cube, None
 

@@ -143,7 +143,8 @@ class MultiLevel:
         compiled.count_by_level(arm, distance, epsilons, counts)
         strength = self.strength or (1.0 if partition.boxes.d <= 2 else 0.3)
         # New rows are counted at the tolerance that is played.
-        playing = np.append(epsilons[:-1], min(epsilon, epsilons[-1]))
+        playing = epsilons.copy()
+        playing[-1] = min(epsilon, epsilons[-1])
         return _MultiLevelBeliefs(partition, counts, playing, root_rate, strength)
 
 

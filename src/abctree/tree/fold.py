@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from abctree.data import Mixture, Partition, Steps
+from abctree.kernels import compiled
 from abctree.proposals.points import Source
 from abctree.proposals.proposal import OnBoxes
 from abctree.protocols import Beliefs
@@ -44,7 +45,7 @@ class Fold:
 
     def add(self, density: FloatArray, n_drawn: Sequence[int]) -> None:
         """Count the candidates of a block that has come back, first those of the boxes."""
-        self.density += n_drawn[0] * density
+        compiled.add_times(self.density, n_drawn[0], density)
         for source, n in zip(self.beside, n_drawn[1:], strict=False):
             source.n_drawn += n
 

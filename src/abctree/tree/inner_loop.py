@@ -16,7 +16,7 @@ import numpy as np
 
 from abctree.data import Simulations, Table
 from abctree.problem import Problem
-from abctree.proposals.points import density_of, draw_from, draw_in_arms, in_turn
+from abctree.proposals.points import density_of, draw_from, draw_in_arms
 from abctree.proposals.proposal import OnBoxes
 from abctree.tree.fold import Fold
 from abctree.tree.game import Game
@@ -114,18 +114,18 @@ def pull_arms(game: Game, folds: Sequence[Fold], index: IntArray) -> Pulls:
         on_boxes = OnBoxes(own.partition.boxes, own.partition.cube_proposal(q))
         own.sources[0].law = on_boxes
         if fixed is None:  # lines 7 and 8
-            points = draw_from(problem, own.sources, n_own, rng)
+            at, theta_at, n_drawn = draw_from(problem, own.sources, n_own, rng)
         else:
-            points = [draw_in_arms(problem, own.partition, fixed, rng)]
-            own.sources[0].tally.add(points[0])
-        if len(points) > 1:
+            points = draw_in_arms(problem, own.partition, fixed, rng)
+            own.sources[0].tally.add(points)
+            at, theta_at, n_drawn = points.cube, points.theta, [points.n_drawn]
+        if len(n_drawn) > 1:
             rows = rng.permutation(np.arange(begin, n, n_folds))
-        cube[rows] = at = in_turn([drawn.cube for drawn in points])
-        theta[rows] = in_turn([drawn.theta for drawn in points])
+        cube[rows], theta[rows] = at, theta_at
         arm[rows] = at_arm = own.partition.boxes.locate(at)
         # Line 10, u = 1 / proposal.
         proposal[rows] = density_of(at, on_boxes.value[at_arm], own.sources)
-        offered.append((f, on_boxes.value, [drawn.n_drawn for drawn in points]))
+        offered.append((f, on_boxes.value, n_drawn))
     return Pulls(cube, theta, arm, proposal, fold, tuple(offered))
 
 
