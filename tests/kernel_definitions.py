@@ -65,6 +65,12 @@ def add_times(total: FloatArray, n: int, values: FloatArray) -> None:
     total += n * values
 
 
+def mean_rates(alpha: FloatArray, beta: FloatArray, found: FloatArray) -> None:
+    """α / (α + β), and 0 where both are 0."""
+    total = alpha + beta
+    found[:] = np.divide(alpha, total, out=np.zeros(len(alpha)), where=total > 0.0)
+
+
 def count_rewards(
     arm: IntArray, distance: FloatArray, epsilon: float, alpha: FloatArray, beta: FloatArray
 ) -> None:

@@ -86,6 +86,15 @@ def test_add_times_compiled_equals_reference(seed, n):
 
 
 @given(seed=seeds, n=st.integers(0, 200))
+def test_mean_rates_compiled_equals_reference(seed, n):
+    counts = np.random.default_rng(seed).integers(3, size=(2, n)).astype(float)
+    fast, slow = np.empty((2, n))
+    compiled.mean_rates(*counts, fast)
+    definition.mean_rates(*counts, slow)
+    assert np.array_equal(fast, slow)
+
+
+@given(seed=seeds, n=st.integers(0, 200))
 def test_count_rewards_compiled_equals_reference(seed, n):
     rng = np.random.default_rng(seed)
     arm, distance = rng.integers(7, size=n), np.where(rng.random(n) < 0.1, np.inf, rng.random(n))

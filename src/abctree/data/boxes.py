@@ -224,9 +224,9 @@ class Arms:
     @property
     def mean(self) -> FloatArray:
         """(K,) η_k = α_k / (α_k + β_k), Algorithm 1 line 4; 0 where nothing is known."""
-        total = self.alpha + self.beta
-        np.maximum(total, _TINY, out=total)
-        return np.divide(self.alpha, total, out=total)
+        eta = np.empty(len(self.alpha))
+        _kernels().mean_rates(self.alpha, self.beta, eta)
+        return eta
 
     def __len__(self) -> int:
         return len(self.alpha)

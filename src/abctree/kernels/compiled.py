@@ -131,6 +131,13 @@ def add_times(total: FloatArray, n: int, values: FloatArray) -> None:
         total[k] += n * values[k]
 
 
+@jit(fastmath=set(), error_model="numpy")
+def mean_rates(alpha: FloatArray, beta: FloatArray, found: FloatArray) -> None:
+    """Algorithm 1, line 4: η_k = α_k / (α_k + β_k) of each arm (K,), 0 where both are 0."""
+    for k in range(len(alpha)):
+        found[k] = alpha[k] / max(alpha[k] + beta[k], _TINY)
+
+
 @jit
 def count_rewards(
     arm: IntArray, distance: FloatArray, epsilon: float, alpha: FloatArray, beta: FloatArray

@@ -304,17 +304,17 @@ class Ledger:
             self._unwritten.clear()
             self.store.append(kind, data, flush=flush)
 
-    def has(self, rows: Rows) -> bool:
-        """Whether all of a block that was begun is answered."""
-        return has_all(self._blocks[int(rows.index[0])], len(rows))
+    def take(self, rows: Rows) -> Simulations | None:
+        """The answers to a block that was begun, bit for bit as if made in one go.
 
-    def take(self, rows: Rows) -> Simulations:
-        """The answers to a whole block, bit for bit as if made in one go; each is taken once."""
-        first = int(rows.index[0])
+        None while some are missing; the whole is taken once.
+        """
+        first, size = int(rows.index[0]), len(rows)
+        if not has_all(self._blocks[first], size):
+            return None
         del self._open[first]
-        entries = self._blocks.pop(first)
-        self.n_simulations = max(self.n_simulations, first + len(rows))
-        return self.needed(joined(entries, len(rows)))
+        self.n_simulations = max(self.n_simulations, first + size)
+        return self.needed(joined(self._blocks.pop(first), size))
 
     def _another_run(self, first: int) -> StoreError:
         manifest = self.manifest or {}

@@ -136,7 +136,7 @@ class Runner:
         """The answers to a block; each chunk is in the ledger before the next one is waited for."""
         n_back = 0
         try:
-            while not self._ledger.has(rows):
+            while (done := self._ledger.take(rows)) is None:
                 with self._interrupts.through:
                     chunk = next(chunks, None)
                 if chunk is None:
@@ -151,7 +151,6 @@ class Runner:
             raise
         if chunks in self._ahead:
             self._ahead.remove(chunks)
-        done = self._ledger.take(rows)
         self._look_at(done, rows.theta, rows.index)
         return done
 
