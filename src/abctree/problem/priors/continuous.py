@@ -26,6 +26,9 @@ from abctree.types import FloatArray
 # Two quantiles this near, relative to their size, have lost the digits of their difference.
 _NEARBY = 64.0 * float(np.finfo(np.float64).eps)
 
+# Rows that are mapped as they are; more of them column by column.
+_SHORT = 32
+
 # Cube points from the outside in: where a quantile function is tried.
 _FROM_BELOW = (LOWEST, 1e-200, 1e-100, 1e-50, 1e-30, 1e-20, 1e-16, 1e-14, 1e-12, 1e-9, 1e-6)
 _FROM_ABOVE = (HIGHEST, *(1.0 - u for u in (4e-16, 1e-15, 1e-14, 1e-12, 1e-9, 1e-6)))
@@ -62,6 +65,10 @@ class Uniform:
         return bool((self.low + self.width > self.high).any())
 
     def from_cube(self, cube: FloatArray) -> FloatArray:
+        if len(cube) < _SHORT:
+            theta = cube * self.width
+            theta += self.low
+            return np.minimum(theta, self.high, out=theta) if self._may_pass_high else theta
         theta = np.empty_like(cube)
         width, low, high = self._columns
         # Along the columns, which are long: NumPy would loop over the few numbers of each row.
