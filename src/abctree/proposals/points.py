@@ -223,7 +223,8 @@ def draw_from(
         return points.cube, points.theta, [points.n_drawn]
     number = rng.multinomial(n, [source.share for source in sources]).tolist()
     parts = [source.draw(problem, m, rng) for source, m in zip(sources, number, strict=True)]
-    cube, theta = (np.concatenate(column) for column in list(zip(*parts, strict=True))[:2])
+    cube = np.concatenate([points.cube for points in parts])
+    theta = np.concatenate([points.theta for points in parts])
     return cube, theta, [points.n_drawn for points in parts]
 
 

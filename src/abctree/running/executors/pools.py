@@ -87,9 +87,9 @@ class WhereItHelps(Threads):
         """See `Executor`."""
         if len(rows) == 1 or self.n_workers == 1:
             return self._here.chunks(work, rows)
-        return self._in_some_threads(work, rows)
+        return self._as_paced(work, rows)
 
-    def _in_some_threads(self, work: Work, rows: Rows) -> Iterator[Chunk]:
+    def _as_paced(self, work: Work, rows: Rows) -> Iterator[Chunk]:
         if self._pace.seconds(len(rows)) >= _WORTH:
             yield from super().chunks(work, rows)
             return
