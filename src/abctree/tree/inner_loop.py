@@ -91,14 +91,14 @@ def pull_arms(game: Game, folds: Sequence[Fold], index: IntArray) -> Pulls:
     """
     problem, rng, n, n_folds = game.problem, game.rng, len(index), len(folds)
     policy, defensive = game.rules.policy, game.plan.defensive
-    fold = index % n_folds
+    first, fold = int(index[0]), index % n_folds
     arm: IntArray = np.empty(n, dtype=np.int32)
     cube = np.empty((n, problem.d))
     theta = np.empty((n, len(problem.names)))
     proposal = np.empty(n)
     offered = []
     for f, own in enumerate(folds):
-        begin = (f - int(index[0])) % n_folds
+        begin = (f - first) % n_folds
         n_own = len(range(begin, n, n_folds))
         if not n_own:
             continue
