@@ -153,6 +153,29 @@ def test_bends_are_told_from_noise_of_any_size_and_waves_in_another_order_are_no
     assert fit.bends(np.zeros((1, 3))).tolist() == [0.0]
 
 
+def rare(theta, rng):
+    """Two counts that know the parameters, and eight events that hardly ever happen."""
+    event = rng.random((len(theta), 8)) < 0.002
+    return np.hstack([rng.poisson(100.0 * theta), event])
+
+
+def test_they_say_nothing_of_data_that_no_line_with_noise_made():
+    """Three rare events are a rest so large that those near by its size are anywhere else."""
+
+    def table(observed):
+        prior = {"a": (0.0, 10.0), "b": (0.0, 10.0)}
+        problem = abctree.Problem(prior, rare, observed, vectorized=True)
+        return rows.Rows.of(abctree.abc_tree(problem, n_simulations=5000, rng=1))
+
+    found = table(np.array([300.0, 200, 1, 1, 1, 0, 0, 0, 0, 0]))
+    assert found.local is not None
+    assert found.fair_local is None
+    chosen = veto.choose(found, 40, np.random.default_rng(1))
+    assert {cell.summaries for cell in chosen.scores} == {"own"}
+    for twin in (table(np.array([300.0, 200, 0, 0, 0, 0, 0, 0, 0, 0])), rows.Rows.of(run(0))):
+        assert twin.fair_local is twin.local is not None
+
+
 def test_an_answer_says_by_what_it_was_read():
     result = run(0)
     draws = result.answer()

@@ -42,6 +42,9 @@ _LARGEST_SHARE = 0.7
 _SHARE, _AT_LEAST, _AT_MOST = 0.1, 300.0, 3000.0
 #: Local models, each where the draws of the one before are.
 _LOCAL_STEPS = 2
+#: Local summaries say nothing of an observation that is so many times as near, by the run's own
+#: distance, as most of the draws near by them: no line with noise made it.
+_FAR = 3.0
 #: Draws near by local summaries are regressed on the run's own, too, where there are so many draws
 #: for each.  With fewer, what that mends of a bend is less than the noise of the slopes.
 _FOR_EACH = 100
@@ -201,6 +204,17 @@ class Rows:
         return Local(rows, model, with_own)
 
     @cached_property
+    def fair_local(self) -> Local | None:
+        """The same, unless most of the draws by it are far away by the run's own distance."""
+        if self.local is None:
+            return None
+        near, ess = self.local.rows, self.usual_ess
+        draws = near.accepted(ess)
+        far = self.run.table.distance[near.number[draws]] > _FAR * self.epsilon(ess)
+        weight = near.weight[draws]
+        return None if weight @ far > 0.5 * weight.sum() else self.local
+
+    @cached_property
     def every(self) -> Rows:
         """All rows, where these are the nearest, with places on the same scale."""
         return self if len(self) < _MOST else Rows.of(self.run, None, like=self)
@@ -358,8 +372,8 @@ class Rows:
         for each kind of draws, and its sum is one.
         """
         sources = [(self, self)]
-        if self.local is not None:
-            sources.append((self.local.rows, self.every))
+        if self.fair_local is not None:
+            sources.append((self.fair_local.rows, self.every))
         stand: list[tuple[Rows, int]] = []
         shares, start = [], rng.random()
         for near, rows in sources:

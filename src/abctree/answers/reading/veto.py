@@ -53,7 +53,7 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
     cells = [Cell(method, ess) for ess in sizes for method in _METHODS]
     if default not in cells:
         return Choice(default, default, {}, 0)
-    if rows.local is not None:
+    if rows.fair_local is not None:
         cells += [Cell(_METHODS[0], ess, "local") for ess in sizes]
     picked, share = rows.picked(n, _NEAR * default.ess, rng)
     places = np.array([of.places[j] for of, j in picked])
@@ -83,9 +83,9 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
         return mean[least, each], error[least, each]
 
     mean, error = gaps(default)
-    if rows.local is not None:
+    if rows.fair_local is not None:
         other = cells.index(default._replace(summaries="local"))
-        has_room = rows.local.with_own and error[other] < np.inf
+        has_room = rows.fair_local.with_own and error[other] < np.inf
         if mean[other] < (_ROOM * error[other] if has_room else 0.0):
             default = cells[other]
             mean, error = gaps(default)
