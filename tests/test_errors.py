@@ -430,6 +430,21 @@ def test_parameters_that_are_not_informed_are_named_whatever_the_method(method):
     assert "The posteriors of n and m are their priors" in said
 
 
+@pytest.mark.parametrize("distance", ["euclidean", "mad"])
+def test_what_a_regression_alone_tells_is_no_prior(distance):
+    """One number in large units drowns two that tell the parameters; a common scale does not."""
+
+    def simulate(theta, rng):
+        noise = rng.standard_normal((len(theta), 3))
+        return np.column_stack([theta[:, :2] + 0.3 * noise[:, :2], 1000.0 * noise[:, 2]])
+
+    prior = {"a": (-5.0, 5.0), "b": (-5.0, 5.0), "n": (0.0, 1.0)}
+    problem = abctree.Problem(prior, simulate, [1.0, 2.0, 3.0], distance=distance, vectorized=True)
+    said = " ".join(abctree.abc_tree(problem, n_simulations=2000, rng=2).summary().verdicts)
+    assert ("say nothing of a and b: all that the answer says" in said) == (distance != "mad")
+    assert "The posterior of n is its prior" in said
+
+
 def test_a_constraint_and_a_density_are_part_of_the_prior():
     """b is uniform on (0, 2) and below a, which the data do not know either, nor c > 0."""
     prior = {"a": (0.0, 2.0), "b": (0.0, 2.0), "c": (-1.0, 1.0)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +37,8 @@ FAILURES = 0.05
 EVIDENCE = 0.10
 #: Standard errors of the difference that raise the alarm.
 ALARM = 2.5
+#: An answer with less than this share of the spread of the draws as they are says more than these.
+_TOLD = 0.5
 
 
 def bias_alarm(z_rounds: float, gap: Gap, remedy: str) -> str | None:
@@ -146,6 +148,17 @@ def on_uninformed(posterior: Posterior, names: Sequence[str]) -> str | None:
     )
 
 
+def on_slopes_alone(posterior: Posterior, names: Sequence[str]) -> str | None:
+    """Say that a regression tells what draws as they are do not; None if there are no names."""
+    if not names:
+        return None
+    return (
+        f"At epsilon {posterior.epsilon:.4g} the draws as they are say nothing of "
+        f"{_listed(names)}: all that the answer says is the regression's. Other summaries are most "
+        'of the distance; where scales differ, distance="mad" lets each count.'
+    )
+
+
 def _on_largest_weight(posterior: Posterior) -> str | None:
     share = posterior.largest_weight
     if not share > LARGEST_WEIGHT or len(posterior) == 1:
@@ -198,12 +211,22 @@ def run_notes(run: Run) -> tuple[str, ...]:
     return (*run.code_changes, *(sentence for sentence in said if sentence))
 
 
-def notes_on(run: Run, draws: Posterior) -> tuple[str, ...]:
-    """Sentences on the draws of a run that are read."""
+def notes_on(run: Run, draws: Posterior, answer: Posterior | None = None) -> tuple[str, ...]:
+    """Sentences on the draws of a run that are read, and on what an answer makes of them."""
     if only_ties(run):
         return ()  # which says as much of all parameters
-    said = on_uninformed(draws, uninformed(draws))
-    return () if said is None else (said,)
+    names = uninformed(draws)
+    moved = set() if answer is None else _narrower(answer, draws)
+    said = (
+        on_uninformed(draws, [name for name in names if name not in moved]),
+        on_slopes_alone(draws, [name for name in names if name in moved]),
+    )
+    return tuple(sentence for sentence in said if sentence)
+
+
+def _narrower(answer: Posterior, draws: Posterior) -> set[str]:
+    narrow = answer.std() < _TOLD * draws.std()
+    return {name for name, is_so in zip(draws.names, narrow, strict=True) if is_so}
 
 
 def only_ties(run: Run) -> bool:
@@ -257,7 +280,7 @@ def _on_streams(run: Run) -> str | None:
     )
 
 
-def _listed(names: set[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return " and ".join(sorted(names))
 
 

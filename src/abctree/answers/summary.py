@@ -174,7 +174,7 @@ def summarise(
     with warnings_kept(notes):
         draws, doubted = read(), doubt()
         raw = draws if draws.reading is None else run.posterior()
-    notes += [*([doubted] if doubted else []), *run_notes(run), *notes_on(run, raw)]
+    notes += [*([doubted] if doubted else []), *run_notes(run), *notes_on(run, raw, draws)]
     z = run.evidence(raw.epsilon)
     alarm = run.bias_alarm(raw.epsilon)
     said = verdicts(draws, z, failures=run.failures.count, alarm=alarm)
