@@ -6,8 +6,10 @@ import csv
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import abctree
+from abctree.answers.weighted import Probabilities
 from tests.conftest import z_score
 
 pytestmark = pytest.mark.xdist_group("categories")  # they share runs
@@ -50,6 +52,27 @@ def test_probabilities_are_those_of_bayes(found):
     for p in known:
         assert p.values.tolist() == CODES
         assert p.probability.sum() == pytest.approx(1.0)
+
+
+def misses(error):
+    """How often 40 equal draws of a value of probability .05 are off by three errors and more."""
+    off = [
+        k
+        for k in range(41)
+        if abs(k / 40 - 0.05) >= 3.0 * error(np.repeat([1.0, 0.0], [k, 40 - k]))
+    ]
+    return stats.binom(40, 0.05).pmf(off).sum()
+
+
+def test_a_value_that_no_draw_has_is_not_known_to_be_impossible():
+    equal = np.full(40, 1.0 / 40.0)
+    of = Probabilities.of
+    assert misses(lambda x: of(x, equal, np.array([0.0, 1.0])).mcse[1]) < 0.02
+    assert of(np.zeros(40), equal, np.zeros(1)).mcse < 1e-9, "there is no other"
+
+
+def test_the_scatter_of_the_draws_alone_would_say_so():
+    assert misses(lambda x: x.std() / np.sqrt(39.0)) > 0.1
 
 
 def test_shares_of_the_prior_would_be_noticed(found):

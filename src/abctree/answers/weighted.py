@@ -204,4 +204,6 @@ class Probabilities(NamedTuple):
         probability = weight @ hit
         if np.isnan(room(weight)):
             return cls(values, probability, np.full(len(values), np.nan))
-        return cls(values, probability, error_of(hit - probability, weight))
+        # As after as many equal draws without a hit, by a uniform prior: not 0 for want of draws.
+        least = 1.0 / (1.0 / (weight @ weight) + 2.0) if len(values) > 1 else 0.0
+        return cls(values, probability, np.maximum(error_of(hit - probability, weight), least))
