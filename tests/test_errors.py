@@ -206,9 +206,10 @@ def test_an_observation_at_the_edge_of_what_is_accepted_is_told():
     rng = np.random.default_rng(0)
     theta = rng.random(3000)
     summary = (theta + 0.1 * rng.normal(size=3000))[:, None]
-    for observed, is_told in ((-0.4, True), (0.5, False)):
+    for observed, is_told, is_far in ((-0.4, True, True), (-0.2, True, False), (0.5, False, False)):
         text = str(abctree.from_table({"a": theta}, summary, [observed]).summary())
         assert ("mostly by slopes: the observation is at the edge" in text) == is_told
+        assert ("intervals cannot be trusted" in text) == is_far
 
 
 # Claims of runs ---------------------------------------------------------------------------------

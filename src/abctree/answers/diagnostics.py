@@ -29,6 +29,8 @@ ESS_TAILS = 100.0
 ESS_SMOOTH = 300.0
 #: Slopes are most of the error of an adjusted mean where they make it larger than so many times.
 _AT_THE_EDGE = 2.0
+#: Intervals from there are wrong if slopes make a mean uncertain by so much of its spread.
+_TOO_FAR = 1.0 / 3.0
 #: A draw that holds more than this share of the weight is named.
 LARGEST_WEIGHT = 0.05
 #: A share of failures above this may change the posterior.
@@ -111,7 +113,8 @@ def _on_ess(posterior: Posterior) -> str:
             "Use a larger epsilon, and check that the simulator can produce the observed summaries."
         )
     lead = f"Effective sample size {n:.{int(n < ESS_MEANS)}f}: "
-    mean = f"means are uncertain by {_worst_mean(posterior)} of a standard deviation"
+    worst, words = _worst_mean(posterior)
+    mean = f"means are uncertain by {words} of a standard deviation"
     if n < ESS_MEANS:
         return f"{lead}too few draws for any estimate but the rough place of the posterior."
     if n < ESS_TAILS:
@@ -120,17 +123,20 @@ def _on_ess(posterior: Posterior) -> str:
         rough = "90 % intervals are rough" if n < ESS_SMOOTH else "enough for intervals"
         if posterior.slope_error is not None and posterior.slope_error.max() > _AT_THE_EDGE:
             mean += ", mostly by slopes: the observation is at the edge of the accepted summaries"
+            if worst > _TOO_FAR:
+                rough = "intervals cannot be trusted: use fewer summaries, or more simulations"
         return f"{lead}{mean}; {rough}."
     if n < ESS_SMOOTH:
         return f"{lead}{mean}; 90 % intervals are rough, and so is a regression adjustment."
     return f"{lead}{mean}; enough for intervals and for a regression adjustment."
 
 
-def _worst_mean(posterior: Posterior) -> str:
-    """Error of a mean in units of the spread, of the parameter where it is largest."""
+def _worst_mean(posterior: Posterior) -> tuple[float, str]:
+    """Error of a mean in units of the spread, of the parameter where it is largest; in words."""
     std, error = posterior.std(), posterior.mcse()
     known = error[error > 0.0] / std[error > 0.0]
-    return f"{'up to' if len(known) > 1 else 'about'} {known.max(initial=0.0):.0%}"
+    worst = float(known.max(initial=0.0))
+    return worst, f"{'up to' if len(known) > 1 else 'about'} {worst:.0%}"
 
 
 def on_uninformed(posterior: Posterior, names: Sequence[str]) -> str | None:
