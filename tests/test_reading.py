@@ -365,6 +365,59 @@ def test_data_of_the_model_fit_and_others_do_not():
     assert off[0].worst[0] == 0
 
 
+@pytest.mark.parametrize("distance", ["energy", "wasserstein", "function", "euclidean"])
+def test_a_sample_that_is_sorted_fits_where_the_distance_ignores_the_order(distance):
+    def sample(theta, rng):
+        return theta[:, :1] + theta[:, 1:] * rng.standard_normal((len(theta), 20))
+
+    observed = np.sort(sample(np.array([[0.5, 1.0]]), np.random.default_rng(4))[0])
+    prior = {"mean": (-3.0, 3.0), "sd": (0.3, 3.0)}
+    own = {"function": lambda s, o: np.abs(np.sort(s) - np.sort(o)).sum(axis=-1)}
+    chosen = own.get(distance, distance)
+    problem = abctree.Problem(prior, sample, observed, vectorized=True, distance=chosen)
+    found = abctree.abc_tree(problem, n_simulations=1000, rng=1).fit()
+    if distance == "euclidean":  # twin
+        assert found.p_value < 0.05
+        assert found.bends.any()
+    else:
+        assert found.p_value > 0.1
+        assert not found.bends.any()
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "mahalanobis", "manhattan"])
+def test_a_summary_that_misses_is_named_by_its_number_whatever_the_distance(distance):
+    """A covariance turns what it compares: its axes are no summaries."""
+
+    def walk(theta, rng):
+        return theta + np.cumsum(rng.standard_normal((len(theta), 8)), axis=1)
+
+    observed = walk(np.zeros((1, 1)), np.random.default_rng(0))[0]
+    observed[3] += 12.0
+    problem = abctree.Problem(
+        {"a": (-3.0, 3.0)}, walk, observed, vectorized=True, distance=distance
+    )
+    found = abctree.abc_tree(problem, n_simulations=1000, rng=1).fit()
+    assert found.worst[0] == 3
+    assert found.misses.shape == (8,)
+    assert "3 (+" in str(found)
+
+
+def test_a_summary_that_never_varies_and_is_another_one_is_no_fit():
+    def fixed(theta, rng):
+        noise = theta + rng.standard_normal((len(theta), 3))
+        return np.hstack([noise, np.ones((len(theta), 2))])
+
+    def fit_of(last):
+        observed = [0.0, 0.5, 0.2, 1.0, last]
+        problem = abctree.Problem({"a": (-3.0, 3.0)}, fixed, observed, vectorized=True)
+        return abctree.abc_tree(problem, n_simulations=600, rng=1).fit()
+
+    found = fit_of(2.0)
+    assert found.p_value < 0.01
+    assert "rule: 4 (never varies)" in str(found)
+    assert fit_of(1.0).p_value > 0.05  # twin
+
+
 # Cross-validation, and summaries ----------------------------------------------------------------
 
 

@@ -193,9 +193,9 @@ class Result(Run):
         The distance of the observation to its tenth nearest simulation is compared with that of 100
         data sets that posterior draws made: rows next to accepted ones in the unit cube.  Those are
         near by local summaries, where there are any and `answer` did not find them bad.  What their
-        line leaves of the data is compared too, by how much it bends in the order of the summaries:
-        a curve that the model lacks is told from noise.  Of more than 200 000 simulations every
-        k-th is looked at.
+        line leaves of the data is compared too, by how much it bends in the order of the summaries,
+        where the distance compares each with its own: a curve that the model lacks is told from
+        noise.  Of more than 200 000 simulations every k-th is looked at.
 
         Returns
         -------

@@ -11,6 +11,7 @@ from scipy.spatial import cKDTree
 from abctree.answers.reading.local import LocalModel
 from abctree.answers.reading.near import systematic
 from abctree.answers.reading.rows import Rows
+from abctree.problem.measurement import Measurement
 from abctree.types import FloatArray
 
 #: Data sets of posterior draws that the observation is compared with.
@@ -35,10 +36,12 @@ class Fit:
     distance: float  #: of the observation to its tenth nearest simulation
     distances: FloatArray  #: (n,) the same of data sets of posterior draws
     #: How much slower than noise what a line leaves of the observation is, in the order of its
-    #: summaries; 0 where it leaves nothing.
+    #: summaries; 0 where it leaves nothing, or where the distance has no such order.
     bend: float
     bends: FloatArray  #: (n,) the same of those data sets
-    misses: FloatArray  #: (q,) how far each summary misses, in units of what theirs do
+    #: (q,) How far each summary misses, in units of what theirs do; infinite where no simulation
+    #: has another value, and the observation has.
+    misses: FloatArray
     summary: FloatArray  #: (n, q) summaries of those data sets
 
     @property
@@ -60,11 +63,15 @@ class Fit:
         said += f" (p = {self.p_value:.2g})."
         if self.p_value > DOUBT:
             return said
-        worst = ", ".join(f"{i} ({self.misses[i]:+.1f})" for i in self.worst)
-        return (
-            f"{said} The model does not make data like these. Summaries that miss most, in units "
-            f"of what they miss by as a rule: {worst}."
+        misses = {i: self.misses[i] for i in self.worst if self.misses[i] != 0.0}
+        worst = ", ".join(
+            f"{i} (never varies)" if np.isinf(miss) else f"{i} ({miss:+.1f})"
+            for i, miss in misses.items()
         )
+        said = f"{said} The model does not make data like these."
+        if not misses:
+            return said
+        return f"{said} Summaries that miss most, in units of what they miss by as a rule: {worst}."
 
 
 def fit(
@@ -73,9 +80,10 @@ def fit(
     """Compare the observation with data that posterior draws made, by what is farther off of two.
 
     One is the distance to their nearest simulations, the other how much what a line near the
-    posterior leaves of them bends, if there is a line.  Accepted rows, of those `near`, are no
-    such data, for they were chosen for being near.  Rows next to them in the cube are: fresh data
-    of nearly the same parameters.
+    posterior leaves of them bends, if there is a line and the distance keeps their order.  A
+    summary that is the same in all simulations, and another in the observation, says enough.
+    Accepted rows, of those `near`, are no such data, for they were chosen for being near.  Rows
+    next to them in the cube are: fresh data of nearly the same parameters.
     """
     accepted = near.accepted(ess)
     drawn = accepted[systematic(near.weight[accepted], _N, rng.random())]
@@ -84,17 +92,23 @@ def fit(
     is_own = rows.number[beside] == near.number[drawn, None]
     beside = np.take_along_axis(beside, np.argsort(is_own, axis=1, kind="stable"), axis=1)
     other = beside[np.arange(_N), rng.integers(_NEIGHBOURS, size=_N)]
-    own, missed = _nearest(rows, rows.distance, None)
-    found = list(rows.each(lambda j: _nearest(rows, rows.distance_to(j), j), other.tolist()))
+    observed = rows.run.problem.observed_summary.ravel()
+    away = rows.summary.reshape(len(rows), -1) - observed  # x may be turned, or learned
+    own, missed = _nearest(away, rows.distance, None)
+    found = list(rows.each(lambda j: _nearest(away, rows.distance_to(j), j), other.tolist()))
     distance, bend = np.array([own, *(far for far, _ in found)]), np.zeros(_N + 1)
     unusual = _standard(distance)
-    if model is not None:
+    if model is not None and _keeps_order(rows.run.problem.measurement):
         bend = bends(model.parts(np.vstack([np.zeros_like(rows.x[:1]), rows.x[other]]))[1])
         unusual = np.maximum(unusual, _standard(bend))
-    p_value = float(np.mean(unusual >= unusual[0]))
     usual = np.sqrt(np.mean([miss**2 for _, miss in found], axis=0))
-    known = usual > _ROUNDING * np.abs(rows.x).max(axis=0)
+    known = usual > _ROUNDING * np.abs(away).max(axis=0)
     misses = np.divide(missed, usual, out=np.zeros_like(missed), where=known)
+    never = np.abs(missed) > _ROUNDING * np.abs(observed).max()
+    never &= np.ptp(away, axis=0) == 0.0
+    misses[never] = np.copysign(np.inf, missed[never])
+    unusual[0] = np.inf if never.any() else unusual[0]
+    p_value = float(np.mean(unusual >= unusual[0]))
     summary = rows.summary[other].reshape(_N, -1)
     return Fit(p_value, own, distance[1:], float(bend[0]), bend[1:], misses, summary)
 
@@ -112,18 +126,32 @@ def bends(rest: FloatArray) -> FloatArray:
     return np.asarray((np.cumsum(excess, axis=1) / unit).max(axis=1))
 
 
+def _keeps_order(measurement: Measurement) -> bool:
+    """Whether numbers of rows are each of one summary, in their order, as a distance compares them.
+
+    It is not so of samples, whose order says nothing, nor of a distance that nobody knows.
+    """
+    observed = measurement.observed_summary.ravel()
+    moved = np.arange(len(observed)) < len(observed) // 2
+    x = measurement.standardised(np.where(moved, 2.0 * observed + 1.0, observed)[None])
+    return x is not None and x.shape[1] == len(observed) and not x[0, ~moved].any()
+
+
 def _standard(x: FloatArray) -> FloatArray:
     """Numbers (n,) less their mean, in units of their spread."""
     return np.asarray((x - x.mean()) / _unit(x))
 
 
-def _nearest(rows: Rows, distance: FloatArray, j: int | None) -> tuple[float, FloatArray]:
-    """Distance to the tenth nearest row, without row j, and by how much their mean misses (q,)."""
+def _nearest(away: FloatArray, distance: FloatArray, j: int | None) -> tuple[float, FloatArray]:
+    """Distance to the tenth nearest row, without row j, and by how much their mean misses (q,).
+
+    Summaries `away` (n, q) are 0 at the observation.
+    """
     order = np.argpartition(distance, _NEAREST)[: _NEAREST + 1]
     order = order[np.argsort(distance[order], kind="stable")]
     order = order[order != j][:_NEAREST]
-    here = 0.0 if j is None else rows.x[j]
-    return float(distance[order[-1]]), np.asarray(here - rows.x[order].mean(axis=0))
+    here = 0.0 if j is None else away[j]
+    return float(distance[order[-1]]), np.asarray(here - away[order].mean(axis=0))
 
 
 def _unit(z: FloatArray) -> FloatArray:
