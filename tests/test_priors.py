@@ -968,6 +968,29 @@ class Unquantified(stats.rv_continuous):
         return np.where(np.abs(q - 0.5) < 0.49, stats.norm.ppf(q), np.nan)
 
 
+class Volumes:
+    """A prior of one's own that is right but for its volumes."""
+
+    names, d = ("a",), 1
+
+    def __init__(self, volume):
+        self.volume = volume
+
+    def from_cube(self, cube):
+        return np.array(cube)
+
+    def to_cube(self, theta):
+        return np.array(theta)
+
+    def log_volume(self, lower, upper):
+        return self.volume(lower)
+
+
+def test_a_prior_of_ones_own_may_not_know_its_volumes():
+    for volume in (lambda low: low[:, 0] * np.nan, lambda low: np.log(0.5 + 0.0 * low[:, 0])):
+        assert as_prior(Volumes(volume)).names == ("a",)
+
+
 WRONG = {
     "not a dict": (lambda: Product([1]), "dict"),
     "empty dict": (lambda: Product({}), "at least one parameter"),
@@ -1044,6 +1067,9 @@ WRONG = {
     "crossed corners": (lambda: Product(unit).log_volume([[0.3]], [[0.2]]), "corners"),
     "as_prior of a function": (lambda: as_prior(ordered), "PriorTransform"),
     "as_prior of a number": (lambda: as_prior(3), "dict or a prior"),
+    "as_prior, text for volumes": (lambda: as_prior(Volumes(lambda _: "x")), "number for each box"),
+    "as_prior, a volume": (lambda: as_prior(Volumes(lambda _: 0.0)), r"\(2,\) for two of them"),
+    "as_prior, endless": (lambda: as_prior(Volumes(lambda low: low[:, 0] + np.inf)), "not known"),
     "as_prior of a class": (lambda: as_prior(Product), "dict or a prior"),
     "transform not callable": (lambda: PriorTransform(3, ("a",)), "callable"),
     "transform without names": (lambda: PriorTransform(ordered, ()), "not be empty"),

@@ -181,7 +181,7 @@ class Partition:
     def log_volume(self) -> FloatArray:
         """(K,) Log |Ω_k| in θ space; nan where the prior cannot say."""
         with np.errstate(divide="ignore"):
-            return self.log_volume_of(self.boxes.lower, self.boxes.upper)
+            return np.asarray(self.log_volume_of(self.boxes.lower, self.boxes.upper))
 
     @property
     def log_density(self) -> FloatArray:

@@ -199,6 +199,7 @@ def as_prior(spec: object) -> Prior:
     if isinstance(spec, Mapping):
         return Product(spec)
     if isinstance(spec, Prior) and not isinstance(spec, type):
+        _check_volumes(spec)
         return spec
     advice = (
         "Wrap a function in PriorTransform (a map of the cube) or DensityPrior (a log-density)."
@@ -206,6 +207,18 @@ def as_prior(spec: object) -> Prior:
         else _EXAMPLE
     )
     raise ParameterError(f"`prior` must be a dict or a prior, but got {spec!r}. {advice}")
+
+
+def _check_volumes(prior: Prior) -> None:
+    """Ask for volumes once: a run may ask for them after its last simulation only."""
+    low = np.full((2, prior.d), 0.25)
+    with np.errstate(divide="ignore"):
+        value = np.asarray(prior.log_volume(low, low + 0.5))
+    if value.shape != (2,) or value.dtype.kind not in "fiu" or np.isposinf(value).any():
+        raise ParameterError(
+            "`prior.log_volume` must return a number for each box, shape (2,) for two of them, but "
+            f"got {value!r}. Return nan where volumes are not known."
+        )
 
 
 def _placed(blocks: list[Block]) -> list[_Part]:
