@@ -307,3 +307,9 @@ def test_other_distance_of_the_library_is_refused(then, now):
 def test_distance_is_the_same_however_its_numbers_are_written():
     written = as_written(made(abctree.distances.Minkowski(3)))
     manifest.spec_of(written, made(abctree.distances.Minkowski(np.float64(3.0))), {}, None)
+
+
+@pytest.mark.parametrize("wrong", [[], ["thinned"], ["boxes", {"b": 1}], ["boxes", ["kernels"]]])
+def test_a_list_of_proposals_that_holds_something_else_is_refused_with_the_rule(wrong):
+    with pytest.raises(abctree.ParameterError, match='`proposal` must be "boxes", "adaptive"'):
+        abctree.abc_tree(abctree.problems.gauss(2), n_simulations=10, proposal=wrong)

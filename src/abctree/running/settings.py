@@ -111,7 +111,11 @@ class Names:
         """Return those that are named, in their order."""
         short = {self.names[0]: self.names[:1], self.everything: self.names}
         some = short.get(value, ()) if isinstance(value, str) else value
-        if not isinstance(some, list | tuple) or not {self.names[0]} <= {*some} <= {*self.names}:
+        if (
+            not isinstance(some, list | tuple)
+            or self.names[0] not in some
+            or any(one not in self.names for one in some)  # which may be a dict, of no set
+        ):
             raise wrong(name, f"be {self.words}", repr(value))
         return tuple(known for known in self.names if known in some)
 
