@@ -127,10 +127,7 @@ def bends(rest: FloatArray) -> FloatArray:
 
 
 def _keeps_order(measurement: Measurement) -> bool:
-    """Whether numbers of rows are each of one summary, in their order, as a distance compares them.
-
-    It is not so of samples, whose order says nothing, nor of a distance that nobody knows.
-    """
+    """Whether the distance compares each summary with its own; of samples no order is known."""
     observed = measurement.observed_summary.ravel()
     moved = np.arange(len(observed)) < len(observed) // 2
     x = measurement.standardised(np.where(moved, 2.0 * observed + 1.0, observed)[None])
@@ -143,10 +140,7 @@ def _standard(x: FloatArray) -> FloatArray:
 
 
 def _nearest(away: FloatArray, distance: FloatArray, j: int | None) -> tuple[float, FloatArray]:
-    """Distance to the tenth nearest row, without row j, and by how much their mean misses (q,).
-
-    Summaries `away` (n, q) are 0 at the observation.
-    """
+    """Distance to the tenth nearest row, without row j, and by how much their mean misses (q,)."""
     order = np.argpartition(distance, _NEAREST)[: _NEAREST + 1]
     order = order[np.argsort(distance[order], kind="stable")]
     order = order[order != j][:_NEAREST]
