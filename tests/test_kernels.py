@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from abctree.data import Boxes, SplitTree
-from abctree.kernels import compiled, gaussian, generator
+from abctree.kernels import compiled, gaussian, generator, growth
 from tests import kernel_definitions as definition
 
 seeds = st.integers(0, 2**32 - 1)
@@ -23,7 +23,7 @@ def table(seed, n, d):
 
 def grown(cube, label, *limits):
     row = np.arange(len(cube), dtype=np.int32)
-    return compiled.grow_soft_tree(cube, label.copy(), row, *limits)
+    return growth.grow_soft_tree(cube, label.copy(), row, *limits)
 
 
 @given(seed=seeds, n=st.integers(0, 120), d=st.integers(1, 4), most=st.integers(1, 30))
@@ -40,7 +40,7 @@ def test_soft_tree_compiled_equals_reference(seed, n, d, most):
 def test_soft_tree_of_some_rows_is_that_of_their_copy():
     rng, cube, label = table(1, 300, 3)
     rows = np.flatnonzero(rng.random(300) < 0.7)
-    *tree, row_box = compiled.grow_soft_tree(cube, label[rows], rows.astype(np.int32), 20, 3, 8)
+    *tree, row_box = growth.grow_soft_tree(cube, label[rows], rows.astype(np.int32), 20, 3, 8)
     *alone, own_box = grown(cube[rows], label[rows], 20, 3, 8)
     for a, b in zip(tree, alone, strict=True):
         np.testing.assert_array_equal(a, b)

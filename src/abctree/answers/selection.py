@@ -6,7 +6,7 @@ import numpy as np
 
 from abctree.answers.evidence import check_epsilon, check_rows
 from abctree.answers.weighted import ROUNDING
-from abctree.data import running_ess
+from abctree.data import Table, running_ess
 from abctree.errors import ParameterError, warn
 from abctree.numbers import check_rule
 from abctree.types import FloatArray, IntArray
@@ -136,3 +136,24 @@ def just_above(distance: FloatArray, last: float, limit: float) -> float:
     if larger == np.inf:
         return beyond
     return min(limit, max(beyond, last + (larger - last) / 2.0))
+
+
+def usable(table: Table, row: IntArray, most: int) -> tuple[IntArray, FloatArray]:
+    """The first of some rows whose summaries (k, m) are finite, and these."""
+    found: list[tuple[IntArray, FloatArray]] = []
+    begin = n = 0
+    while begin < len(row) and n < most:
+        part = row[begin : begin + most]
+        summary = table.summary_of(part)
+        begin += len(part)
+        good = np.isfinite(summary).all(axis=1)
+        if not good.all():
+            part, summary = part[good], summary[good]
+        found.append((part[: most - n], summary[: most - n]))
+        n += len(found[-1][0])
+    if not found:
+        return row, table.summary_of(row)
+    if len(found) == 1:
+        return found[0]
+    rows, summaries = zip(*found, strict=True)
+    return np.concatenate(rows), np.concatenate(summaries)

@@ -17,8 +17,8 @@ from abctree.answers.reading.local import LocalModel
 from abctree.answers.reading.near import Points, epanechnikov, nearest, systematic
 from abctree.answers.reading.regression import Regression, moved, regression
 from abctree.answers.run import Run
-from abctree.answers.selection import just_above
-from abctree.data import Table, running_ess
+from abctree.answers.selection import just_above, usable
+from abctree.data import running_ess
 from abctree.errors import ParameterError, wrong
 from abctree.problem.models import Models
 from abctree.problem.priors.cube import inside
@@ -128,7 +128,7 @@ class Rows:
         if most is None and (like is not None or not table.is_in_memory):
             row = row[:: max(1, len(row) // _THINNED)]
         row = row[np.argsort(table.distance[row], kind="stable")]
-        row, summary = _usable(table, row, len(row) if most is None else most)
+        row, summary = usable(table, row, len(row) if most is None else most)
         x = measurement.standardised(summary)
         is_norm = x is not None
         if x is None:
@@ -382,27 +382,6 @@ class Rows:
             stand += [(rows, j) for j in rows.of_number(near.number[row]).tolist()]
             shares.append(count / count.sum())
         return stand, block_diag(*shares)
-
-
-def _usable(table: Table, row: IntArray, most: int) -> tuple[IntArray, FloatArray]:
-    """The first of some rows whose summaries (k, m) are finite, and these."""
-    found: list[tuple[IntArray, FloatArray]] = []
-    begin = n = 0
-    while begin < len(row) and n < most:
-        part = row[begin : begin + most]
-        summary = table.summary_of(part)
-        begin += len(part)
-        good = np.isfinite(summary).all(axis=1)
-        if not good.all():
-            part, summary = part[good], summary[good]
-        found.append((part[: most - n], summary[: most - n]))
-        n += len(found[-1][0])
-    if not found:
-        return row, table.summary_of(row)
-    if len(found) == 1:
-        return found[0]
-    rows, summaries = zip(*found, strict=True)
-    return np.concatenate(rows), np.concatenate(summaries)
 
 
 def _count(reached: FloatArray, ess: float) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from abctree.data import Boxes, SplitTree
-from abctree.kernels import compiled
+from abctree.kernels.growth import grow_soft_tree
 from abctree.keywords import checks_keywords
 from abctree.numbers import ruled
 from abctree.tree.partitioners.growth import labels
@@ -73,7 +73,7 @@ class SoftTree:
         label = labels(distance[rows], epsilon, self.reach)
         most = max(1, int(self.boxes_per_root * np.sqrt(n)))
         least = self.min_rows or max(10, min(n // 80, 100 if d <= 2 else 20))
-        feature, threshold, left, right, box, row_box = compiled.grow_soft_tree(
+        feature, threshold, left, right, box, row_box = grow_soft_tree(
             np.ascontiguousarray(cube), label, rows.astype(np.int32), most, least, self.n_bins
         )
         del label  # as long as the table

@@ -1,0 +1,186 @@
+"""A tree of soft labels, grown best-first: what a default run cuts its boxes by."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from abctree.kernels.jit import jit
+from abctree.types import FloatArray, IntArray
+
+
+@jit
+def _best_cut(
+    cube: FloatArray,
+    label: FloatArray,
+    row: IntArray,
+    start: int,
+    stop: int,
+    lower: FloatArray,
+    upper: FloatArray,
+    n_bins: int,
+    min_rows: int,
+) -> tuple[float, int, float]:
+    """The cut at a bin edge that most reduces the squared error: gain, feature, threshold.
+
+    Of the rows start:stop.
+    """
+    if stop - start < 2 * min_rows:
+        return 0.0, -1, 0.0
+    is_zero = True
+    for i in range(start, stop):
+        if label[i] != 0.0:
+            is_zero = False
+            break
+    if is_zero:  # as most of the cube is
+        return 0.0, -1, 0.0
+    d = cube.shape[1]
+    sums = np.zeros((d, n_bins, 2))  # rows, and their labels
+    scale = np.empty(d)
+    for j in range(d):
+        scale[j] = n_bins / (upper[j] - lower[j])
+    everything = 0.0
+    for i in range(start, stop):
+        y = label[i]
+        everything += y
+        at = row[i]
+        for j in range(d):
+            b = min(n_bins - 1, max(0, int((cube[at, j] - lower[j]) * scale[j])))
+            sums[j, b, 0] += 1.0
+            sums[j, b, 1] += y
+    n = float(stop - start)
+    base = everything * everything / max(n, 1.0)
+    # Of two cuts that part the rows alike the first is taken, whatever the rounding.
+    least = 1e-12 * max(base, 1.0)
+    best = 0.0
+    feature = -1
+    threshold = 0.0
+    for j in range(d):
+        n_left = 0.0
+        sum_left = 0.0
+        for b in range(n_bins - 1):
+            n_left += sums[j, b, 0]
+            sum_left += sums[j, b, 1]
+            n_right = n - n_left
+            if n_left < min_rows or n_right < min_rows:
+                continue
+            rest = everything - sum_left
+            gain = sum_left * sum_left / n_left + rest * rest / n_right - base
+            edge = lower[j] + (upper[j] - lower[j]) * (b + 1) / n_bins
+            # A box may be too thin for float64 to cut.
+            if gain > best + least and lower[j] < edge and edge < upper[j]:
+                best = gain
+                feature = j
+                threshold = edge
+    return best, feature, threshold
+
+
+@jit
+def grow_soft_tree(
+    cube: FloatArray, label: FloatArray, row: IntArray, max_boxes: int, min_rows: int, n_bins: int
+) -> tuple[IntArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
+    """A regression tree of labels (n,) on some rows (n,) of points (N, d), grown best-first.
+
+    A box is cut at one of the n_bins - 1 inner edges of `n_bins` equal slices *of the box*, where
+    the squared error falls most and both sides keep `min_rows` rows; the box with the largest fall
+    is cut next, until there are `max_boxes` or nothing is gained.
+
+    Labels and rows are put into another order, that of the boxes: what is as long as the table must
+    not be copied.
+
+    Returns
+    -------
+    feature, threshold, left, right, box : ndarray of shape (m,)
+        The tree, as in `abctree.data.SplitTree`.
+    row_box : ndarray of shape (N,)
+        The box of each row, -1 of one that is not among those that were given.
+    """
+    n, d = len(row), cube.shape[1]
+    room = 2 * max_boxes - 1
+    feature = np.full(room, -1, dtype=np.int64)
+    threshold = np.zeros(room)
+    left = np.full(room, -1, dtype=np.int64)
+    right = np.full(room, -1, dtype=np.int64)
+    start = np.zeros(room, dtype=np.int64)
+    stop = np.zeros(room, dtype=np.int64)
+    lower = np.zeros((room, d))
+    upper = np.ones((room, d))
+    gain = np.zeros(room)
+    cut_feature = np.zeros(room, dtype=np.int64)
+    cut_threshold = np.zeros(room)
+    # Rows are kept grouped by node: a node is the slice start:stop.
+    # Heap of nodes by gain, largest first.
+    heap = np.empty(room, dtype=np.int64)
+    heap_size = 0
+    stop[0] = n
+    m = 1
+    first = 0  # nodes first..m-1 are new and not yet examined
+    n_boxes = 1
+    while True:
+        for node in range(first, m):
+            g, j, t = _best_cut(
+                cube, label, row, start[node], stop[node], lower[node], upper[node], n_bins,
+                min_rows,
+            )  # fmt: skip
+            gain[node] = g
+            cut_feature[node] = j
+            cut_threshold[node] = t
+            if j >= 0:
+                i = heap_size
+                heap[i] = node
+                heap_size += 1
+                while i > 0 and gain[heap[(i - 1) // 2]] < gain[heap[i]]:
+                    heap[(i - 1) // 2], heap[i] = heap[i], heap[(i - 1) // 2]
+                    i = (i - 1) // 2
+        first = m
+        if heap_size == 0 or n_boxes >= max_boxes:
+            break
+        node = heap[0]
+        heap_size -= 1
+        heap[0] = heap[heap_size]
+        i = 0
+        while True:
+            largest = i
+            for c in (2 * i + 1, 2 * i + 2):
+                if c < heap_size and gain[heap[c]] > gain[heap[largest]]:
+                    largest = c
+            if largest == i:
+                break
+            heap[i], heap[largest] = heap[largest], heap[i]
+            i = largest
+        j = cut_feature[node]
+        t = cut_threshold[node]
+        a = start[node]
+        b = stop[node]
+        while a < b:
+            if cube[row[a], j] < t:
+                a += 1
+            else:
+                b -= 1
+                label[a], label[b] = label[b], label[a]
+                row[a], row[b] = row[b], row[a]
+        feature[node] = j
+        threshold[node] = t
+        left[node] = m
+        right[node] = m + 1
+        for child in (m, m + 1):
+            for c in range(d):
+                lower[child, c] = lower[node, c]
+                upper[child, c] = upper[node, c]
+        upper[m, j] = t
+        lower[m + 1, j] = t
+        start[m] = start[node]
+        stop[m] = a
+        start[m + 1] = a
+        stop[m + 1] = stop[node]
+        m += 2
+        n_boxes += 1
+    box = np.full(m, -1, dtype=np.int64)
+    row_box: IntArray = np.full(len(cube), -1, dtype=np.int32)
+    k = 0
+    for node in range(m):
+        if feature[node] < 0:
+            box[node] = k
+            for i in range(start[node], stop[node]):
+                row_box[row[i]] = k
+            k += 1
+    return feature[:m].copy(), threshold[:m].copy(), left[:m].copy(), right[:m].copy(), box, row_box
