@@ -13,8 +13,7 @@ from scipy import stats
 
 import abctree
 from abctree import ParameterError, export, metrics
-from abctree.answers import Evidence, Posterior, selection, weighted
-from abctree.answers.diagnostics import prior_draws, uninformed
+from abctree.answers import Evidence, Posterior, diagnostics, selection, weighted
 from abctree.faces.cli.folder import to_json
 from abctree.tree import outer_loop
 from benchmarks import errors as calibration
@@ -413,7 +412,7 @@ def test_a_parameter_that_the_data_do_not_inform_is_named(kind):
     named = 0
     for seed in range(4):
         result = abctree.abc_tree(problem, n_simulations=2500, rng=seed, block=125)
-        names = uninformed(result.posterior())
+        names = diagnostics.uninformed(result.posterior())
         assert set(names) <= {"n"}, "the other is informed, or fixed"
         said = [w for w in result.warnings if "The posterior of n is its prior" in w]
         assert len(said) == len(names)
@@ -456,7 +455,7 @@ def test_a_constraint_and_a_density_are_part_of_the_prior():
         constraint=lambda t: t["b"] < t["a"],
         vectorized=True,
     )
-    found = uninformed(abctree.abc_tree(problem, n_simulations=4000, rng=0).posterior())
+    found = diagnostics.uninformed(abctree.abc_tree(problem, n_simulations=4000, rng=0).posterior())
     assert found == ("a", "b")
 
 
@@ -464,9 +463,9 @@ def test_an_impossible_comparison_says_nothing():
     thin = abctree.Problem(
         {"a": (0.0, 1.0)}, first_only, [0.4], constraint=lambda t: t["a"] < 4e-3, vectorized=True
     )
-    assert prior_draws(thin.region) is None
+    assert diagnostics.prior_draws(thin.region) is None
     result = abctree.abc_tree(thin, n_simulations=400, rng=0)
-    assert uninformed(result.posterior()) == ()
+    assert diagnostics.uninformed(result.posterior()) == ()
 
 
 def of_share(share, n, seed):
@@ -488,7 +487,9 @@ def of_share(share, n, seed):
     ],
 )
 def test_what_is_named_has_an_error_that_is_controlled(share, n, least, most):
-    named = np.mean([uninformed(of_share(share, n, seed)) == ("a",) for seed in range(120)])
+    named = np.mean(
+        [diagnostics.uninformed(of_share(share, n, seed)) == ("a",) for seed in range(120)]
+    )
     assert least <= named <= most
 
 
@@ -497,7 +498,7 @@ def test_two_humps_inform_though_mean_and_spread_are_the_priors():
     hump = rng.choice([-1.0, 1.0], 300) * np.sqrt(1 / 12) + 0.03 * rng.standard_normal(300)
     p = draws(0.5 + hump, region=of_share(1.0, 2, 0).region)
     assert p.std() == pytest.approx(np.sqrt(1 / 12), rel=0.05)
-    assert uninformed(p) == ()
+    assert diagnostics.uninformed(p) == ()
 
 
 def test_parameters_of_the_ready_problems_are_informed():
