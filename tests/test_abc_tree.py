@@ -425,6 +425,14 @@ def test_abc_tree_names_the_setting_that_breaks_its_rule(kwargs, says):
         abctree.abc_tree(problem(), **{"n_simulations": 100, **kwargs})
 
 
+@pytest.mark.parametrize("method", [abctree.abc_tree, abctree.map_tree, abctree.smc])
+@pytest.mark.parametrize("n", [10**17, 2**62, 10**20])  # which NumPy refuses in three ways
+def test_a_budget_that_memory_cannot_hold_is_told_in_a_sentence(method, n):
+    rule = f"`n_simulations` must be as many as memory can hold, but got {n}. Begin with fewer"
+    with pytest.raises(abctree.ParameterError, match=rule):
+        method(problem(), n_simulations=n)
+
+
 @pytest.mark.parametrize("method", [abctree.map_tree, abctree.smc])
 def test_other_methods_name_a_setting_that_is_no_number(method):
     name = "defensive" if method is abctree.map_tree else "min_ess"
