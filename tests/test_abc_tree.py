@@ -418,6 +418,8 @@ def test_a_target_out_of_reach_is_a_warning_and_the_best_there_is():
         ({"stop": {"hours": 3}}, "stop"),
         ({"stop": {"seconds": -3}}, "stop"),
         ({"stop": [3]}, "stop"),
+        ({"stop": ""}, "`stop` must hold rules .* but got ''"),
+        ({"stop": "seconds"}, "got 'seconds'. Or write stop="),
     ],
 )
 def test_abc_tree_names_the_setting_that_breaks_its_rule(kwargs, says):
