@@ -15,7 +15,7 @@ from abctree.data import Failure, InterruptedWorkError, Rows, Simulations
 from abctree.errors import ParameterError, SimulatorError
 from abctree.problem.distance_arithmetic import one_each
 from abctree.problem.distances import lacks_scale, standardised
-from abctree.problem.form import floats
+from abctree.problem.form import floats, names_of_entries
 from abctree.problem.other_streams import Watch, search
 from abctree.problem.simulators import CAUGHT, Model, let_through, note_failure
 from abctree.protocols import Distance, TaughtDistance
@@ -39,6 +39,11 @@ class Measurement:
     def shape(self) -> tuple[int, ...]:
         """Shape of one summary."""
         return self.observed_summary.shape
+
+    @property
+    def names(self) -> list[str]:
+        """What the user calls the numbers of a summary, flattened."""
+        return names_of_entries(self.model.form, self.shape)
 
     @property
     def unit(self) -> int:
