@@ -1187,13 +1187,20 @@ def test_a_worker_that_a_pool_says_it_has_lost_is_given_three_lives(truth):
     same(play(Loses()), truth)
 
 
-@pytest.mark.parametrize("how", ["cancels", "refuses"])
+class ShutdownExecutorError(RuntimeError):
+    """What a future of loky's raises whose pool was shut down with kill_workers."""
+
+
+@pytest.mark.parametrize("how", ["cancels", "kills", "refuses"])
 def test_a_pool_that_ends_during_the_run_is_told_in_a_sentence(how):
     class Ends(LikeDask):
         def submit(self, fn, /, *args, **kwargs):
             if how == "refuses":
                 raise RuntimeError("closed")
             future = Future()
+            if how == "kills":
+                future.set_exception(ShutdownExecutorError("kill_workers=True"))
+                return future
             future.cancel()
             future.set_running_or_notify_cancel()
             return future
