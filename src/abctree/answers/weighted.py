@@ -169,10 +169,13 @@ def unit_of(values: FloatArray) -> FloatArray:
 
 
 def scatter(theta: FloatArray, weight: FloatArray) -> FloatArray:
-    """Σ w (θ − mean)(θ − mean)ᵀ for weights that sum to one."""
+    """Σ w (θ − mean)(θ − mean)ᵀ for weights that sum to one; 0 and inf where floats end."""
     centred = theta - theta[:1]  # so that what never varies is exactly 0
     centred -= weight @ centred
-    return np.asarray((centred * weight[:, None]).T @ centred)
+    unit = unit_of(centred)
+    centred /= unit
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray((centred * weight[:, None]).T @ centred * unit * unit[:, None])
 
 
 def root_of(scatter: FloatArray) -> FloatArray:
