@@ -173,3 +173,19 @@ def test_labels_decide_what_is_missing():
     found = abctree.from_table(THETA, table, observed, missing="ignore")
     plain = abctree.from_table(THETA, SUMMARY, [0.2, 0.8])
     np.testing.assert_array_equal(found.table.distance, plain.table.distance)
+
+
+@pytest.mark.parametrize("power", [-1000, -550, 550, 1000])
+def test_a_table_is_read_alike_in_every_unit_of_its_summaries(power):
+    """The squares of these are no floats."""
+    rng = np.random.default_rng(1)
+    theta = rng.uniform(0.0, 1.0, (600, 1))
+    summary = theta + 0.1 * rng.normal(size=(600, 2))
+
+    def read(unit):
+        result = abctree.from_table(theta, unit * summary, [0.5 * unit] * 2)
+        line = abctree.answers.Posterior.adjusted(result.posterior(), "linear")
+        return result.answer().theta, line.theta, result.fit().misses
+
+    for found, usual in zip(read(2.0**power), read(1.0), strict=True):
+        np.testing.assert_allclose(found, usual, rtol=1e-12)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtr
 
 from abctree.keywords import checks_keywords_of_methods
-from abctree.numbers import check_rule, checked_levels
+from abctree.numbers import check_rule, checked_levels, unit_of
 from abctree.types import FloatArray
 
 #: Levels of a cumulative weight are compared with this much room for rounding.
@@ -157,15 +157,6 @@ def error_of(influence: FloatArray, weight: FloatArray) -> FloatArray:
     """
     share, unit = weight / (1.0 - weight), unit_of(influence)
     return np.asarray(unit * np.sqrt(room(weight) * (share**2 @ (influence / unit) ** 2)))
-
-
-def unit_of(values: FloatArray) -> FloatArray:
-    """(...) Powers of two near the largest of values (m, ...): no square of it over- or underflows.
-
-    Nothing is rounded in such units.
-    """
-    _, power = np.frexp(np.abs(values).max(axis=0, initial=0.0))
-    return np.asarray(np.ldexp(1.0, np.clip(power, -1022, 1023)))
 
 
 def scatter(theta: FloatArray, weight: FloatArray) -> FloatArray:

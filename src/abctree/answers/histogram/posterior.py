@@ -24,11 +24,11 @@ from abctree.answers.histogram.marginal import (
     drivers,
     edges_of,
 )
-from abctree.answers.weighted import ByParameter, scatter, unit_of
+from abctree.answers.weighted import ByParameter, scatter
 from abctree.data import Boxes
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods, place_of
-from abctree.numbers import check_rule, checked_rng
+from abctree.numbers import check_rule, checked_rng, unit_of
 from abctree.problem.priors.circles import Direction, circles_of
 from abctree.proposals.ranges import cube_range, mean_over, middle, out_of_support
 from abctree.protocols import HasCubeDensity, HasLogDensity, Prior

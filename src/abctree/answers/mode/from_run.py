@@ -11,8 +11,8 @@ from abctree.answers.mode.answer import Candidate, Mode
 from abctree.answers.mode.find import find_mode, kernel_answer
 from abctree.answers.mode.landscape import Known
 from abctree.answers.run import Run
-from abctree.answers.weighted import unit_of
 from abctree.method import METHODS
+from abctree.numbers import unit_of
 from abctree.problem.priors.circles import circles_of
 from abctree.problem.priors.functions import log_density_of
 from abctree.protocols import HasBounds

@@ -11,6 +11,7 @@ from scipy.spatial import cKDTree
 from abctree.answers.reading.local import LocalModel
 from abctree.answers.reading.near import systematic
 from abctree.answers.reading.rows import Rows
+from abctree.numbers import unit_of
 from abctree.problem.measurement import Measurement
 from abctree.types import FloatArray
 
@@ -104,7 +105,9 @@ def fit(
     if model is not None and _keeps_order(rows.run.problem.measurement):
         bend = bends(model.parts(np.vstack([np.zeros_like(rows.x[:1]), rows.x[other]]))[1])
         unusual = np.maximum(unusual, _standard(bend))
-    usual = np.sqrt(np.mean([miss**2 for _, miss in found], axis=0))
+    others = np.array([miss for _, miss in found])
+    scale = unit_of(others)
+    usual = scale * np.sqrt(np.mean((others / scale) ** 2, axis=0))
     known = usual > _ROUNDING * np.abs(away).max(axis=0)
     misses = np.divide(missed, usual, out=np.zeros_like(missed), where=known)
     never = np.abs(missed) > _ROUNDING * np.abs(observed).max()
