@@ -381,3 +381,34 @@ def test_summaries_are_named_as_in_the_data_of_which_some_are_missing(observed, 
     assert found.worst[0] == 2
     assert f"as a rule: {names[2]} (+" in str(found)
     assert f"worst={names[2]}" in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("observed", "distance", "says"),
+    [
+        (nan, "mad", r"summary 3 \(counting from 0\): never varies"),
+        (series, "std", "summary d: never varies"),
+        (fields, {"x": "mad", "y": "mad"}, r"summary y\[2\]: never varies"),
+    ],
+)
+def test_what_never_varies_is_named_as_in_the_data_of_which_some_are_missing(
+    observed, distance, says
+):
+    made = observed()
+
+    def fixed(theta, rng):
+        numbers = np.append(FULL[:3] + theta[0] + rng.normal(size=3), 4.0)
+        return {"x": numbers[0], "y": numbers[1:]} if isinstance(made, dict) else numbers
+
+    problem = abctree.Problem(PRIOR, fixed, made, missing="ignore", distance=distance)
+    with pytest.warns(abctree.AbctreeWarning, match=says):
+        abctree.rejection(problem, n_simulations=100, rng=1)
+
+
+def test_a_data_set_that_never_varies_is_named():
+    problem = abctree.Problem(
+        PRIOR, lambda t, r: {"x": t[0], "y": [1.0, 2.0]}, {"x": 0.5, "y": [1.0, 2.0]},
+        distance={"x": "mad", "y": "euclidean"},
+    )  # fmt: skip
+    with pytest.warns(abctree.AbctreeWarning, match="summary y: never varies"):
+        abctree.rejection(problem, n_simulations=100, rng=1)

@@ -13,7 +13,7 @@ import numpy as np
 
 from abctree.data import Failure, InterruptedWorkError, Rows, Simulations
 from abctree.errors import ParameterError, SimulatorError
-from abctree.problem.distance_arithmetic import one_each
+from abctree.problem.distance_arithmetic import named, one_each
 from abctree.problem.distances import lacks_scale, standardised
 from abctree.problem.form import floats, names_of_entries
 from abctree.problem.other_streams import Watch, search
@@ -72,9 +72,10 @@ class Measurement:
         """
         if not lacks_scale(self.distance):
             return self
-        if isinstance(self.distance, TaughtDistance):
-            return replace(self, distance=self.distance.taught(summary, cube))
-        return replace(self, distance=self.distance.fitted(summary))
+        with named(self.names):
+            if isinstance(self.distance, TaughtDistance):
+                return replace(self, distance=self.distance.taught(summary, cube))
+            return replace(self, distance=self.distance.fitted(summary))
 
     def standardised(self, summary: FloatArray) -> FloatArray | None:
         """Differences (n, m) to the observation whose Euclidean norm is the distance.
