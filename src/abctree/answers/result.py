@@ -121,6 +121,9 @@ class Result(Run):
         another is clearly closer, by three standard errors of the energy score, it is taken.  That
         costs seconds and no simulation.
 
+        Numbers that no simulation tells from one another, such as independent measurements of one
+        kind, are compared sorted in all of this, if the distance compares number with number.
+
         Without summaries, which a regression needs, with fewer than 100 rows, or where all
         distances are equal, it is `posterior`, and its `reading` is None.
 
