@@ -448,7 +448,9 @@ def test_learned_summaries_read_raw_data_better():
         )
         spread.append(np.log(learned / own).mean())
     assert z_score(np.array(spread), 0.0) < -4.0
-    with pytest.raises(abctree.ParameterError, match='must be "own", "local" or "learned"'):
+    with pytest.raises(
+        abctree.ParameterError, match='must be "own", "sorted", "local" or "learned"'
+    ):
         run().posterior(summaries="deep")
 
 

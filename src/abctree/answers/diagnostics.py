@@ -31,6 +31,9 @@ ESS_SMOOTH = 300.0
 _AT_THE_EDGE = 2.0
 #: Intervals from there are wrong if slopes make a mean uncertain by so much of its spread.
 _TOO_FAR = 1.0 / 3.0
+#: The median of an adjusted parameter is beyond the draws that it is made of where less of their
+#: weight than this was as far out.
+_BEYOND = 0.01
 #: A draw that holds more than this share of the weight is named.
 LARGEST_WEIGHT = 0.05
 #: A share of failures above this may change the posterior.
@@ -98,6 +101,7 @@ def verdicts(
     said = [
         alarm,
         _on_ess(posterior),
+        _on_beyond(posterior),
         _on_largest_weight(posterior),
         on_failures(failures, posterior.n_simulations),
         _on_evidence(evidence),
@@ -129,6 +133,19 @@ def _on_ess(posterior: Posterior) -> str:
     if n < ESS_SMOOTH:
         return f"{lead}{mean}; 90 % intervals are rough, and so is a regression adjustment."
     return f"{lead}{mean}; enough for intervals and for a regression adjustment."
+
+
+def _on_beyond(posterior: Posterior) -> str | None:
+    if posterior.as_far is None:
+        return None
+    names = [n for n, far in zip(posterior.names, posterior.as_far, strict=True) if far < _BEYOND]
+    if not names:
+        return None
+    return (
+        f"Hardly any accepted draw was where the answer says {_listed(names)} to be: the "
+        "regression has gone on beyond them, and cannot be trusted there. Use summaries that say "
+        "more, or more simulations."
+    )
 
 
 def _worst_mean(posterior: Posterior) -> tuple[float, str]:

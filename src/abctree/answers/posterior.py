@@ -59,6 +59,8 @@ class Posterior(Moments):
     is_adjusted: bool = False  #: whether a regression has moved the draws
     #: (p,) Of an adjusted mean: its error over that of a mean of as many draws, at least 1.
     slope_error: FloatArray | None = None
+    #: (p,) Of adjusted draws: which weight was as far out, before, as their median is, at most 1.
+    as_far: FloatArray | None = None
     summaries: Summaries = "own"  #: by which the table was read; `distance` is in their units
     notes: tuple[str, ...] = ()  #: of the run, to be told with the draws
     reading: Choice | None = None  #: of `Result.answer`: how the table is read, and against what
@@ -272,7 +274,8 @@ class Posterior(Moments):
         moved = replace(self, theta=theta, cube=cube, log_weights=log_of(weight) + unit)
         error = _slope_error(theta - moved.weights @ theta, moved.weights, pull)
         error = error if self.continuous is None else np.where(self.continuous, error, 1.0)
-        return replace(moved, notes=notes, is_adjusted=True, slope_error=error)
+        far = _as_far(self.theta, moved)
+        return replace(moved, notes=notes, is_adjusted=True, slope_error=error, as_far=far)
 
     def to_dataframe(self) -> Any:
         """A `pandas.DataFrame`: a column for each parameter, then weight, log_weight, distance.
@@ -292,6 +295,14 @@ class Posterior(Moments):
         for name, value in {**beside, "distance": self.distance}.items():
             columns[f"{name}_" if name in self.names else name] = value
         return pandas.DataFrame(columns)
+
+
+def _as_far(theta: FloatArray, moved: Posterior) -> FloatArray:
+    """(p,) Weight of draws (m, p) that were as far out as the median of the same draws, `moved`."""
+    median, weight = moved.quantile(0.5), moved.weights
+    far = np.minimum(weight @ (theta >= median), weight @ (theta <= median))
+    far[[circle.column for circle in moved.circles]] = 1.0  # nothing is far out on a circle
+    return np.asarray(far)
 
 
 def _slope_error(centred: FloatArray, weight: FloatArray, pull: FloatArray) -> FloatArray:

@@ -16,7 +16,7 @@ from abctree.answers.reading.answer import adjusted, answer, by_other, calibrate
 from abctree.answers.reading.calibration import Calibration
 from abctree.answers.reading.choice import Summaries
 from abctree.answers.reading.fit import DOUBT, Fit
-from abctree.answers.reading.learned import learned, local
+from abctree.answers.reading.learned import in_order, learned, local
 from abctree.answers.reading.near import epanechnikov
 from abctree.answers.reading.predict import Keeps, Maps, Predictive, predictive
 from abctree.answers.reading.regression import Method
@@ -67,14 +67,17 @@ class Result(Run):
             `abctree.rejection` with a given `keep` it is all draws kept.
         weights : {"mixture", "round", "draw", "population"}, optional
             See `weights`.
-        summaries : {"own", "local", "learned"}
+        summaries : {"own", "sorted", "local", "learned"}
             Other summaries read the same simulations again; distances, and `epsilon`, are then
-            Euclidean in units of their own.  "local" are where the data lie along a line that is
-            fitted near the posterior, and how large the rest of them is: they read raw data well,
-            also of unknown noise, see `answer`; where draws are many, `Posterior.summary` has the
-            run's own beside them, for a regression on both.  "learned" are for each parameter what
-            a ridge regression over the whole table says of it (semi-automatic ABC).  Both want more
-            summaries than parameters, such as raw data, and can hurt where there are few.
+            Euclidean in units of their own.  "sorted" are numbers of which the simulations tell
+            none from another, such as independent measurements of one kind, each beside the one of
+            its rank; `answer` takes them for the run's own.  "local" are where the data lie along
+            a line that is fitted near the posterior, and how large the rest of them is: they read
+            raw data well, also of unknown noise, see `answer`; where draws are many,
+            `Posterior.summary` has the run's own beside them, for a regression on both.  "learned"
+            are for each parameter what a ridge regression over the whole table says of it
+            (semi-automatic ABC).  Both want more summaries than parameters, such as raw data, and
+            can hurt where there are few.
 
         kernel : {"indicator", "epanechnikov"}
             How draws below ε count: alike, or by 1 − (d/ε)², so that those near ε hardly do.  The
@@ -91,12 +94,12 @@ class Result(Run):
         AbctreeWarning
             If the target is out of reach: the best effective sample size is given instead.
         """
-        check_rule("summaries", summaries, '"own", "local" or "learned"')
+        check_rule("summaries", summaries, '"own", "sorted", "local" or "learned"')
         check_rule("kernel", kernel, '"indicator" or "epanechnikov"')
         if summaries == "own":
             draws = super().posterior(epsilon, ess, weights)
         else:
-            other = learned(self) if summaries == "learned" else local(self)
+            other = {"sorted": in_order, "local": local, "learned": learned}[summaries](self)
             draws = by_other(self, other, summaries, weights, epsilon=epsilon, ess=ess)
         if kernel == "indicator" or not len(draws):
             return draws
@@ -117,6 +120,9 @@ class Result(Run):
         summary, the second is on both kinds, and is left if it is worse by a standard error.  Where
         another is clearly closer, by three standard errors of the energy score, it is taken.  That
         costs seconds and no simulation.
+
+        Numbers that no simulation tells from one another, such as independent measurements of one
+        kind, are compared sorted in all of this, if the distance compares number with number.
 
         Without summaries, which a regression needs, with fewer than 100 rows, or where all
         distances are equal, it is `posterior`, and its `reading` is None.
@@ -328,7 +334,7 @@ class Result(Run):
         if METHODS[self.method].seeks_mode and ess is None:
             return summarise_mode(self, self.mode(epsilon))
         if epsilon is None and ess is None:
-            told = summarise(self, self.answer, self._doubt)
+            told = summarise(self, self.answer, self._notes)
         else:
             told = summarise(self, lambda: self.posterior(epsilon, ess))
         if isinstance(self.problem, Models):
@@ -357,8 +363,16 @@ class Result(Run):
 
         write(self, path)
 
-    def _doubt(self) -> str | None:
-        """What `fit` says, if the model does not make data like the observation."""
-        if self.answer().reading is None or self.fit().p_value > DOUBT:
-            return None
-        return str(self.fit())
+    def _notes(self) -> list[str]:
+        """What to know of the answer: what `fit` says, if it is doubtful, and of sorted numbers."""
+        reading = self.answer().reading
+        if reading is None:
+            return []
+        said = [str(self.fit())] if self.fit().p_value <= DOUBT else []
+        if reading.is_sorted:
+            said.append(
+                f"No simulation tells the {self.table.summary_size} numbers of the data from one "
+                "another, so they were compared sorted. With summary=np.sort the run itself looks "
+                "where sorted numbers are near."
+            )
+        return said

@@ -164,17 +164,17 @@ def by_kind(
 def summarise(
     run: Run,
     read: Callable[[], Posterior],
-    doubt: Callable[[], str | None] = lambda: None,
+    tell: Callable[[], list[str]] = list,
 ) -> Summary:
-    """The summary of a run by draws that are read; what `doubt` says is told with the verdicts.
+    """The summary of a run by draws that are read; what `tell` says stands with the verdicts.
 
     Of an answer, evidence and notes are those of the draws as they are.
     """
     notes: list[str] = []
     with warnings_kept(notes):
-        draws, doubted = read(), doubt()
+        draws, notes_of_answer = read(), tell()
         raw = draws if draws.reading is None else run.posterior()
-    notes += [*([doubted] if doubted else []), *run_notes(run), *notes_on(run, raw, draws)]
+    notes += [*notes_of_answer, *run_notes(run), *notes_on(run, raw, draws)]
     z = run.evidence(raw.epsilon)
     alarm = run.bias_alarm(raw.epsilon)
     said = verdicts(draws, z, failures=run.failures.count, alarm=alarm)

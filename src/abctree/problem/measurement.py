@@ -85,6 +85,14 @@ class Measurement:
         shaped = summary.reshape(len(summary), *self.shape)
         return standardised(self.distance, shaped, self.observed_summary)
 
+    @property
+    def keeps_order(self) -> bool:
+        """Whether the distance compares each summary with its own; of samples no order is known."""
+        observed = self.observed_summary.ravel()
+        moved = np.arange(len(observed)) < len(observed) // 2
+        x = self.standardised(np.where(moved, 2.0 * observed + 1.0, observed)[None])
+        return x is not None and x.shape[1] == len(observed) and not x[0, ~moved].any()
+
     def simulate(self, theta: FloatArray, index: IntArray, root: int) -> Simulations:
         """Simulations number `index` (n,) of the run with seed `root`, without their distances."""
         summary = np.full((len(theta), *self.shape), np.nan)

@@ -10,6 +10,7 @@ from abctree.answers.posterior import Posterior
 from abctree.answers.reading.calibration import Calibration, calibration
 from abctree.answers.reading.choice import Cell, Choice, Summaries
 from abctree.answers.reading.fit import Fit, fit
+from abctree.answers.reading.order import compared
 from abctree.answers.reading.regression import Method
 from abctree.answers.reading.rows import FEWEST, Reread, Rows
 from abctree.answers.reading.veto import N_PSEUDO, choose, default_cell
@@ -38,6 +39,7 @@ def answer(run: Run) -> Posterior:
     if len(rows) < FEWEST or rows.distance[0] == rows.distance[-1]:
         return run.posterior()
     with one_blas_thread():
+        rows = compared(rows)
         choice = choose(rows, N_PSEUDO, np.random.default_rng(run.root))
         return replace(_read(run, rows, choice.chosen), reading=choice)
 
@@ -45,9 +47,9 @@ def answer(run: Run) -> Posterior:
 def calibrated(run: Run, choice: Choice | None, n: int) -> Calibration:
     """How often the intervals of a chosen reading hold the parameters of rows of the table."""
     n = checked_count("n", n)
-    rows = Rows.of(run).checked()
+    rows = compared(Rows.of(run).checked())
     cell = default_cell(rows) if choice is None else choice.chosen
-    raw = Cell(None, min(default_ess(run.n_simulations), rows.largest_ess))
+    raw = Cell(None, min(default_ess(run.n_simulations), rows.largest_ess), rows.summaries)
     with one_blas_thread():
         return calibration(rows, cell, raw, n, np.random.default_rng(run.root))
 
@@ -62,7 +64,8 @@ def fitting(run: Run, choice: Choice | None) -> Fit:
     by_local = choice is not None and choice.local_is_fair
     ess = min(default_ess(run.n_simulations), rows.largest_ess)
     with one_blas_thread():
-        near = rows.checked_local().rows if by_local else rows
+        near = compared(rows)
+        near = near.checked_local().rows if by_local else near
         model = rows.local.model if rows.local else None
         return fit(rows.every, near, model, ess, np.random.default_rng(run.root))
 
@@ -86,6 +89,6 @@ def _read(run: Run, rows: Rows, cell: Cell) -> Posterior:
     if cell.summaries == "own":
         draws = run.posterior(epsilon=rows.epsilon(cell.ess))
     else:
-        local = rows.checked_local().rows
-        draws = by_other(run, local.reread(), "local", epsilon=local.epsilon(cell.ess))
+        near = rows.checked_local().rows if cell.summaries == "local" else rows.every
+        draws = by_other(run, near.reread(), cell.summaries, epsilon=near.epsilon(cell.ess))
     return draws if cell.method is None else draws.adjusted(cell.method)

@@ -9,7 +9,7 @@ from abctree.answers.reading.regression import Method
 from abctree.problem.ridge import Regressor
 
 #: What draws are near in and regressed on.
-Summaries = Literal["own", "local", "learned"]
+Summaries = Literal["own", "sorted", "local", "learned"]
 
 #: A reading by local summaries is a fair one if its energy score is no more above the default's.
 _FAIR = 0.1
@@ -25,7 +25,7 @@ class Cell(NamedTuple):
     def __str__(self) -> str:
         how = self.method or "raw"
         name = how if isinstance(how, str) else type(how).__name__
-        on = "" if self.summaries == "own" else " on local summaries"
+        on = {"own": "", "sorted": " on sorted numbers"}.get(self.summaries, " on local summaries")
         return f"{name}{on} at ESS {self.ess:.0f}"
 
 
@@ -46,6 +46,11 @@ class Choice:
         """Whether the table could be read by local summaries, if the default is not by these."""
         gaps = {cell: gap for cell, (gap, _) in self.scores.items()} | {self.default: 0.0}
         return any(gap < _FAIR for cell, gap in gaps.items() if cell.summaries == "local")
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether numbers without an order were compared sorted."""
+        return any(cell.summaries == "sorted" for cell in (self.default, *self.scores))
 
     def __str__(self) -> str:
         best = min(self.scores, key=lambda cell: self.scores[cell][0], default=None)

@@ -12,7 +12,6 @@ from abctree.answers.reading.local import LocalModel
 from abctree.answers.reading.near import systematic
 from abctree.answers.reading.rows import Rows
 from abctree.numbers import unit_of
-from abctree.problem.measurement import Measurement
 from abctree.types import FloatArray
 
 #: Data sets of posterior draws that the observation is compared with.
@@ -102,7 +101,7 @@ def fit(
     found = list(rows.each(lambda j: _nearest(away, rows.distance_to(j), j), other.tolist()))
     distance, bend = np.array([own, *(far for far, _ in found)]), np.zeros(_N + 1)
     unusual = _standard(distance)
-    if model is not None and _keeps_order(rows.run.problem.measurement):
+    if model is not None and rows.run.problem.measurement.keeps_order:
         bend = bends(model.parts(np.vstack([np.zeros_like(rows.x[:1]), rows.x[other]]))[1])
         unusual = np.maximum(unusual, _standard(bend))
     others = np.array([miss for _, miss in found])
@@ -131,14 +130,6 @@ def bends(rest: FloatArray) -> FloatArray:
     excess = np.divide(square, mean, out=np.ones_like(square), where=mean > 0.0) - 1.0
     unit = np.sqrt(2.0 * np.arange(1, rest.shape[1] + 1))
     return np.asarray((np.cumsum(excess, axis=1) / unit).max(axis=1))
-
-
-def _keeps_order(measurement: Measurement) -> bool:
-    """Whether the distance compares each summary with its own; of samples no order is known."""
-    observed = measurement.observed_summary.ravel()
-    moved = np.arange(len(observed)) < len(observed) // 2
-    x = measurement.standardised(np.where(moved, 2.0 * observed + 1.0, observed)[None])
-    return x is not None and x.shape[1] == len(observed) and not x[0, ~moved].any()
 
 
 def _standard(x: FloatArray) -> FloatArray:

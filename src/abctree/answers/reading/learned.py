@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from abctree.answers.reading.order import compared
 from abctree.answers.reading.rows import Reread, Rows
 from abctree.answers.run import Run, check_is_run
 from abctree.errors import wrong
@@ -36,7 +37,20 @@ def learned(run: Run) -> Reread:
 def local(run: Run) -> Reread:
     """Where data lie along a line near the posterior, and how large the rest of them is."""
     with one_blas_thread():
-        return Rows.of(run).checked().checked_local().rows.reread()
+        return compared(Rows.of(run).checked()).checked_local().rows.reread()
+
+
+def in_order(run: Run) -> Reread:
+    """The numbers of the data sorted, where no simulation tells one from another."""
+    rows = compared(Rows.of(run).checked())
+    if rows.summaries != "sorted":
+        raise wrong(
+            "summaries",
+            'be "own", "local" or "learned" where the order of numbers matters, or may',
+            '"sorted"',
+            "Simulations tell the numbers from one another, or are fewer than a thousand.",
+        )
+    return rows.every.reread()
 
 
 @checks_keywords

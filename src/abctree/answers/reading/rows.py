@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import block_diag
 from scipy.special import ndtri
 
-from abctree.answers.reading.choice import Cell
+from abctree.answers.reading.choice import Cell, Summaries
 from abctree.answers.reading.local import LocalModel
 from abctree.answers.reading.near import Points, epanechnikov, nearest, systematic
 from abctree.answers.reading.regression import Regression, moved, regression
@@ -28,7 +28,7 @@ from abctree.threads import Each, side_by_side
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Rows nearest to the observation that are looked at: several times those of the largest reading.
-_MOST = 20_000
+MOST = 20_000
 #: Of rows that are read from a run folder so many are looked at where all would be.
 _THINNED = 200_000
 #: The share of these that says where to cut circles open is one in so many.
@@ -99,9 +99,11 @@ class Rows:
     weight: FloatArray  #: (n,) raw importance weights, above 0
     number: IntArray  #: (n,) rows of the table
     run: Run
+    summaries: Summaries = "own"  #: what distances and regressions are by
+    whole: Rows | None = None  #: all rows, of which these are the nearest, if that is known
 
     @classmethod
-    def of(cls, run: Run, most: int | None = _MOST, like: Rows | None = None) -> Rows:
+    def of(cls, run: Run, most: int | None = MOST, like: Rows | None = None) -> Rows:
         """Of a run: the nearest, or all, of which there are every k-th if they are many.
 
         All are taken if they are in memory, unless they are to be `like` others: their places are
@@ -192,7 +194,7 @@ class Rows:
         observation in these summaries say it better.  Rows that are far away by the run's own
         distance may be near in them, so that all count.
         """
-        if self._kept_the_nearest:
+        if self.kept_the_nearest:
             return None
         rows, every = self, self.every
         with_own = self.usual_ess >= _FOR_EACH * self.x.shape[1]
@@ -210,17 +212,21 @@ class Rows:
             return None
         near, ess = self.local.rows, self.usual_ess
         draws = near.accepted(ess)
-        far = self.run.table.distance[near.number[draws]] > _FAR * self.epsilon(ess)
+        every = self.every
+        far = every.distance[every.of_number(near.number[draws])] > _FAR * self.epsilon(ess)
         weight = near.weight[draws]
         return None if weight @ far > 0.5 * weight.sum() else self.local
 
     @cached_property
     def every(self) -> Rows:
         """All rows, where these are the nearest, with places on the same scale."""
-        return self if len(self) < _MOST else Rows.of(self.run, None, like=self)
+        if self.whole is not None:
+            return self.whole
+        return self if len(self) < MOST else Rows.of(self.run, None, like=self)
 
     @property
-    def _kept_the_nearest(self) -> bool:
+    def kept_the_nearest(self) -> bool:
+        """Whether farther simulations are lost."""
         return len(self.run.table) < self.run.n_simulations
 
     def by(self, other: FloatArray, *, with_own: bool = False) -> Rows:
@@ -236,11 +242,12 @@ class Rows:
         return replace(
             self, scores=self.scores[order], x=x, summary=x, points=Points(other), is_norm=True,
             distance=distance[order], weight=self.weight[order], number=self.number[order],
+            whole=None,
         )  # fmt: skip
 
     def checked_local(self) -> Local:
         """The same, or an error where there are none."""
-        if self._kept_the_nearest:
+        if self.kept_the_nearest:
             raise wrong(
                 "keep",
                 "be all simulations for local summaries",
@@ -286,7 +293,7 @@ class Rows:
 
     def at_observation(self, cell: Cell) -> Reading:
         """Read the rows in one way."""
-        rows = self if cell.summaries == "own" else self.checked_local().rows
+        rows = self.checked_local().rows if cell.summaries == "local" else self
         return next(rows._read((cell,), np.zeros(rows.x.shape[1]), rows.distance, -1))
 
     def at_row(self, j: int, cells: tuple[Cell, ...], of: Rows | None = None) -> Iterator[Reading]:
@@ -294,13 +301,13 @@ class Rows:
         of = self if of is None else of
         for by, some in groupby(cells, key=lambda cell: cell.summaries):
             rows, at = self, of.x[j]
-            if by == "own":
-                distance = self.distance_to(j, of)
-            else:
+            if by == "local":
                 rows, model, with_own = self.checked_local()
                 place = model.differences(at[None])[0]
                 distance = rows.points.distance(place)
                 at = np.concatenate([at, place]) if with_own else place
+            else:
+                distance = self.distance_to(j, of)
             yield from rows._read(tuple(some), at, distance, int(of.number[j]))
 
     def _read(

@@ -34,7 +34,7 @@ _FEWEST = 20.0
 
 def default_cell(rows: Rows) -> Cell:
     """The reading that is taken where nothing speaks against it."""
-    return Cell(_METHODS[0], rows.usual_ess)
+    return Cell(_METHODS[0], rows.usual_ess, rows.summaries)
 
 
 def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
@@ -50,7 +50,7 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
     """
     default = default_cell(rows)
     sizes = [share * default.ess for share in _SHARES if share * default.ess >= _FEWEST]
-    cells = [Cell(method, ess) for ess in sizes for method in _METHODS]
+    cells = [default._replace(method=method, ess=ess) for ess in sizes for method in _METHODS]
     if default not in cells:
         return Choice(default, default, {}, 0)
     if rows.fair_local is not None:
