@@ -418,11 +418,21 @@ def test_a_target_out_of_reach_is_a_warning_and_the_best_there_is():
         ({"stop": {"hours": 3}}, "stop"),
         ({"stop": {"seconds": -3}}, "stop"),
         ({"stop": [3]}, "stop"),
+        ({"stop": ""}, "`stop` must hold rules .* but got ''"),
+        ({"stop": "seconds"}, "got 'seconds'. Or write stop="),
     ],
 )
 def test_abc_tree_names_the_setting_that_breaks_its_rule(kwargs, says):
     with pytest.raises(abctree.ParameterError, match=says):
         abctree.abc_tree(problem(), **{"n_simulations": 100, **kwargs})
+
+
+@pytest.mark.parametrize("method", [abctree.abc_tree, abctree.map_tree, abctree.smc])
+@pytest.mark.parametrize("n", [10**17, 2**62, 10**20])  # which NumPy refuses in three ways
+def test_a_budget_that_memory_cannot_hold_is_told_in_a_sentence(method, n):
+    rule = f"`n_simulations` must be as many as memory can hold, but got {n}. Begin with fewer"
+    with pytest.raises(abctree.ParameterError, match=rule):
+        method(problem(), n_simulations=n)
 
 
 @pytest.mark.parametrize("method", [abctree.map_tree, abctree.smc])

@@ -75,6 +75,16 @@ def test_estimates_and_errors_follow_the_unit_where_squares_would_not(power):
         scaled, own = told(large.posterior()), told(usual.posterior())
         np.testing.assert_allclose(scaled, own * 2.0**power, rtol=1e-12)
     assert usual.histogram().std()[0] * 2.0**power == pytest.approx(large.histogram().std()[0])
+    for told in (lambda r: r.posterior().cov(), lambda r: r.histogram().cov()):
+        beyond = 0.0 if power < 0 else np.inf  # the square of the unit is no float
+        assert told(large)[0, 0] == beyond
+        own = told(usual) * [[0.0, 2.0**power], [2.0**power, 1.0]]
+        np.testing.assert_allclose(np.where([[1, 0], [0, 0]], 0.0, told(large)), own, rtol=1e-9)
+    scaled, own = large.mode(), usual.mode()
+    np.testing.assert_allclose(scaled.theta, own.theta * [2.0**power, 1.0])
+    assert scaled.covariance is None
+    assert "Squares of a are no floats: no error is given." in str(scaled.summary())
+    assert "no floats" not in str(own.summary())
 
 
 def test_mcse_of_nothing_is_unknown_and_of_a_constant_zero():

@@ -1187,13 +1187,20 @@ def test_a_worker_that_a_pool_says_it_has_lost_is_given_three_lives(truth):
     same(play(Loses()), truth)
 
 
-@pytest.mark.parametrize("how", ["cancels", "refuses"])
+class ShutdownExecutorError(RuntimeError):
+    """What a future of loky's raises whose pool was shut down with kill_workers."""
+
+
+@pytest.mark.parametrize("how", ["cancels", "kills", "refuses"])
 def test_a_pool_that_ends_during_the_run_is_told_in_a_sentence(how):
     class Ends(LikeDask):
         def submit(self, fn, /, *args, **kwargs):
             if how == "refuses":
                 raise RuntimeError("closed")
             future = Future()
+            if how == "kills":
+                future.set_exception(ShutdownExecutorError("kill_workers=True"))
+                return future
             future.cancel()
             future.set_running_or_notify_cancel()
             return future
@@ -1378,7 +1385,7 @@ def test_what_is_no_pool_is_told_in_a_sentence(pool, says):
 
 
 def test_as_executor_takes_numbers_names_and_pools():
-    for spec in (None, 0, 1, "serial"):
+    for spec in (None, 1, "serial"):
         assert as_executor(spec) == abctree.Serial()
     assert as_executor(3).n_workers == as_executor(np.int64(3)).n_workers == 3
     assert as_executor(np.int64(1)) == abctree.Serial()
@@ -1399,9 +1406,9 @@ def test_a_class_is_told_to_be_called():
             as_executor(kind)
 
 
-@pytest.mark.parametrize("spec", [-1, True, 1.5, "dask", object()])
+@pytest.mark.parametrize("spec", [0, -1, True, 1.5, "dask", object()])
 def test_as_executor_refuses_the_rest(spec):
-    with pytest.raises(ParameterError, match="`executor` must be None, a number"):
+    with pytest.raises(ParameterError, match="`executor` must be None, at least 1 process"):
         as_executor(spec)
 
 

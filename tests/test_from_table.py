@@ -173,3 +173,49 @@ def test_labels_decide_what_is_missing():
     found = abctree.from_table(THETA, table, observed, missing="ignore")
     plain = abctree.from_table(THETA, SUMMARY, [0.2, 0.8])
     np.testing.assert_array_equal(found.table.distance, plain.table.distance)
+
+
+@pytest.mark.parametrize("power", [-1000, -550, 550, 1000])
+def test_a_table_is_read_alike_in_every_unit_of_its_summaries(power):
+    """The squares of these are no floats."""
+    rng = np.random.default_rng(1)
+    theta = rng.uniform(0.0, 1.0, (600, 1))
+    summary = theta + 0.1 * rng.normal(size=(600, 2))
+
+    def read(unit):
+        result = abctree.from_table(theta, unit * summary, [0.5 * unit] * 2)
+        line = abctree.answers.Posterior.adjusted(result.posterior(), "linear")
+        return result.answer().theta, line.theta, result.fit().misses
+
+    for found, usual in zip(read(2.0**power), read(1.0), strict=True):
+        np.testing.assert_allclose(found, usual, rtol=1e-12)
+
+
+def test_a_frame_of_one_row_is_an_observation():
+    theta, summary = table()
+    observed = summary.iloc[[3]][["y", "x"]]
+    found = abctree.from_table(theta, summary, observed)
+    expected = abctree.from_table(theta, summary, summary.iloc[3])
+    np.testing.assert_array_equal(found.table.distance, expected.table.distance)
+    assert found.fit().names == ("y", "x")
+
+
+def test_rows_that_are_labelled_as_other_simulations_are_refused():
+    theta, summary = table()
+    chosen = theta["a"] > 0.0
+    n = min(chosen.sum(), (~chosen).sum())
+    with pytest.raises(abctree.ParameterError, match="is in the index of `summary` alone"):
+        abctree.from_table(theta[chosen][:n], summary[~chosen][:n], [0.0, 0.0])
+    both = theta[chosen], summary[chosen]
+    kept = abctree.from_table(*both, [0.0, 0.0])
+    # Without labels positions count.
+    again = abctree.from_table(both[0], both[1].reset_index(drop=True), [0.0, 0.0])
+    np.testing.assert_array_equal(kept.table.distance, again.table.distance)
+
+
+def table():
+    pd = module("pandas")
+    rng = np.random.default_rng(1)
+    theta = rng.normal(size=(200, 2))
+    summary = theta + rng.normal(size=theta.shape)
+    return pd.DataFrame(theta, columns=["a", "b"]), pd.DataFrame(summary, columns=["x", "y"])

@@ -333,3 +333,82 @@ def test_dry_run_says_what_is_left_out():
     made = abctree.Problem(PRIOR, simulate, nan(), missing="ignore")
     assert "1 of 4 numbers of the observation is missing and left out" in str(made.check(1))
     assert "missing" not in str(abctree.Problem(PRIOR, simulate, FULL).check(1))
+
+
+def flat():
+    return nan().reshape(2, 2)
+
+
+def fields():
+    return {"x": 1.0, "y": [2.0, np.nan, 4.0]}
+
+
+def table_of_pandas():
+    pd = module("pandas")
+    return pd.DataFrame(nan().reshape(2, 2), index=["Jan", "Feb"], columns=["in", "out"])
+
+
+@pytest.mark.parametrize(
+    ("observed", "names"),
+    [
+        (nan, ("0", "1", "3")),
+        (listed, ("0", "1", "3")),
+        (series, ("a", "b", "d")),
+        (data_array, ("a", "b", "d")),
+        (held, ("a", "b", "d")),
+        (flat, ("[0, 0]", "[0, 1]", "[1, 1]")),
+        (fields, ("x", "y[0]", "y[2]")),
+        (table_of_pandas, ("[Jan, in]", "[Jan, out]", "[Feb, out]")),
+    ],
+)
+def test_summaries_are_named_as_in_the_data_of_which_some_are_missing(observed, names):
+    made = observed()
+
+    def noisy(theta, rng):
+        numbers = FULL + theta[0] + rng.normal(size=4)
+        numbers[3] -= 30.0
+        if isinstance(made, dict) and len(made) == 2:
+            return {"x": numbers[0], "y": numbers[1:]}
+        return numbers.reshape(np.shape(made) or 4)
+
+    if isinstance(made, dict) and len(made) == 4:
+        simulator = lambda t, r: dict(zip("abcd", noisy(t, r), strict=True))  # noqa: E731
+    else:
+        simulator = noisy
+    problem = abctree.Problem(PRIOR, simulator, made, missing="ignore")
+    found = abctree.abc_tree(problem, n_simulations=600, rng=1).fit()
+    assert found.names == names
+    assert found.worst[0] == 2
+    assert f"as a rule: {names[2]} (+" in str(found)
+    assert f"worst={names[2]}" in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("observed", "distance", "says"),
+    [
+        (nan, "mad", r"summary 3 \(counting from 0\): never varies"),
+        (series, "std", "summary d: never varies"),
+        (fields, {"x": "mad", "y": "mad"}, r"summary y\[2\]: never varies"),
+    ],
+)
+def test_what_never_varies_is_named_as_in_the_data_of_which_some_are_missing(
+    observed, distance, says
+):
+    made = observed()
+
+    def fixed(theta, rng):
+        numbers = np.append(FULL[:3] + theta[0] + rng.normal(size=3), 4.0)
+        return {"x": numbers[0], "y": numbers[1:]} if isinstance(made, dict) else numbers
+
+    problem = abctree.Problem(PRIOR, fixed, made, missing="ignore", distance=distance)
+    with pytest.warns(abctree.AbctreeWarning, match=says):
+        abctree.rejection(problem, n_simulations=100, rng=1)
+
+
+def test_a_data_set_that_never_varies_is_named():
+    problem = abctree.Problem(
+        PRIOR, lambda t, r: {"x": t[0], "y": [1.0, 2.0]}, {"x": 0.5, "y": [1.0, 2.0]},
+        distance={"x": "mad", "y": "euclidean"},
+    )  # fmt: skip
+    with pytest.warns(abctree.AbctreeWarning, match="summary y: never varies"):
+        abctree.rejection(problem, n_simulations=100, rng=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -117,7 +119,15 @@ def test_simulations_leave_a_model_that_is_out_of_reach():
     result = abctree.abc_tree(models, n_simulations=2000, rng=3)
     comparison = abctree.compare(result, epsilon=EPSILON)
     assert comparison.probability["far"] == 0.0
-    assert 0.0 < comparison.interval()["far"][1] < 1.0 / 3.0
+    share = comparison.interval()
+    assert 0.0 < share["far"][1] < 1.0 / 3.0
+    # What it may have, for all that is known, the others have not.
+    low, high = comparison.evidences[0].interval(), comparison.evidences[2].interval()[1]
+    assert share["poisson"][0] <= low[1] / (low[1] + high)
+    two = abctree.answers.Evidence(1.0, 0.0, np.nan, 0, 100)
+    comparison = replace(comparison, evidences=(comparison.evidences[0], two, two))
+    assert comparison.probability["poisson"] == 1.0
+    assert comparison.interval()["poisson"][0] < low[1] / (low[1] + two.interval()[1]) < 0.9
     played = result.table.theta[result.table.round > 0, 0]
     assert np.mean(played == 2) < 0.2  # of the prior it has a third
 
@@ -319,7 +329,29 @@ def test_bad_models_are_told():
 def test_runs_without_names_are_not_compared():
     problem = abctree.Problem({"a": (0.0, 1.0)}, lambda t, r: t[0] + r.normal(), 0.5)
     runs = [abctree.rejection(problem, n_simulations=200, rng=seed) for seed in (0, 1)]
-    with pytest.raises(
-        abctree.ParameterError, match="`results` must hold two runs or more by name"
-    ):
-        abctree.compare(runs)
+    draws = {name: run.posterior() for name, run in zip("ab", runs, strict=True)}
+    for given in (runs, {}, {"a": runs[0]}, draws):
+        says = f"two runs or more by name, but got {str(given)[:2]}"
+        with pytest.raises(abctree.ParameterError, match=re.escape(says)):
+            abctree.compare(given)
+
+
+@pytest.mark.parametrize("given", [{"a": "1", "b": 1}, {"a": None, "b": 1}])
+def test_a_prior_of_models_is_made_of_numbers(given):
+    problem = abctree.Problem({"a": (0.0, 1.0)}, lambda t, r: t[0] + r.normal(), 0.5)
+    with pytest.raises(abctree.ParameterError, match="`prior` must be a number"):
+        abctree.Models({"a": problem, "b": problem}, prior=given)
+    same = abctree.Models({"a": problem, "b": problem}, prior={"a": 1e308, "b": 1e308})
+    assert same.probability == {"a": 0.5, "b": 0.5}
+
+
+def test_a_model_without_a_draw_is_unknown():
+    problem = abctree.Problem({"a": (0.0, 1.0)}, lambda t, r: t[0] + r.normal(), 0.5)
+    models = abctree.Models({"a": problem, "b": problem})
+    result = abctree.rejection(models, n_simulations=1, rng=1)
+    comparison = abctree.compare(result)
+    assert sorted(e.interval()[1] == 1.0 for e in comparison.evidences) == [False, True]
+    assert "unknown, for nothing was simulated" in str(comparison)
+    assert str(comparison).endswith(
+        "Draws are too few to see whether the Bayes factors still move below it."
+    )

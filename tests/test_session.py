@@ -460,6 +460,19 @@ def test_a_state_that_is_none_is_an_error_of_ours(state, says):
         abctree.Session.from_state(state, problem())
     with pytest.raises(abctree.StoreError, match="holds no run"):
         abctree.Session.load("nowhere", problem())
+    with pytest.raises(abctree.ParameterError, match=r"`state` must be the bytes that .*a str"):
+        abctree.Session.from_state("state", problem())
+
+
+def test_a_session_shows_how_far_it_is_and_says_how_to_tell():
+    session = abctree.Session(problem(), n_simulations=300, rng=1)
+    ask = session.ask(3)
+    with pytest.raises(abctree.ParameterError, match=r"Write data="):  # and not distances=
+        session.tell(ask.numbers, np.zeros((3, 2)))
+    session.give_up(ask.numbers)
+    assert repr(session) == (
+        "Session(Problem(a, b; observed summary of shape (2,)); 3 simulations told)"
+    )
 
 
 # All methods, and their folders -----------------------------------------------------------------

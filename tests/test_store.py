@@ -351,7 +351,7 @@ def test_new_folder_does_not_replace_what_is_there(tmp_path):
         Ledger.new(tmp_path / "y").describe({})
 
 
-@pytest.mark.parametrize("given", [3, True, b"folder", "", object()])
+@pytest.mark.parametrize("given", [3, True, b"folder", "", "a\0b", object()])
 @pytest.mark.parametrize("opened", [Ledger.new, Ledger.open, Ledger.read])
 def test_what_keeps_no_records_is_no_store(opened, given):
     with pytest.raises(abctree.ParameterError, match="must be a folder, or an object that keeps"):

@@ -106,6 +106,15 @@ def checked_rng(rng: RNGLike) -> np.random.Generator:
     )
 
 
+def unit_of(values: FloatArray) -> FloatArray:
+    """(...) Powers of two near the largest of values (m, ...): no square of it over- or underflows.
+
+    Nothing is rounded in such units.
+    """
+    _, power = np.frexp(np.abs(values).max(axis=0, initial=0.0))
+    return np.asarray(np.ldexp(1.0, np.clip(power, -1022, 1023)))
+
+
 def plain(value: Any) -> Any:
     """What JSON can say: arrays are lists, and None stands for numbers that it does not have."""
     if isinstance(value, Mapping):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +24,7 @@ from abctree.data import (
     Table,
     effective_sample_size,
 )
-from abctree.errors import ParameterError, wrong
+from abctree.errors import wrong
 from abctree.keywords import checks_keywords, place_of
 from abctree.problem import Problem
 from abctree.problem.models import Models, check_same, model_prior
@@ -69,9 +70,10 @@ class Comparison:
         """
         ends = np.array([e.interval(level) for e in self.evidences]) * self.prior[:, None]
         z = self.prior * [e.estimate for e in self.evidences]
+        unseen = np.where(z > 0.0, 0.0, ends[:, 1])  # what others may have, for all that is known
         out = {}
         for i, name in enumerate(self.names):
-            rest = z.sum() - z[i]
+            rest, at_most = z.sum() - z[i], unseen.sum() - unseen[i]
             rest_sd = np.sqrt(
                 sum(
                     (self.prior[j] * e.standard_error) ** 2
@@ -84,7 +86,7 @@ class Comparison:
             # Errors of both sides, as of a ratio: those of the others widen the interval.
             more = np.exp(_widened(low, high, z[i], scale))
             out[name] = (
-                float(low / more / (low / more + rest)) if low > 0.0 else 0.0,
+                float(low / more / (low / more + rest + at_most)) if low > 0.0 else 0.0,
                 float(high * more / (high * more + rest)) if rest > 0.0 else 1.0,
             )
         return out
@@ -140,14 +142,16 @@ class Comparison:
                 f"{name:{width}} {prior:>9.3g} {e!s:>20} {self.probability[name]:>12.3g}   "
                 f"{low:.3g} to {high:.3g}"
             )
-        stable = self.stable_from
-        lines.append(
-            "The Bayes factors still move at the smallest tolerances: more simulations may change "
-            "them."
-            if stable is None
-            else f"Below epsilon {stable:.3g} the Bayes factors move by no more than their errors."
-        )
-        return "\n".join(lines)
+        if len(self.epsilons) == 1:
+            said = "Draws are too few to see whether the Bayes factors still move below it."
+        elif (stable := self.stable_from) is None:
+            said = "The Bayes factors still move at the smallest tolerances: more simulations may "
+            said += "change them."
+        else:
+            said = (
+                f"Below epsilon {stable:.3g} the Bayes factors move by no more than their errors."
+            )
+        return "\n".join([*lines, said])
 
 
 def _widened(low: float, high: float, middle: float, scale: float) -> float:
@@ -198,12 +202,12 @@ def compare(
         names, weight, at, widest = _of_models(results, prior)
     else:
         names = tuple(results) if isinstance(results, Mapping) else ()
-        if len(names) < 2:
-            raise ParameterError(
-                f"`results` must hold two runs or more by name, but got {len(names)}. Write "
-                '{"one": result, "other": result}.'
-            )
         runs = [results[name] for name in names]
+        if len(names) < 2 or not all(isinstance(run, Run) for run in runs):
+            raise wrong(
+                "results", "hold two runs or more by name", reprlib.repr(results),
+                'Write {"one": result, "other": result}.',
+            )  # fmt: skip
         check_same(names, [run.problem for run in runs])
         weight = model_prior(names, prior)
         widest = max(run.answer_epsilon for run in runs)

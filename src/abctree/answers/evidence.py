@@ -41,7 +41,7 @@ class Evidence:
     def __str__(self) -> str:
         if self.estimate > 0.0:
             return f"{self.estimate:.3g} ± {self.standard_error:.1g}"
-        if self.n_simulations == 0:
+        if self._is_unknown:
             return "unknown, for nothing was simulated"
         return f"below {self.interval(0.95)[1]:.2g} (95 %)"
 
@@ -53,6 +53,11 @@ class Evidence:
 
     def _repr_html_(self) -> str:
         return page(title(repr(self)))
+
+    @property
+    def _is_unknown(self) -> bool:
+        """Whether there is no draw, as of a model that was never simulated."""
+        return self.n_simulations == 0 or self.largest_weight == 0.0
 
     @property
     def log_estimate(self) -> float:
@@ -103,7 +108,7 @@ class Evidence:
             low = self.estimate * _gamma(tail, 1.0, variance)
             high = self.estimate * _gamma(1.0 - tail, 1.0 + more, variance + more**2)
             return low, min(max(1.0, self.estimate), high)
-        if self.n_simulations == 0:
+        if self._is_unknown:
             return 0.0, 1.0
         return 0.0, min(1.0, -np.log1p(-level) * self.largest_weight / self.n_simulations)
 

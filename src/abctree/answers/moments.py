@@ -14,12 +14,11 @@ from abctree.answers.weighted import (
     error_of,
     room,
     scatter,
-    unit_of,
 )
 from abctree.data import effective_sample_size
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods, place_of
-from abctree.numbers import check_rule
+from abctree.numbers import check_rule, unit_of
 from abctree.problem.priors.circles import Direction, circles_of, opened
 from abctree.problem.region import Region
 from abctree.protocols import Category, Circle, HasCategories

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtr
 
 from abctree.keywords import checks_keywords_of_methods
-from abctree.numbers import check_rule, checked_levels
+from abctree.numbers import check_rule, checked_levels, unit_of
 from abctree.types import FloatArray
 
 #: Levels of a cumulative weight are compared with this much room for rounding.
@@ -159,20 +159,14 @@ def error_of(influence: FloatArray, weight: FloatArray) -> FloatArray:
     return np.asarray(unit * np.sqrt(room(weight) * (share**2 @ (influence / unit) ** 2)))
 
 
-def unit_of(values: FloatArray) -> FloatArray:
-    """(...) Powers of two near the largest of values (m, ...): no square of it over- or underflows.
-
-    Nothing is rounded in such units.
-    """
-    _, power = np.frexp(np.abs(values).max(axis=0, initial=0.0))
-    return np.asarray(np.ldexp(1.0, np.clip(power, -1022, 1023)))
-
-
 def scatter(theta: FloatArray, weight: FloatArray) -> FloatArray:
-    """Σ w (θ − mean)(θ − mean)ᵀ for weights that sum to one."""
+    """Σ w (θ − mean)(θ − mean)ᵀ for weights that sum to one; 0 and inf where floats end."""
     centred = theta - theta[:1]  # so that what never varies is exactly 0
     centred -= weight @ centred
-    return np.asarray((centred * weight[:, None]).T @ centred)
+    unit = unit_of(centred)
+    centred /= unit
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray((centred * weight[:, None]).T @ centred * unit * unit[:, None])
 
 
 def root_of(scatter: FloatArray) -> FloatArray:

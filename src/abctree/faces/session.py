@@ -114,16 +114,13 @@ class Session:
         spec = RunSpec.of(method, given)
         _check(spec)
         store = Memory()
-        loop = LOOPS[method]
-        run = partial(play, loop, problem, spec, progress=False, path=store)
+        run = partial(play, LOOPS[method], problem, spec, progress=False, path=store)
         self._begin(problem, store, run, own_parts(spec))
 
     def _begin(
         self, problem: Problem, store: Memory, run: Callable[[Waiting], Result], parts: NamedDict
     ) -> None:
-        self._problem = problem
-        self._store = store
-        self._parts = parts
+        self._problem, self._store, self._parts = problem, store, parts
         self._asked = asked_of(store)
         self._marks: dict[int, Mark] = dict(marks_of(store))
         self._run = Waiting(run)
@@ -131,6 +128,9 @@ class Session:
         self._run.tell()
         manifest = Ledger(Memory(self._store.records())).manifest or {}
         self._root = int(manifest["seeds"]["root"])
+
+    def __repr__(self) -> str:
+        return f"Session({self._problem!r}; {self.n_told} simulations told)"
 
     # Asking ---------------------------------------------------------------------------------
 
@@ -195,9 +195,9 @@ class Session:
         self,
         numbers: ArrayLike,
         *,
-        distances: ArrayLike | None = None,
-        summaries: ArrayLike | None = None,
         data: Sequence[Data] | NDArray[Any] | None = None,
+        summaries: ArrayLike | None = None,
+        distances: ArrayLike | None = None,
     ) -> int:
         """The answers to some simulations, in the order of `numbers`.
 
@@ -210,13 +210,13 @@ class Session:
             As they were asked.  An answer told before may be told again.  One that comes after the
             simulation had failed or was given up is taken in the place of the failure, unless the
             run has gone on with that, its block being whole: then it is dropped.
-        distances : (n,) float
-            At least 0.  Not with a distance that takes its scale from the pilot.
-        summaries : (n, ...) float
-            Summaries; the problem's distance measures them.
         data : sequence of n
             What the simulator would return, one item for each, or, for a vectorised problem,
             (n, ...); the problem's summary and distance are applied.
+        summaries : (n, ...) float
+            Summaries; the problem's distance measures them.
+        distances : (n,) float
+            At least 0.  Not with a distance that takes its scale from the pilot.
 
         Returns
         -------

@@ -48,7 +48,7 @@ def from_table(
     summary : (n, ...) array_like or DataFrame
         The summaries of their simulations; a row with nan is a failed simulation.  The columns of a
         DataFrame are put into the order of an `observed` with labels.
-    observed : (...) array_like or Series
+    observed : (...) array_like, Series or DataFrame of one row
         The observed summaries.
     prior : dict or Prior, optional
         As for `Problem`.  Default: what the columns of `theta` show, each on its own; adjusted
@@ -94,6 +94,8 @@ def from_table(
     _check_pairs(theta, "summary", summary)
     _check_pairs(theta, "weights", weights)
     own = Tabled(columns, names) if prior is None else prior
+    if hasattr(observed, "iloc") and observed.ndim == 2 and len(observed) == 1:
+        observed = observed.iloc[0]  # of a file that has a row for the data
     if missing not in ("refuse", "ignore"):
         raise wrong("missing", 'be "refuse" or "ignore"', repr(missing))
     problem = Problem(
@@ -193,14 +195,27 @@ def _rows(summary: Data, form: Form | None) -> FloatArray:
 
 
 def _check_pairs(theta: Data, name: str, value: Data) -> None:
-    """Refuse two tables of pandas with the same index in another order."""
+    """Refuse two tables of pandas whose rows are labelled as those of other simulations."""
     one, other = (table.index if hasattr(table, "iloc") else None for table in (theta, value))
-    if one is None or other is None or one.equals(other) or set(one) != set(other):
+    if one is None or other is None or one.equals(other) or len(one) != len(other):
         return
+    if set(one) != set(other):
+        if _is_plain(one) or _is_plain(other):  # which may be no labels
+            return
+        strange = next(label for label in other if label not in set(one))
+        raise ParameterError(
+            f"`theta` and `{name}` must have the same rows, but {strange!r} is in the index of "
+            f"`{name}` alone. Choose the same rows of both, or use .reset_index(drop=True)."
+        )
     raise ParameterError(
         f"`theta` and `{name}` must have their rows in one order, but the index of one is that of "
         f"the other in another order. Use {name}.loc[theta.index]."
     )
+
+
+def _is_plain(index: Any) -> bool:
+    """Whether an index of pandas counts the rows from 0."""
+    return list(index) == [*range(len(index))]
 
 
 def _check_support(prior: Prior, columns: FloatArray, cube: FloatArray) -> None:

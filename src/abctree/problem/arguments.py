@@ -107,10 +107,11 @@ def observation_of(
         hidden=hidden,
         summary=Layout.of(value, lead),
         keep=keep,
+        shapes=_shapes(value, lead),
     )
     array = np.array(form.kept(array, 0))
     array.flags.writeable = False
-    return array, None if form.is_plain else form, _shapes(value, lead)
+    return array, None if form.is_plain else form, form.shapes
 
 
 def check_rows(name: str, function: Callable[[Data], Data], observed: Data) -> None:

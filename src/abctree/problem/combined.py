@@ -152,12 +152,14 @@ class Combined:
         AbctreeWarning
             If a data set never varies: its unit is 1.
         """
-        parts, unit = {}, {}
+        parts, unit, first = {}, {}, 0
         n = min(len(simulated) - 1, _PAIRS)
-        for name, rows, _ in self._each(simulated, simulated[0]):
+        for name, rows, target in self._each(simulated, simulated[0]):
             distance, weight = self._part(name)
             if lacks_scale(distance):
-                distance = distance.fitted(rows)
+                with arrays.named_as_some(first, target.size):
+                    distance = distance.fitted(rows)
+            first += target.size
             parts[name] = (distance, weight)
             between = [distance(rows[i : i + 1], rows[i + 1])[0] for i in range(n)]
             unit[name] = float(np.median(between)) if n else 0.0
@@ -165,7 +167,8 @@ class Combined:
         if own.scale is not None:
             return own
         units = np.array([unit[name] for name in self.parts])
-        return replace(own, scale=arrays.ones_where_constant(units))
+        with arrays.named([*self.parts]):
+            return replace(own, scale=arrays.ones_where_constant(units))
 
     def _factors(self) -> dict[str, float]:
         """w_k / u_k by name."""

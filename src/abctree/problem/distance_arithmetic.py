@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 import scipy
@@ -127,11 +130,34 @@ def ones_where_constant(scale: FloatArray) -> FloatArray:
     return np.where(constant, 1.0, scale)
 
 
+#: What the user calls the summaries of which a distance takes its scale, if that is known.
+_names: ContextVar[Sequence[str]] = ContextVar("names", default=())
+
+
+@contextmanager
+def named(names: Sequence[str]) -> Iterator[None]:
+    """Messages call summaries by these names."""
+    before = _names.set(names)
+    try:
+        yield
+    finally:
+        _names.reset(before)
+
+
+@contextmanager
+def named_as_some(first: int, n: int) -> Iterator[None]:
+    """Messages are about n summaries, from one of those that have names on."""
+    with named(_names.get()[first : first + n]):
+        yield
+
+
 def listed(which: BoolArray) -> str:
-    """The numbers of some summaries, for a message."""
+    """The names of some summaries, for a message."""
+    known = _names.get()
+    names = known if len(known) == len(which) else [*map(str, range(len(which)))]
     index = np.flatnonzero(which)
-    shown = ", ".join(str(i) for i in index[:10]) + (", ..." if len(index) > 10 else "")
-    return f"summary {shown} (counting from 0)"
+    shown = ", ".join(names[i] for i in index[:10]) + (", ..." if len(index) > 10 else "")
+    return f"summary {shown}{' (counting from 0)' * all(map(str.isdecimal, names))}"
 
 
 def covariance(cov: object) -> FloatArray:

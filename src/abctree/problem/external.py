@@ -77,7 +77,8 @@ class External:
         Template of what the program reads from its standard input; default nothing.
     timeout : float, optional
         Seconds after which the program, and every process that it has started in its process group,
-        is killed.  On Linux, these are killed, too, when the program ends by itself.
+        is killed.  On Linux, these are killed, too, when the program ends by itself.  Where this
+        process is killed by ``kill -9``, nobody kills them, but for those of worker processes.
     cwd : path, optional
         Where the program runs; default the temporary directory.  All simulations share it, and
         what they leave there stays: let the program write to ``{dir}`` if it can.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +80,7 @@ class Form:
     hidden: Missing | None = None  #: what is missing in these
     summary: Layout | None = None  #: of the summary, or of the data without one
     keep: IntArray | None = None  #: entries of the summary that are not missing; None: all
+    shapes: Mapping[str, tuple[int, ...]] | None = None  #: of its fields, if it is a record
 
     @property
     def is_plain(self) -> bool:
@@ -117,6 +120,36 @@ class Form:
         if self.rows is not None:
             return np.take(numbers, self.rows, axis=lead)
         return numbers.reshape(*numbers.shape[:lead], -1)[..., self.keep]
+
+
+def names_of_entries(form: Form | None, shape: tuple[int, ...]) -> list[str]:
+    """What the user calls the numbers of an observed summary of a shape: labels, or places.
+
+    Missing ones are counted, but not named.
+    """
+    if form is None:
+        return _shown(_places(shape), len(shape))
+    if form.shapes is not None:
+        names = [
+            f"{field}[{place}]" if place else field
+            for field, own in form.shapes.items()
+            for place in _places(own)
+        ]
+    else:
+        axes = () if form.summary is None else form.summary.axes
+        names = _shown(_places(form.shape, axes), len(form.shape))
+    return names if form.keep is None else [names[i] for i in form.keep]
+
+
+def _places(shape: tuple[int, ...], axes: tuple[Any, ...] = ()) -> list[str]:
+    """Along each axis the label, or the number."""
+    known = (*axes, *(None,) * len(shape))
+    each = (range(n) if axis is None else axis for n, axis in zip(shape, known, strict=False))
+    return [", ".join(map(str, place)) for place in product(*each)]
+
+
+def _shown(places: list[str], n_axes: int) -> list[str]:
+    return places if n_axes == 1 else [f"[{place}]" for place in places] if n_axes else ["0"]
 
 
 def missing_in(value: Data) -> Missing | None:

@@ -13,9 +13,9 @@ import numpy as np
 
 from abctree.data import Failure, InterruptedWorkError, Rows, Simulations
 from abctree.errors import ParameterError, SimulatorError
-from abctree.problem.distance_arithmetic import one_each
+from abctree.problem.distance_arithmetic import named, one_each
 from abctree.problem.distances import lacks_scale, standardised
-from abctree.problem.form import floats
+from abctree.problem.form import floats, names_of_entries
 from abctree.problem.other_streams import Watch, search
 from abctree.problem.simulators import CAUGHT, Model, let_through, note_failure
 from abctree.protocols import Distance, TaughtDistance
@@ -39,6 +39,11 @@ class Measurement:
     def shape(self) -> tuple[int, ...]:
         """Shape of one summary."""
         return self.observed_summary.shape
+
+    @property
+    def names(self) -> list[str]:
+        """What the user calls the numbers of a summary, flattened."""
+        return names_of_entries(self.model.form, self.shape)
 
     @property
     def unit(self) -> int:
@@ -67,9 +72,10 @@ class Measurement:
         """
         if not lacks_scale(self.distance):
             return self
-        if isinstance(self.distance, TaughtDistance):
-            return replace(self, distance=self.distance.taught(summary, cube))
-        return replace(self, distance=self.distance.fitted(summary))
+        with named(self.names):
+            if isinstance(self.distance, TaughtDistance):
+                return replace(self, distance=self.distance.taught(summary, cube))
+            return replace(self, distance=self.distance.fitted(summary))
 
     def standardised(self, summary: FloatArray) -> FloatArray | None:
         """Differences (n, m) to the observation whose Euclidean norm is the distance.

@@ -10,6 +10,7 @@ import numpy as np
 
 from abctree.errors import ParameterError, wrong
 from abctree.keywords import checks_keywords, place_of
+from abctree.numbers import checked_number
 from abctree.problem.distances import lacks_scale
 from abctree.problem.priors.cube import checked_boxes, checked_cube, checked_theta
 from abctree.problem.problem import Problem
@@ -277,9 +278,10 @@ def model_prior(names: Sequence[str], prior: Mapping[str, float] | None) -> Floa
         return np.full(len(names), 1.0 / len(names))
     if set(prior) != set(names):
         raise wrong("prior", f"have the names {', '.join(names)}", ", ".join(map(str, prior)))
-    weight = np.array([float(prior[name]) for name in names])
+    weight = np.array([checked_number("prior", prior[name]) for name in names])
     if not (np.isfinite(weight).all() and (weight > 0.0).all()):
         raise wrong("prior", "be positive", dict(prior))
+    weight /= weight.max()  # the sum may be no float
     return np.asarray(weight / weight.sum())
 
 

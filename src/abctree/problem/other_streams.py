@@ -24,8 +24,9 @@ import numpy as np
 from abctree.data import OtherStream
 from abctree.types import IntArray
 
-#: In the process of the run, the call that has one of so many simulations is watched.
-_EVERY = 500
+#: In the process of the run, the call that has one of so many simulations is watched: of the first
+#: ones, which show it if any do, and of the later ones, for a look takes as long as 500 cheap ones.
+_EVERY, _LATER = 500, 5_000
 #: Generators of a worker process that are watched, and how often they are looked for: when the work
 #: arrives, before the first call, and, as many make theirs in it, before the second.
 _MOST, _SEARCHES = 100, 3
@@ -55,7 +56,8 @@ class Watch:
         if is_elsewhere:
             _seed(root, int(index[0]))
             search(root)
-        if is_elsewhere or int(index[0]) % _EVERY < len(index):
+        every = _EVERY if index[0] < _LATER else _LATER
+        if is_elsewhere or int(index[0]) % every < len(index):
             self._before = _states(is_elsewhere=is_elsewhere)
 
     def moved(self) -> tuple[OtherStream, ...]:

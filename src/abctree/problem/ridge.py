@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from abctree.data import effective_sample_size
+from abctree.numbers import unit_of
 from abctree.types import BoolArray, FloatArray
 
 #: Penalties that cross-validation chooses from, on summaries of unit spread.
@@ -67,6 +68,8 @@ class Ridge:
         self.n = effective_sample_size(weight)
         self.penalty = penalty
         self.root = np.sqrt(self.weight)[:, None]
+        self.unit = unit_of(x)  # in which all columns can be squared
+        x = x / self.unit
         mean = self.weight @ x
         centred = x - mean
         centred *= self.root
@@ -127,7 +130,7 @@ class Ridge:
         """The regression of y (m, k), to be read off anywhere."""
         mean, slope, _ = self._line(y)
         whole = np.zeros((len(self.used), y.shape[1]))
-        whole[self.used] = slope
+        whole[self.used] = slope / self.unit[self.used, None]
         return Line(mean - self.mean @ slope, whole)
 
     def drops(self, y: FloatArray) -> FloatArray:

@@ -186,6 +186,8 @@ class Memory:
     @classmethod
     def of(cls, held: bytes, name: str = "state") -> Self:
         """The journal whose bytes these are."""
+        if not isinstance(held, bytes | bytearray | memoryview):
+            raise wrong(name, "be the bytes that `Session.state` gave", f"a {type(held).__name__}")
         file = io.BytesIO(held)
         places, _ = _parsed(Path(name), file)
         begin = _HEAD.size

@@ -92,7 +92,8 @@ class Ledger:
 
     @classmethod
     def _of(cls, path: Any, mode: Mode) -> Self:
-        if not isinstance(path, str | os.PathLike | Store) or path == "":
+        is_no_name = isinstance(path, str) and (not path or "\0" in path)
+        if is_no_name or not isinstance(path, str | os.PathLike | Store):
             name = "store" if mode == "new" else "path"
             raise wrong(name, "be a folder, or an object that keeps records", repr(path))
         store = Journal(path, mode) if isinstance(path, str | os.PathLike) else path

@@ -28,7 +28,7 @@ from abctree.data import (
     Simulations,
     Table,
 )
-from abctree.errors import AbctreeError, SimulatorError
+from abctree.errors import AbctreeError, SimulatorError, wrong
 from abctree.method import METHODS
 from abctree.problem import Discrepancy, Problem
 from abctree.protocols import Ahead, Chunk, Executor
@@ -72,14 +72,20 @@ class Runner:
         self.spec = spec
         self.plan = spec.plan
         capacity = self.plan.n_simulations if METHODS[spec.method].keeps_all else 1
-        self.table = Table(
-            problem.d,
-            len(problem.names),
-            spec.summary_size,
-            capacity=capacity,
-            from_cube=problem.prior.from_cube if spec.theta_follows else None,
-            stored=ledger.stored if spec.summaries_in_store else None,
-        )
+        try:
+            self.table = Table(
+                problem.d,
+                len(problem.names),
+                spec.summary_size,
+                capacity=capacity,
+                from_cube=problem.prior.from_cube if spec.theta_follows else None,
+                stored=ledger.stored if spec.summaries_in_store else None,
+            )
+        except (MemoryError, ValueError):  # NumPy's, of more than memory or than it can count
+            raise wrong(
+                "n_simulations", "be as many as memory can hold", capacity,
+                "Begin with fewer, in a `store`: abctree.resume goes on from there.",
+            ) from None  # fmt: skip
         self.root = spec.seeds.root
         self.rng = np.random.default_rng(spec.seeds.algorithm)
         self.rounds: list[Round] = []

@@ -127,8 +127,13 @@ def as_stopping_rules(
                     f"but got {name!r}: {limit!r}."
                 )
         return tuple(_BY_NAME[name](limit) for name, limit in spec.items())
-    rules: tuple[Any, ...] = tuple(spec) if isinstance(spec, Iterable) else (spec,)
+    given: Any = spec
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    rules: tuple[Any, ...] = tuple(given) if several else (given,)
     for rule in rules:
         if not hasattr(rule, "reason"):
-            raise wrong("stop", "hold rules with a method `reason(progress)`", repr(rule))
+            raise wrong(
+                "stop", "hold rules with a method `reason(progress)`", repr(rule),
+                'Or write stop={"seconds": 60}.',
+            )  # fmt: skip
     return rules

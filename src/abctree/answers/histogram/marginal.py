@@ -7,8 +7,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from abctree.answers.weighted import Weighted, unit_of
+from abctree.answers.weighted import Weighted
 from abctree.errors import wrong
+from abctree.numbers import unit_of
 from abctree.problem.priors.cube import inside
 from abctree.protocols import Prior
 from abctree.types import BoolArray, FloatArray

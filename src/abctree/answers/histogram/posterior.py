@@ -24,11 +24,11 @@ from abctree.answers.histogram.marginal import (
     drivers,
     edges_of,
 )
-from abctree.answers.weighted import ByParameter
+from abctree.answers.weighted import ByParameter, scatter
 from abctree.data import Boxes
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods, place_of
-from abctree.numbers import check_rule, checked_rng
+from abctree.numbers import check_rule, checked_rng, unit_of
 from abctree.problem.priors.circles import Direction, circles_of
 from abctree.proposals.ranges import cube_range, mean_over, middle, out_of_support
 from abctree.protocols import HasCubeDensity, HasLogDensity, Prior
@@ -306,11 +306,11 @@ class StepPosterior(ByParameter):
     def cov(self) -> FloatArray:
         """(p, p) Posterior covariance: that of `std`, with correlations from draws."""
         theta, weight = self._cloud
-        centred = theta - weight @ theta
-        cov = (weight[:, None] * centred).T @ centred
+        cov = scatter(theta / unit_of(theta), weight)
         drawn = np.sqrt(np.diag(cov))
         scale = np.divide(self.std(), drawn, out=np.zeros_like(drawn), where=drawn > 0.0)
-        return np.asarray(cov * np.outer(scale, scale))
+        with np.errstate(over="ignore", under="ignore"):  # no float is as large or small
+            return np.asarray(cov * scale * scale[:, None])
 
     # Regions --------------------------------------------------------------------------------
 

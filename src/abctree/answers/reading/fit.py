@@ -11,6 +11,7 @@ from scipy.spatial import cKDTree
 from abctree.answers.reading.local import LocalModel
 from abctree.answers.reading.near import systematic
 from abctree.answers.reading.rows import Rows
+from abctree.numbers import unit_of
 from abctree.problem.measurement import Measurement
 from abctree.types import FloatArray
 
@@ -43,14 +44,17 @@ class Fit:
     #: has another value, and the observation has.
     misses: FloatArray
     summary: FloatArray  #: (n, q) summaries of those data sets
+    names: tuple[str, ...]  #: (q,) of the summaries: their labels, or places in the observation
 
     @property
     def worst(self) -> tuple[int, ...]:
-        """Numbers of the summaries that miss most, the worst first."""
+        """Places in `misses` and `names` of the summaries that miss most, the worst first."""
         return tuple(int(i) for i in np.argsort(-np.abs(self.misses))[:_NAMED])
 
     def __repr__(self) -> str:
-        return f"Fit(p_value={self.p_value:.3g}, worst={self.worst})"
+        return (
+            f"Fit(p_value={self.p_value:.3g}, worst={', '.join(self.names[i] for i in self.worst)})"
+        )
 
     def __str__(self) -> str:
         said = (
@@ -65,7 +69,7 @@ class Fit:
             return said
         misses = {i: self.misses[i] for i in self.worst if self.misses[i] != 0.0}
         worst = ", ".join(
-            f"{i} (never varies)" if np.isinf(miss) else f"{i} ({miss:+.1f})"
+            f"{self.names[i]} ({'never varies' if np.isinf(miss) else f'{miss:+.1f}'})"
             for i, miss in misses.items()
         )
         said = f"{said} The model does not make data like these."
@@ -101,7 +105,9 @@ def fit(
     if model is not None and _keeps_order(rows.run.problem.measurement):
         bend = bends(model.parts(np.vstack([np.zeros_like(rows.x[:1]), rows.x[other]]))[1])
         unusual = np.maximum(unusual, _standard(bend))
-    usual = np.sqrt(np.mean([miss**2 for _, miss in found], axis=0))
+    others = np.array([miss for _, miss in found])
+    scale = unit_of(others)
+    usual = scale * np.sqrt(np.mean((others / scale) ** 2, axis=0))
     known = usual > _ROUNDING * np.abs(away).max(axis=0)
     misses = np.divide(missed, usual, out=np.zeros_like(missed), where=known)
     never = np.abs(missed) > _ROUNDING * np.abs(observed).max()
@@ -110,7 +116,8 @@ def fit(
     unusual[0] = np.inf if never.any() else unusual[0]
     p_value = float(np.mean(unusual >= unusual[0]))
     summary = rows.summary[other].reshape(_N, -1)
-    return Fit(p_value, own, distance[1:], float(bend[0]), bend[1:], misses, summary)
+    names = tuple(rows.run.problem.measurement.names)
+    return Fit(p_value, own, distance[1:], float(bend[0]), bend[1:], misses, summary, names)
 
 
 def bends(rest: FloatArray) -> FloatArray:

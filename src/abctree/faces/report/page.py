@@ -18,6 +18,7 @@ import scipy
 
 from abctree import __version__
 from abctree.answers.mode import ModeSummary
+from abctree.answers.reading.fit import Fit
 from abctree.answers.result import Result
 from abctree.answers.summary import by_kind
 from abctree.errors import AbctreeError, needed, warnings_kept
@@ -177,9 +178,9 @@ def _fit(title: str, result: Result) -> Section:
     observed = result.problem.observed_summary.ravel()
     pictures = []
     if len(observed) >= _SERIES:
-        pictures.append(_series(observed, found.summary))
+        pictures.append(_series(observed, found))
     picture = _picture(
-        _histograms(observed, found.summary, prior, found.misses),
+        _histograms(observed, found, prior),
         "Each observed summary (line) in what the model makes of posterior draws (filled)"
         + (" and of prior draws (outline)." if prior is not None else ".")
         + (" The worst come first." if len(observed) > 1 else ""),
@@ -187,8 +188,9 @@ def _fit(title: str, result: Result) -> Section:
     return Section(title, [str(found)], pictures=[*pictures, picture])
 
 
-def _series(observed: FloatArray, made: FloatArray) -> Picture:
+def _series(observed: FloatArray, found: Fit) -> Picture:
     """All summaries side by side; in units of their spread where these are too different."""
+    made, is_numbered = found.summary, all(map(str.isdecimal, found.names))
     middle, spread = (
         np.median(made, axis=0),
         np.ptp(np.quantile(made, [0.05, 0.95], axis=0), axis=0),
@@ -198,7 +200,8 @@ def _series(observed: FloatArray, made: FloatArray) -> Picture:
         unit = np.where(spread > 0.0, spread / 2.0, 1.0)
         observed, made = (observed - middle) / unit, (made - middle) / unit
         label = "summary, less its median,\nin half widths of its band"
-    figure = plots.predictive(range(len(observed)), observed, made)
+    at = [*map(int, found.names)] if is_numbered else [*range(len(observed))]
+    figure = plots.predictive(at, observed, made)
     figure.axes[0].set(xlabel="number of the summary", ylabel=label)
     return _picture(figure, "Observed summaries over what the model makes of posterior draws.")
 
@@ -212,12 +215,10 @@ def _prior_summaries(result: Result) -> FloatArray | None:
     return summary[usable] if is_pilot else None
 
 
-def _histograms(
-    observed: FloatArray, made: FloatArray, prior: FloatArray | None, misses: FloatArray
-) -> Figure:
+def _histograms(observed: FloatArray, found: Fit, prior: FloatArray | None) -> Figure:
     from abctree.faces.plots.canvas import DRAWS, INK, TRUTH, new_figure, quieten
 
-    shown = np.argsort(-np.abs(misses), kind="stable")[:_HISTOGRAMS]
+    made, shown = found.summary, np.argsort(-np.abs(found.misses), kind="stable")[:_HISTOGRAMS]
     n_columns = min(3, len(shown))
     n_rows = -(-len(shown) // n_columns)
     figure = new_figure(2.4 * n_columns, 1.5 * n_rows + 0.3)
@@ -233,7 +234,7 @@ def _histograms(
         if prior is not None and ((prior[:, i] >= edges[0]) & (prior[:, i] <= edges[-1])).any():
             ax.hist(prior[:, i], edges, density=True, histtype="step", color=INK, linewidth=0.9)
         ax.axvline(observed[i], color=TRUTH, linewidth=1.6)
-        ax.set_title(f"summary {i}", fontsize="small")
+        ax.set_title(f"summary {found.names[i]}", fontsize="small")
         ax.set_yticks([])
         quieten(ax)
     return figure

@@ -63,7 +63,7 @@ _INSTEAD |= dict.fromkeys(
 def as_executor(spec: ExecutorLike | None) -> Executor:
     """An executor from what a user says.
 
-    None, 0, 1 and "serial" are this process, a larger number so many worker processes; other names
+    None, 1 and "serial" are this process, a larger number so many worker processes; other names
     have as many workers as there are processors.  A pool of `concurrent.futures`, and a client of
     Dask, is wrapped in `Pool`; an executor is taken as it is.
     """
@@ -71,7 +71,7 @@ def as_executor(spec: ExecutorLike | None) -> Executor:
         return Serial()
     if isinstance(spec, str) and spec in _NAMED:
         return _NAMED[spec]()
-    if isinstance(spec, int | np.integer) and not isinstance(spec, bool) and spec >= 0:
+    if isinstance(spec, int | np.integer) and not isinstance(spec, bool) and spec >= 1:
         return Processes(int(spec)) if spec > 1 else Serial()
     is_class = inspect.isclass(spec)
     if not is_class and isinstance(spec, futures.Executor | Client):
@@ -91,7 +91,7 @@ def as_executor(spec: ExecutorLike | None) -> Executor:
     if isinstance(spec, Executor):
         return spec
     raise ParameterError(
-        '`executor` must be None, a number of processes, "serial", "threads", "processes", a '
+        '`executor` must be None, at least 1 process, "serial", "threads", "processes", a '
         "concurrent.futures.Executor, a client of Dask, or an object with a method `chunks(work, "
         f"rows)`, but got {spec!r}."
     )

@@ -46,10 +46,10 @@ _FIRST = 16
 _NEWS = 0.3
 #: Workers that a simulation may lose alone before it is given up; others may have killed some.
 _LIVES = 3
-#: Errors by which other pools say that a task has lost its worker; those of Dask were tried on
-#: several workers before.
+#: Errors by which other pools say that a task has lost its worker.
 _LOST = {"WorkerCrashedError", "NodeDiedError", "LocalRayletDiedError", "OutOfMemoryError"}
-_GIVEN_UP = {"KilledWorker"}
+#: By which a pool says that it was shut down with its tasks; the second is of loky.
+_ENDED = {"CancelledError", "ShutdownExecutorError"}
 _NOTHING: Chunk = (
     Rows(np.empty((0, 0)), np.empty(0, dtype=np.int64)),
     Simulations(np.empty(0), np.empty(0)),
@@ -336,9 +336,9 @@ class Block:
         task, pool = self._running.pop(future)
         try:
             answer = future.result()
-        except futures.CancelledError as error:
-            raise closed(pool, "has cancelled its tasks") from error
         except Exception as error:
+            if type(error).__name__ in _ENDED:
+                raise closed(pool, "has cancelled its tasks") from error
             if not isinstance(error, futures.BrokenExecutor) and not _is_lost(error):
                 raise
             self._recover(task, pool, error)
@@ -397,4 +397,4 @@ def _is_lost(error: Exception) -> bool:
 
 def _gives_up(error: Exception) -> bool:
     """Whether it has tried the task on several workers, and all of them were killed."""
-    return type(error).__name__ in _GIVEN_UP
+    return type(error).__name__ == "KilledWorker"
