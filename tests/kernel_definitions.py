@@ -60,6 +60,26 @@ def draw_in_boxes(
     return np.asarray(np.maximum(point, np.maximum(low, np.finfo(float).tiny)))
 
 
+def normalise(values: FloatArray) -> float:
+    """Divide values by their sum."""
+    total = float(values.sum())
+    values /= total
+    return total
+
+
+def cube_shares(
+    q: FloatArray, prior_mass: FloatArray, defensive: float, feasible: FloatArray
+) -> FloatArray:
+    """Shares of boxes, so that what the constraint leaves of them is played as q and the prior."""
+    share = ((1.0 - defensive) * q + defensive * prior_mass) / feasible
+    return np.asarray(share / share.sum())
+
+
+def densities(value: FloatArray, box: IntArray, share: float, kept: float) -> FloatArray:
+    """Density of points in boxes, of a source with this share, of which this share is kept."""
+    return np.asarray(share * value[box] / kept)
+
+
 def add_times(total: FloatArray, n: int, values: FloatArray) -> None:
     """Add n times some values to a total."""
     total += n * values

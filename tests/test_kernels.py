@@ -76,6 +76,32 @@ def test_locate_compiled_equals_brute_force(seed, n, d):
         np.testing.assert_array_equal(fast, slow)
 
 
+@given(seed=seeds, n=st.integers(1, 3000))
+def test_normalise_compiled_equals_reference(seed, n):
+    fast = np.random.default_rng(seed).random(n)
+    slow = fast.copy()
+    assert compiled.normalise(fast) == pytest.approx(definition.normalise(slow), rel=1e-13)
+    np.testing.assert_allclose(fast, slow, rtol=1e-13)
+
+
+@given(seed=seeds, n=st.integers(1, 3000), defensive=st.sampled_from([0.0, 0.05, 1.0]))
+def test_cube_shares_compiled_equal_reference(seed, n, defensive):
+    given = [*np.random.default_rng(seed).random((3, n))]
+    given.insert(2, defensive)
+    fast = np.empty(n)
+    compiled.cube_shares(*given, fast)
+    np.testing.assert_allclose(fast, definition.cube_shares(*given), rtol=1e-13)
+
+
+@given(seed=seeds, n=st.integers(0, 200))
+def test_densities_compiled_equal_reference(seed, n):
+    rng = np.random.default_rng(seed)
+    given = rng.random(7), rng.integers(7, size=n), rng.random(), rng.random()
+    fast = np.empty(n)
+    compiled.densities(*given, fast)
+    assert np.array_equal(fast, definition.densities(*given))
+
+
 @given(seed=seeds, n=st.integers(0, 200))
 def test_add_times_compiled_equals_reference(seed, n):
     total, values = np.random.default_rng(seed).random((2, 7))

@@ -258,8 +258,8 @@ def keep_to_the_arms(problem, partition, arm, rng):
     share = partition.cube_proposal(partition.prior_mass)
     rest = draw_points(problem, OnBoxes(partition.boxes, share), len(missing), rng)
     cube[missing] = rest.cube
-    looked = np.full(len(arm), n_drawn + rest.n_drawn)
-    return Points(cube, problem.prior.from_cube(cube), looked)
+    n_drawn += rest.n_drawn
+    return Points(cube, problem.prior.from_cube(cube), np.full(len(arm), n_drawn), n_drawn)
 
 
 def test_weights_are_exact_when_a_box_without_allowed_points_is_played(monkeypatch):

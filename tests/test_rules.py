@@ -33,6 +33,45 @@ def test_weights_count_the_rows_of_their_own_fold():
     assert mixture_weights(table).tolist() == [3.0, 3.0, 3.0, 1.0]
 
 
+@pytest.mark.parametrize("looks", [(), (0, 3, 4), range(40)])
+def test_table_is_the_same_whenever_somebody_looks(looks):
+    rng = np.random.default_rng(1)
+    sizes = rng.choice([1, 3, 700, 1200], 40)
+    blocks = [
+        {
+            "cube": rng.random((n, 2)), "theta": rng.random((n, 2)), "distance": rng.random(n),
+            "proposal": rng.random(n), "prior_weight": rng.random(n) if i > 2 else np.ones(n),
+            "arm": rng.integers(5, size=n), "round": i, "fold": np.arange(n) % 3,
+            "denominator": np.nan, "summary": rng.random((n, 1, 2)),
+        }
+        for i, n in enumerate(sizes)
+    ]  # fmt: skip
+    table = Table(2, 2, 2, capacity=4)
+    for i, block in enumerate(blocks):
+        table.append(**block)
+        assert len(table) == sizes[: i + 1].sum()
+        if i in looks:
+            assert table.round[-1] == i
+            assert table.has_prior_weights == (i > 2)
+    for name in blocks[0]:
+        parts = [
+            np.broadcast_to(block[name], np.shape(block[name]) or n)
+            for n, block in zip(sizes, blocks, strict=True)
+        ]
+        expected = np.concatenate(parts).reshape(getattr(table, name).shape)
+        np.testing.assert_array_equal(getattr(table, name), expected)
+
+
+def test_denominators_are_replaced_in_rows_that_nobody_has_looked_at():
+    table = Table(1, 1)
+    table.append(
+        cube=np.zeros((3, 1)), theta=np.zeros((3, 1)), distance=1.0, proposal=1.0,
+        prior_weight=1.0, arm=0, round=0, fold=0, denominator=np.nan,
+    )  # fmt: skip
+    table.set_denominator(np.arange(3.0))
+    assert table.denominator.tolist() == [0.0, 1.0, 2.0]
+
+
 class Spy:
     """Any part, and what it was given."""
 

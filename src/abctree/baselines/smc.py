@@ -226,7 +226,7 @@ def draw(
 
     (z, theta, log_base, looked), _ = draw_allowed(propose, allowed, n, _NOWHERE)
     log_ratio = np.clip(proposal.kernels.log_density(z) - log_base, -FAR, FAR)
-    return Points(coordinates.cube(z, theta), theta, looked), log_ratio
+    return Points(coordinates.cube(z, theta), theta, looked, int(looked[-1])), log_ratio
 
 
 def _record(run: SmcRun, population: Population, t: int) -> None:

@@ -133,7 +133,7 @@ class Boxes:
 
     def locate(self, cube: FloatArray) -> IntArray:
         """The box of each point: (n, d) -> (n,), in O(log K) a point."""
-        found: IntArray = np.empty(len(cube), dtype=np.int32)
+        found: IntArray = np.empty(len(cube), np.int32)
         _kernels().locate(*self.tree.lookup, np.ascontiguousarray(cube), found)
         return found
 
@@ -199,14 +199,17 @@ class Partition:
         """Whether a constraint, if there is one, leaves all of every box."""
         return bool((self.feasible == 1.0).all())
 
-    def cube_proposal(self, q: FloatArray) -> FloatArray:
+    def cube_proposal(self, q: FloatArray, defensive: float = 0.0) -> FloatArray:
         """Probabilities of drawing a *cube point* in each box such that arms are played as q.
 
-        Infeasible points cost nothing and are drawn again, arm included; a box that is half
-        infeasible is therefore offered twice as often.
+        But for a share of them, in which they are played as under the prior.  Infeasible points
+        cost nothing and are drawn again, arm included; a box that is half infeasible is therefore
+        offered twice as often.
         """
-        share = q if self.is_whole else q / self.feasible
-        return np.asarray(share / share.sum())
+        share = np.empty(self.prior_mass.shape)
+        given = np.asarray(q, dtype=np.float64)
+        _kernels().cube_shares(given, self.prior_mass, defensive, self.feasible, share)
+        return share
 
     def prior_draws(self, density: FloatArray) -> float:
         """As how many prior draws points of this density over the cube (K,) count in every box."""

@@ -13,6 +13,8 @@ from abctree.types import BoolArray, FloatArray, IntArray, NamedDict
 #: Some rows of a table.
 Which: TypeAlias = IntArray | BoolArray | slice
 
+#: Rows that are copied at once.
+_MANY = 1000
 #: Rows that a notebook shows.
 _NEAREST = 5
 
@@ -56,7 +58,8 @@ class Table:
         stored: Callable[[IntArray], FloatArray] | None = None,
     ) -> None:
         capacity = max(1, capacity)
-        self._n = 0
+        self._n = self._n_written = 0
+        self._waiting: list[NamedDict] = []
         self._from_cube, self._stored = from_cube, stored
         self._summary_size, self._n_parameters = summary_size, n_parameters
         self._buffers: NamedDict = {
@@ -85,39 +88,57 @@ class Table:
         return page(title(f"{self!r}; the nearest"), table(heads, rows))
 
     def append(self, **columns: Any) -> None:
-        """Add rows: every column by name, each of n rows (scalars are repeated)."""
-        n = len(columns["cube"])
-        end = self._n + n
+        """Add rows: every column by name, each of n rows, or always one number for all of them.
+
+        Arrays must stay as they are: few rows wait for others, or until somebody looks, for to copy
+        one takes as long as to copy many.
+        """
+        self._waiting.append(columns)
+        self._n += len(columns["cube"])
+        if self._n - self._n_written >= _MANY:
+            self._write()
+
+    def _write(self) -> None:
+        """Copy the rows that wait into the buffers."""
+        waiting, begin, end = self._waiting, self._n_written, self._n
+        sizes = [len(columns["cube"]) for columns in waiting]
         if end > len(self._buffers["cube"]):
-            self._grow(max(end, 2 * self._n))
-        differs = columns["prior_weight"] != 1.0  # False, if it is 1.0 of all
-        if differs is not False and "prior_weight" not in self._buffers and np.any(differs):
-            self._buffers["prior_weight"] = np.ones(len(self._buffers["cube"]))
-        at = slice(self._n, end)
+            self._grow(max(end, 2 * begin))
+        if "prior_weight" not in self._buffers:
+            differ = (columns["prior_weight"] != 1.0 for columns in waiting)
+            if any(some is not False and np.any(some) for some in differ):
+                self._buffers["prior_weight"] = np.ones(len(self._buffers["cube"]))
         for name, buffer in self._buffers.items():
             if buffer.size:  # no column that is not kept
-                rows = columns[name]
-                buffer[at] = rows.reshape(n, -1) if name == "summary" else rows
-        self._n = end
+                parts = [columns[name] for columns in waiting]
+                same = np.ndim(parts[0]) == 0
+                rows = np.repeat(parts, sizes) if same else np.concatenate(parts)
+                buffer[begin:end] = rows.reshape(end - begin, -1) if name == "summary" else rows
+        self._waiting, self._n_written = [], end
 
     def _grow(self, capacity: int) -> None:
         for name, buffer in self._buffers.items():
             grown = np.empty((capacity, *buffer.shape[1:]), buffer.dtype)
-            grown[: self._n] = buffer[: self._n]
+            grown[: self._n_written] = buffer[: self._n_written]
             self._buffers[name] = grown
 
     def without_summaries(self) -> Table:
         """The same rows, with summaries (n, 0)."""
         other = Table(self.cube.shape[1], self._n_parameters, capacity=1, from_cube=self._from_cube)
-        other._n = self._n
-        other._buffers = {**self._buffers, "summary": np.empty((len(self.distance), 0))}
+        none = np.empty((len(self.distance), 0))  # now all rows are written
+        other._n = other._n_written = self._n
+        other._buffers = {**self._buffers, "summary": none}
         return other
 
     def set_denominator(self, denominator: FloatArray, rows: slice = slice(None)) -> None:
         """Replace the column `denominator`, or some rows: all else of a row stays as it is made."""
+        if self._waiting:
+            self._write()
         self._buffers["denominator"][: self._n][rows] = denominator
 
     def _column(self, name: str) -> Any:
+        if self._waiting:
+            self._write()
         view = self._buffers[name][: self._n]
         view.flags.writeable = False
         return view
@@ -175,6 +196,8 @@ class Table:
     @property
     def has_prior_weights(self) -> bool:
         """Whether any `prior_weight` is not 1."""
+        if self._waiting:
+            self._write()
         return "prior_weight" in self._buffers
 
     @property

@@ -35,7 +35,7 @@ def differences(simulated: FloatArray, observed: FloatArray) -> FloatArray:
             f"observed ones of shape {o.shape}, but got {s.shape}. "
             'Samples of different sizes need distance="energy" or "wasserstein".'
         )
-    rows = flat(s)
+    rows = s if s.ndim == 2 else flat(s)
     if not o.size < _SHORT <= len(s):
         return rows - o.ravel()
     found = np.empty_like(rows)

@@ -95,7 +95,7 @@ class Measurement:
 
     def simulate(self, theta: FloatArray, index: IntArray, root: int) -> Simulations:
         """Simulations number `index` (n,) of the run with seed `root`, without their distances."""
-        summary = np.full((len(theta), *self.shape), np.nan)
+        summary = np.empty((len(theta), *self.shape))
         failures: list[Failure] = []
         for _ in self.model.fill(summary, failures, theta, index, root):
             pass
@@ -183,8 +183,8 @@ class Measurement:
 
 
 def is_finite(array: FloatArray) -> bool:
-    """Whether no number is nan or inf."""
-    return bool(np.logical_and.reduce(np.isfinite(array), axis=None))
+    """Whether no number is nan or inf.  A look at the bytes takes a third of a reduction of few."""
+    return 0 not in np.isfinite(array).tobytes()
 
 
 def finite_rows(summary: FloatArray) -> BoolArray:
@@ -214,9 +214,10 @@ class NegativeDistanceError(SimulatorError):
 
 def _not_negative(distance: FloatArray, simulated: FloatArray, observed: FloatArray) -> FloatArray:
     """The distances (n,), 0 where rounding took them below; further below 0 they are an error."""
-    negative = (distance < 0.0).nonzero()[0]
-    if not len(negative):
+    below = distance < 0.0
+    if 1 not in below.tobytes():
         return distance
+    negative = np.flatnonzero(below)
     # Of each row by itself, so that the answer does not depend on which rows come together.
     own = np.abs(simulated[negative].reshape(len(negative), -1)).max(axis=1, initial=0.0)
     size = np.maximum(own, np.abs(observed).max(initial=0.0))
@@ -226,7 +227,7 @@ def _not_negative(distance: FloatArray, simulated: FloatArray, observed: FloatAr
             "distance, not a similarity or the logarithm of a distance; "
             "if rounding made it negative, return max(0.0, ...)."
         )
-    return np.where(distance < 0.0, 0.0, distance)
+    return np.where(below, 0.0, distance)
 
 
 @dataclass(frozen=True)
@@ -237,17 +238,12 @@ class Discrepancy:
     root: int  #: 64-bit seed of the run
 
     def __post_init__(self) -> None:
-        self.__dict__["process"] = os.getpid()  # no field: it makes no difference
+        self.__dict__["process"] = os.getpid()  # of the run; no field: it makes no difference
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if self._is_elsewhere:
+        if self.__dict__["process"] != os.getpid():
             search(self.root)  # now, for a call may have little time
-
-    @property
-    def _is_elsewhere(self) -> bool:
-        """Whether this is another process than that of the run."""
-        return bool(self.__dict__["process"] != os.getpid())
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -258,25 +254,24 @@ class Discrepancy:
         """Simulate, summarise and measure the first rows: see `Work`."""
         began, n = time.time(), 0
         theta, index, measurement = rows.theta, rows.index, self.measurement
-        watch = Watch(self.root, index, is_elsewhere=self._is_elsewhere)
-        summary = np.empty((len(index), *measurement.shape))
-        summary.fill(np.nan)
+        watch = Watch(self.root, index, is_elsewhere=self.__dict__["process"] != os.getpid())
+        summary = np.empty((len(index), *measurement.observed_summary.shape))
         failures: list[Failure] = []
-        fill = measurement.model.fill(summary, failures, theta, index, self.root)
-
-        def measured() -> Simulations:
-            done = summary[:n], theta[:n], index[:n]
-            distance = measurement.distances(*done, failures)
-            return Simulations(distance, summary[:n], tuple(failures), began, watch.moved())
-
+        interrupt: KeyboardInterrupt | None = None
         try:
-            for n in fill:  # noqa: B007 - read in `measured`
+            for n in measurement.model.fill(summary, failures, theta, index, self.root):  # noqa: B007 - read below
                 if time.monotonic() >= until:
                     break
         except KeyboardInterrupt as error:
             if n == 0:
                 raise
+            interrupt = error
             # Of the call that Ctrl-C ended, rows may have failed before.
             failures = [failure for failure in failures if failure.index <= index[n - 1]]
-            raise InterruptedWorkError(measured()) from error
-        return measured()
+        if n < len(index):
+            summary, theta, index = summary[:n], theta[:n], index[:n]
+        distance = measurement.distances(summary, theta, index, failures)
+        done = Simulations(distance, summary, tuple(failures), began, watch.moved())
+        if interrupt is not None:
+            raise InterruptedWorkError(done) from interrupt
+        return done

@@ -157,7 +157,7 @@ class Model:
             except CAUGHT as error:
                 let_through(error)
                 raise SummaryError(f"summary raised {described(error)}") from error
-        if lead:
+        if lead and type(data) is not np.ndarray:
             check_order_of_rows(data, source)
         row = as_row(data, (n, *shape) if lead else shape, source, self.form, lead)
         return row if lead else row[None]
@@ -170,7 +170,7 @@ class Model:
         index: IntArray,
         root: int,
     ) -> Iterator[int]:
-        """Put summaries into rows (n, ...) of nan, call by call; yields how many are finished."""
+        """Put summaries into rows (n, ...), call by call; yields how many are finished."""
         generators, shape = Generators(root), rows.shape[1:]
         for a, b in pairwise(self._ends_of_calls(index)):
             try:
@@ -178,6 +178,7 @@ class Model:
                 rows[a:b] = self.read(data, shape, b - a)
             except CAUGHT as error:  # a user's simulator may raise anything
                 let_through(error)
+                rows[a:b] = np.nan
                 if b - a == 1:
                     note_failure(failures, index[a], theta[a], error)
                 else:
@@ -189,7 +190,7 @@ class Model:
     def _ends_of_calls(self, index: IntArray) -> Sequence[int]:
         """0, and the rows at which each call of the simulator ends."""
         n = len(index)
-        if n == 0 or not self.vectorized:
+        if n < 2 or not self.vectorized:
             return range(n + 1)
         first, last = int(index[0]) // self.batch_size, int(index[-1]) // self.batch_size
         if first == last:

@@ -14,6 +14,7 @@ import numpy as np
 
 from abctree.data import Partition
 from abctree.errors import ParameterError
+from abctree.kernels.compiled import densities
 from abctree.problem import Problem
 from abctree.proposals.proposal import OnBoxes, Proposal, UniformCube
 from abctree.protocols import HasCubeDensity
@@ -50,22 +51,21 @@ class Points(NamedTuple):
     cube: FloatArray  #: (n, d)
     theta: FloatArray  #: (n, p)
     looked: IntArray  #: (n,) candidates that were looked at when each was found
-
-    @property
-    def n_drawn(self) -> int:
-        """Candidates that were looked at for all of them."""
-        return int(self.looked[-1]) if len(self.looked) else 0
+    n_drawn: int  #: candidates that were looked at for all of them
 
     def then(self, more: Points) -> Points:
         """These points, and more."""
         pairs = (self.cube, more.cube), (self.theta, more.theta)
         cube, theta = (np.concatenate(pair) for pair in pairs)
-        return Points(cube, theta, np.append(self.looked, self.n_drawn + more.looked))
+        looked = np.append(self.looked, self.n_drawn + more.looked)
+        return Points(cube, theta, looked, self.n_drawn + more.n_drawn)
 
     def split(self, n: int) -> tuple[Points, Points]:
         """The first n points, and the others as if they had been drawn alone."""
-        first = Points(self.cube[:n], self.theta[:n], self.looked[:n])
-        return first, Points(self.cube[n:], self.theta[n:], self.looked[n:] - first.n_drawn)
+        cube, theta, looked = self.cube, self.theta, self.looked
+        n_drawn = int(looked[n - 1]) if n else 0
+        others = Points(cube[n:], theta[n:], looked[n:] - n_drawn, self.n_drawn - n_drawn)
+        return Points(cube[:n], theta[:n], looked[:n], n_drawn), others
 
 
 def draw_allowed(
@@ -110,13 +110,13 @@ def draw_points(
     """n points of a proposal that the constraint allows, others drawn again; see `draw_allowed`."""
     if n == 0:
         none = np.empty(0, dtype=np.int64)
-        return Points(np.empty((0, problem.d)), np.empty((0, len(problem.names))), none)
+        return Points(np.empty((0, problem.d)), np.empty((0, len(problem.names))), none, 0)
 
-    is_plain = problem.region.is_plain
+    prior, is_plain = problem.region.prior, problem.region.is_plain
     cube, kept = proposal.draw(int(n * per_point), rng)
     if is_plain and kept is None and len(cube) == n:  # nothing is refused
-        theta = np.asarray(problem.prior.from_cube(cube), dtype=np.float64)
-        return Points(cube, theta, np.arange(1, n + 1))
+        theta = np.asarray(prior.from_cube(cube), dtype=np.float64)
+        return Points(cube, theta, np.arange(1, n + 1), n)
     drawn = iter([(cube, kept)])
     n_proposed = 0
 
@@ -126,7 +126,7 @@ def draw_points(
         kept = np.ones(want, dtype=bool) if kept is None else kept
         rows = slice(None) if kept.all() else kept
         theta = np.full((want, len(problem.names)), np.nan)
-        theta[rows] = problem.prior.from_cube(cube[rows])
+        theta[rows] = prior.from_cube(cube[rows])
         looked = np.arange(n_proposed + 1, n_proposed + want + 1)
         n_proposed += want
         return cube, theta, looked, kept
@@ -141,7 +141,7 @@ def draw_points(
         return answer
 
     (cube, theta, looked, _), _ = draw_allowed(propose, allowed, n, per_point=per_point)
-    return Points(cube, theta, looked)
+    return Points(cube, theta, looked, int(looked[-1]))
 
 
 def draw_in_arms(
@@ -157,7 +157,7 @@ def draw_in_arms(
     q = (1.0 - _ELSEWHERE) * played + _ELSEWHERE * partition.prior_mass
     share = partition.cube_proposal(q)
     # Only where no box needs more points than another do the arms as given have this law.
-    given = [arm] if partition.is_whole else []
+    given = arm if partition.is_whole else None
     return draw_points(problem, OnBoxes(partition.boxes, share, given), len(arm), rng)
 
 
@@ -196,19 +196,17 @@ class Source:
 
     def draw(self, problem: Problem, n: int, rng: np.random.Generator) -> Points:
         """The next n points."""
-        ready = self._ready
-        if ready is None or len(ready.cube) < n:
-            missing = n - (0 if ready is None else len(ready.cube))
-            size = max(missing, min(self.n_left, _AHEAD))
+        ready, self._ready = self._ready, None
+        n_ready = 0 if ready is None else len(ready.looked)
+        if ready is None or n_ready < n:
+            size = max(n - n_ready, min(self.n_left, _AHEAD))
             more = draw_points(problem, self.law, size, rng, self.per_point)
             self.n_left -= size
             self.tally.add(more)
-            ready = more if ready is None else ready.then(more)
-        if len(ready.cube) == n:
-            self._ready = None
-            return ready
-        first, self._ready = ready.split(n)
-        return first
+            ready, n_ready = more if ready is None else ready.then(more), n_ready + size
+        if n_ready > n:
+            ready, self._ready = ready.split(n)
+        return ready
 
 
 def draw_from(
@@ -228,13 +226,16 @@ def draw_from(
     return cube, theta, [points.n_drawn for points in parts]
 
 
-def density_of(cube: FloatArray, first: FloatArray, sources: Sequence[Source]) -> FloatArray:
+def density_of(
+    cube: FloatArray, box: IntArray, on_boxes: OnBoxes, sources: Sequence[Source]
+) -> FloatArray:
     """Density (n,), relative to the prior, of what becomes a simulation at points (n, d).
 
-    The density of the first source is known there.  Refused candidates were drawn, too: a share of
-    them became simulations.
+    The first source draws `on_boxes`, in one of which (n,) each point lies.  Refused candidates
+    were drawn, too: a share of them became simulations.
     """
-    total = sources[0].share * first / sources[0].tally.share
+    total = np.empty(len(cube))
+    densities(on_boxes.value, box, sources[0].share, sources[0].tally.share, total)
     for source in sources[1:]:
         total += source.share * source.law.density(cube) / source.tally.share
     return total

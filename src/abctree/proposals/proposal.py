@@ -50,8 +50,7 @@ class OnBoxes:
 
     boxes: Boxes
     share: FloatArray  #: (K,) of sum 1
-    #: Arms (n,) to be played first, each of which is taken out of the list.
-    given: list[IntArray] = field(default_factory=list)
+    given: IntArray | None = None  #: arms (n,) to be played first
     value: FloatArray = field(init=False)  #: (K,) the density in each box, c_k
 
     def __post_init__(self) -> None:
@@ -59,13 +58,14 @@ class OnBoxes:
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, None]:
         """See `Proposal`."""
-        if self.given:
-            cube = self.boxes.sample(self.given.pop(), rng)
-        else:
-            boxes, d = self.boxes, self.boxes.d
-            u = rng.random(n * (1 + d))  # in one call, which costs as much as many numbers
-            cube = u[n:].reshape(n, d)
-            draw_in_boxes(boxes.lower, boxes.upper, self.share, u[:n], cube)
+        boxes, given = self.boxes, self.given
+        if given is not None:
+            self.given = None
+            return boxes.sample(given, rng), None
+        d = boxes.lower.shape[1]
+        u = rng.random(n * (1 + d))  # in one call, which costs as much as many numbers
+        cube = u[n:].reshape(n, d)
+        draw_in_boxes(boxes.lower, boxes.upper, self.share, u[:n], cube)
         return cube, None
 
     def density(self, cube: FloatArray) -> FloatArray:

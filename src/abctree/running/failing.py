@@ -63,7 +63,7 @@ class Failing:
     @property
     def hopeless(self) -> str | None:
         """That practically all of the last blocks failed, in words."""
-        if not self._streak.is_hopeless:
+        if not self._failures.count or not self._streak.is_hopeless:
             return None
         count, first = self._failures.count, self._failures.first[0].reason
         return f"{count} of {self._n} {HOPELESS} {first}"

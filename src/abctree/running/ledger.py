@@ -261,10 +261,10 @@ class Ledger:
 
     def put(self, part: Rows, done: Simulations) -> None:
         """Take the answers to some rows of a block; a later one replaces an earlier one."""
-        if not len(part):
+        if not len(part.index):
             return
         first = self._block_of(part)
-        size, check = len(self._open[first]), 0
+        size, check = len(self._open[first].index), 0
         if self.store is not None:
             check = checksum(part.theta)
             done = self.needed(done)
@@ -287,6 +287,8 @@ class Ledger:
         """The first simulation of the block that waits for some rows."""
         number = int(part.index[0])
         first = number
+        if self._open.get(number) is part:  # the whole of it, as nearly always
+            return first
         if number not in self._open:
             firsts = [-1, *self._open]  # in their order, for so they are begun
             first = firsts[bisect_right(firsts, number) - 1]
@@ -310,12 +312,14 @@ class Ledger:
 
         None while some are missing; the whole is taken once.
         """
-        first, size = int(rows.index[0]), len(rows)
-        if not has_all(self._blocks[first], size):
+        first, size = int(rows.index[0]), len(rows.index)
+        entries = self._blocks[first]
+        if not entries or not has_all(entries, size):
             return None
         del self._open[first]
         self.n_simulations = max(self.n_simulations, first + size)
-        return self.needed(joined(self._blocks.pop(first), size))
+        del self._blocks[first]
+        return self.needed(joined(entries, size))
 
     def _another_run(self, first: int) -> StoreError:
         manifest = self.manifest or {}

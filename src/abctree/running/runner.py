@@ -93,6 +93,7 @@ class Runner:
         self.n_simulations = 0  #: that have come back
         self._other_streams: set[OtherStream] = set()
         self._work = Discrepancy(problem.measurement, self.root)  # one: a pool packs it once
+        self._unit = problem.unit
         self._executor = executor
         self._ledger = ledger
         self._n_recorded = ledger.n_simulations
@@ -127,10 +128,10 @@ class Runner:
 
     def simulate(self, theta: FloatArray, index: IntArray) -> Callable[[], Simulations]:
         """Begin a block; the answer waits for it."""
-        rows = Rows(theta, index, self.problem.unit)
+        rows = Rows(theta, index, self._unit)
         missing = self._ledger.begin(rows)
         chunks: Iterator[Chunk] = iter(())
-        if self._executor is not None and len(missing):
+        if self._executor is not None and len(missing.index):
             if self._work.measurement is not self.problem.measurement:  # the pilot has scaled it
                 self._work = Discrepancy(self.problem.measurement, self.root)
             chunks = self._executor.chunks(self._work, missing)
@@ -148,7 +149,8 @@ class Runner:
                 if chunk is None:
                     raise self._incomplete()
                 self._ledger.put(*chunk)
-                self._gather(lambda chunk: chunk)
+                if self._ahead:
+                    self._gather(lambda chunk: chunk)
                 n_back += len(chunk[1])
                 if self._listener.is_told_all:
                     self._listener.tell(partial(self._now, n_back))

@@ -142,10 +142,8 @@ def with_sources(
     laws = []
     for f, (fold, fit) in enumerate(zip(folds, fits, strict=True)):
         rows = teachers(f)
-        prior_mass = fold.partition.prior_mass
-        q = game.rules.utility.optimal_proposal(fold.rates(), prior_mass)
-        q = (1.0 - plan.defensive) * q + plan.defensive * prior_mass
-        on_boxes = OnBoxes(fold.partition.boxes, fold.partition.cube_proposal(q))
+        q = game.rules.utility.optimal_proposal(fold.rates(), fold.partition.prior_mass)
+        on_boxes = fold.offer(q, plan.defensive)
         thinned = None
         if fit is not None and z is not None:
             thinned = _thinned(game, fold, on_boxes, fit, (cube, z, usable))

@@ -39,6 +39,12 @@ class Fold:
         eta = self.beliefs.arms().mean
         return eta if self.models is None else eta * self.models.in_boxes(self.partition.boxes)
 
+    def offer(self, q: FloatArray, defensive: float = 0.0) -> OnBoxes:
+        """Let the boxes be played as q (K,) from now on, but for a share as under the prior."""
+        on_boxes = OnBoxes(self.partition.boxes, self.partition.cube_proposal(q, defensive))
+        self.sources[0].law = on_boxes
+        return on_boxes
+
     def counted(self, cube: FloatArray) -> FloatArray:
         """How much a rate counts at points (n, d): (n,)."""
         return np.ones(len(cube)) if self.models is None else self.models.at(cube)
@@ -46,7 +52,7 @@ class Fold:
     def add(self, density: FloatArray, n_drawn: Sequence[int]) -> None:
         """Count the candidates of a block that has come back, first those of the boxes."""
         compiled.add_times(self.density, n_drawn[0], density)
-        for source, n in zip(self.beside, n_drawn[1:], strict=False):
+        for source, n in zip(self.sources, n_drawn, strict=False):
             source.n_drawn += n
 
     def mixture_so_far(self) -> Mixture:

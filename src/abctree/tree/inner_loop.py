@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from abctree.data import Simulations, Table
 from abctree.problem import Problem
 from abctree.proposals.points import density_of, draw_from, draw_in_arms
-from abctree.proposals.proposal import OnBoxes
 from abctree.tree.fold import Fold
 from abctree.tree.game import Game
 from abctree.types import FloatArray, IntArray
@@ -25,6 +24,10 @@ from abctree.types import FloatArray, IntArray
 #: Acceptances that end a round which grows, in quotas: of a simulator without noise most draws
 #: are accepted, and ε can fall further.
 _EASY = 2
+
+
+#: Of points: in the cube (n, d), in user units (n, p), their arms (n,), and their densities (n,).
+Columns: TypeAlias = tuple[FloatArray, FloatArray, IntArray, FloatArray]
 
 
 class Pulls(NamedTuple):
@@ -60,14 +63,15 @@ def inner_loop(game: Game, folds: Sequence[Fold], epsilon: float, s: int) -> int
     table, plan = game.table, game.plan
     quota = _EASY * plan.quota if plan.grows else plan.quota
     n_accepted, begun = 0, len(table)  # line 1
-    end = plan.end_of_round(begun)
+    end, upto = plan.end_of_round(begun), begun
     pending: deque[tuple[Pulls, Callable[[], Simulations]]] = deque()
     while True:
         while n_accepted < quota and begun < end and len(pending) <= plan.lookahead:  # line 2
             if game.stop():
                 return n_accepted
-            ends = (m - begun for m in plan.milestones if m > begun)
-            n = min(plan.block, end - begun, *ends)  # line 3
+            if begun == upto:
+                upto = min(end, plan.goal(begun))
+            n = min(plan.block, upto - begun)  # line 3
             index = np.arange(begun, begun + n)
             pulled = pull_arms(game, folds, index)  # lines 4 to 7, and 10
             wait = game.simulate(pulled.theta, index)  # line 8
@@ -80,7 +84,7 @@ def inner_loop(game: Game, folds: Sequence[Fold], epsilon: float, s: int) -> int
         reward = result.distance < epsilon  # line 9
         record(table, game.problem, pulled, result, s)  # line 15
         update_beliefs(folds, pulled, result.distance)  # line 11
-        n_accepted += int(np.count_nonzero(reward))  # line 12
+        n_accepted += reward.tobytes().count(1)  # line 12
 
 
 def pull_arms(game: Game, folds: Sequence[Fold], index: IntArray) -> Pulls:
@@ -89,44 +93,53 @@ def pull_arms(game: Game, folds: Sequence[Fold], index: IntArray) -> Pulls:
     The plan's share of the prior in q* bounds every weight by its inverse.  A policy decides on the
     arms in place of lines 4 to 6, as Algorithm 3 does.
     """
-    problem, rng, n, n_folds = game.problem, game.rng, len(index), len(folds)
-    policy, defensive = game.rules.policy, game.plan.defensive
-    first, fold = int(index[0]), index % n_folds
-    arm: IntArray = np.empty(n, dtype=np.int32)
-    cube = np.empty((n, problem.d))
-    theta = np.empty((n, len(problem.names)))
-    proposal = np.empty(n)
+    n, n_folds, first = len(index), len(folds), int(index[0])
+    parts: list[tuple[range | IntArray, Columns]] = []
     offered = []
     for f, own in enumerate(folds):
-        begin = (f - first) % n_folds
-        n_own = len(range(begin, n, n_folds))
-        if not n_own:
+        rows = range((f - first) % n_folds, n, n_folds)
+        if not rows:
             continue
-        rows: slice | IntArray = slice(begin, None, n_folds)
-        prior_mass, fixed = own.partition.prior_mass, None
-        if policy is None:
-            eta = own.rates()  # line 4: binned likelihood
-            q = game.rules.utility.optimal_proposal(eta, prior_mass)  # lines 5 and 6
-            if defensive > 0.0:
-                q = (1.0 - defensive) * q + defensive * prior_mass
-        else:  # which may also fix the arms (Algorithm 3)
-            fixed, q = policy.pull(own.beliefs.arms(), own.partition, n_own, rng)
-        on_boxes = OnBoxes(own.partition.boxes, own.partition.cube_proposal(q))
-        own.sources[0].law = on_boxes
-        if fixed is None:  # lines 7 and 8
-            at, theta_at, n_drawn = draw_from(problem, own.sources, n_own, rng)
-        else:
-            points = draw_in_arms(problem, own.partition, fixed, rng)
-            own.sources[0].tally.add(points)
-            at, theta_at, n_drawn = points.cube, points.theta, [points.n_drawn]
-        if len(n_drawn) > 1:
-            rows = rng.permutation(np.arange(begin, n, n_folds))
-        cube[rows], theta[rows] = at, theta_at
-        arm[rows] = at_arm = own.partition.boxes.locate(at)
-        # Line 10, u = 1 / proposal.
-        proposal[rows] = density_of(at, on_boxes.value[at_arm], own.sources)
-        offered.append((f, on_boxes.value, n_drawn))
-    return Pulls(cube, theta, arm, proposal, fold, tuple(offered))
+        columns, density, n_drawn = _pull_in_fold(game, own, len(rows))
+        is_mixed = len(n_drawn) > 1  # those of one source came after those of another
+        place = game.rng.permutation(np.arange(n)[rows.start :: n_folds]) if is_mixed else rows
+        parts.append((place, columns))
+        offered.append((f, density, n_drawn))
+    return Pulls(*_in_place(parts, n), index % n_folds, tuple(offered))
+
+
+def _pull_in_fold(game: Game, own: Fold, n: int) -> tuple[Columns, FloatArray, list[int]]:
+    """Lines 4 to 7 and 10 for n simulations of a fold; what `Pulls` has of them."""
+    problem, rng, policy = game.problem, game.rng, game.rules.policy
+    fixed = None
+    if policy is None:
+        eta = own.rates()  # line 4: binned likelihood
+        q = game.rules.utility.optimal_proposal(eta, own.partition.prior_mass)  # lines 5 and 6
+        on_boxes = own.offer(q, game.plan.defensive)
+    else:  # which may also fix the arms (Algorithm 3)
+        fixed, q = policy.pull(own.beliefs.arms(), own.partition, n, rng)
+        on_boxes = own.offer(q)
+    if fixed is None:  # lines 7 and 8
+        cube, theta, n_drawn = draw_from(problem, own.sources, n, rng)
+    else:
+        points = draw_in_arms(problem, own.partition, fixed, rng)
+        own.sources[0].tally.add(points)
+        cube, theta, n_drawn = points.cube, points.theta, [points.n_drawn]
+    arm = on_boxes.boxes.locate(cube)
+    density = density_of(cube, arm, on_boxes, own.sources)  # line 10, u = 1 / density
+    return (cube, theta, arm, density), on_boxes.value, n_drawn
+
+
+def _in_place(parts: Sequence[tuple[range | IntArray, Columns]], n: int) -> Columns:
+    """The columns of n rows from those of some of the rows each."""
+    rows, columns = parts[0]
+    if len(rows) == n and isinstance(rows, range):
+        return columns
+    cube, theta, arm, density = (np.empty((n, *c.shape[1:]), c.dtype) for c in columns)
+    for rows, own in parts:
+        place = slice(rows.start, n, rows.step) if isinstance(rows, range) else rows
+        cube[place], theta[place], arm[place], density[place] = own
+    return cube, theta, arm, density
 
 
 def record(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
+from abctree.kernels import compiled
 from abctree.keywords import checks_keywords, part_named
 from abctree.numbers import ruled
 from abctree.protocols import Utility
@@ -22,11 +23,10 @@ _LEAST_WEIGHT = 0.01
 
 
 def _normalised(q: FloatArray, prior_mass: FloatArray) -> FloatArray:
-    """q as probabilities; the prior where nothing has any weight yet."""
-    total = q.sum()
-    if not 0.0 < total < np.inf:
-        return prior_mass
-    return np.asarray(q / total)
+    """q as probabilities, in its own memory; the prior where nothing has any weight yet."""
+    q = np.asarray(q, dtype=np.float64)
+    total = compiled.normalise(q)
+    return q if 0.0 < total < np.inf else prior_mass
 
 
 @checks_keywords

@@ -85,7 +85,7 @@ class WhereItHelps(Threads):
 
     def chunks(self, work: Work, rows: Rows) -> Iterator[Chunk]:
         """See `Executor`."""
-        if len(rows) == 1 or self.n_workers == 1:
+        if len(rows.index) == 1 or self.n_workers == 1:
             return self._here.chunks(work, rows)
         return self._as_paced(work, rows)
 

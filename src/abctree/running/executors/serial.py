@@ -64,19 +64,16 @@ class Serial:
             If there is a timeout that cannot be enforced here.
         """
         for part in rows.parts(self.chunk) if self.chunk else (rows,):
-            rest = part
-            while len(rest):
+            rest: Rows | None = part if len(part.index) else None
+            while rest is not None:
                 try:
                     done = simulate(work, rest, _SECONDS, self.timeout)
                 except InterruptedWorkError as error:
                     yield rest[: len(error.done)], error.done
                     raise
-                n = len(done)
-                if n == len(rest):
-                    yield rest, done
-                    break
-                yield rest[:n], done
-                rest = rest[n:]
+                n = len(done.distance)
+                made, rest = (rest, None) if n == len(rest.index) else (rest[:n], rest[n:])
+                yield made, done
 
 
 def check_timeout(timeout: float | None) -> None:
