@@ -109,6 +109,18 @@ def test_draw_points_counts_what_the_constraint_refused():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("some", [0, 1, 3])
+def test_a_source_counts_the_candidates_of_the_points_that_it_gives(some, rng):
+    problem = square()
+    source = points.Source(points.UniformCube(2), 1.0, n_left=20)
+    first = source.draw(problem, 5, rng)
+    drawn = [first, source.draw(problem, some, rng), source.draw(problem, 15 - some, rng)]
+    assert [len(p.cube) for p in drawn] == [5, some, 15 - some]
+    assert sum(p.n_drawn for p in drawn) == source.tally.n_drawn
+    assert all(p.n_drawn >= len(p.cube) for p in drawn)
+    assert some > 0 or drawn[1].n_drawn == 0
+
+
 def test_a_constraint_that_refuses_everything_is_an_error_and_not_an_endless_loop():
     problem = line(lambda t: t["t"] > 2.0)
     whole = OnBoxes(Boxes.whole(1), np.ones(1))
