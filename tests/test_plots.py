@@ -352,6 +352,32 @@ def test_other_pictures_have_texts_that_are_where_they_belong(tiny, draw):
     assert misplaced(draw(tiny)) == []
 
 
+@pytest.mark.parametrize("names", [("$\\foo$", "a$^$"), ("x" * 100 + "1", "x" * 100 + "2")])
+@pytest.mark.parametrize("draw", [
+    plots.mode, plots.tolerance, plots.partitions, plots.failure_map,
+    lambda run: plots.calibration(run.calibration(n=50)),
+    lambda run: plots.pair({name: run.posterior() for name in run.problem.names}),
+])  # fmt: skip
+@pytest.mark.filterwarnings("error::UserWarning:matplotlib")
+def test_names_that_are_no_mathematics_or_long_leave_a_picture(names, draw):
+    figure = draw(run(dict.fromkeys(names, (-5.0, 5.0)), 2, n=300))
+    figure.draw_without_rendering()  # which warns where names leave no room
+
+
+def test_a_formula_is_drawn_as_one_but_for_what_does_not_parse():
+    figure = plots.failure_map(run({r"$\alpha$": (0.0, 1.0), "b$^$": (0.0, 1.0)}, 2, n=300))
+    axes = figure.axes[0]
+    labels = axes.xaxis.label, axes.yaxis.label
+    assert [label.get_parse_math() for label in labels] == [True, False]
+
+
+def test_a_legend_has_names_that_begin_with_an_underscore():
+    found = run({"_a": (-5.0, 5.0), "_b": (-5.0, 5.0)}, 2, n=300)
+    for figure in plots.calibration(found.calibration(n=50)), plots.pair({"_a": found.posterior()}):
+        legend = next(filter(None, (ax.get_legend() for ax in figure.axes)))
+        assert " _a" in [text.get_text() for text in legend.get_texts()]
+
+
 @pytest.mark.slow
 def test_pair_has_few_ticks_on_a_short_log_axis():
     prior = {"rate": stats.loguniform(0.001, 10.0), "other": stats.loguniform(0.001, 10.0)}

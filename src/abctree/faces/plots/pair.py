@@ -15,6 +15,7 @@ from abctree.faces.plots.canvas import (
     TRUTH,
     Grid,
     figure_of,
+    finished,
     fit_texts,
     grid_of_axes,
     legend_beside,
@@ -103,7 +104,7 @@ def pair(
     check_rule("bins", bins, "at least 1 or None", "Leave it out.")
     grid = grid_of_axes(axes, (len(shown), len(shown)))
     legend_beside(grid, draw_pairs(grid, given, shown, values, bins, prior=prior), own=axes is None)
-    return figure_of(grid[0, 0])
+    return finished(grid[0, 0])
 
 
 def draw_pairs(
