@@ -219,3 +219,9 @@ def table():
     theta = rng.normal(size=(200, 2))
     summary = theta + rng.normal(size=theta.shape)
     return pd.DataFrame(theta, columns=["a", "b"]), pd.DataFrame(summary, columns=["x", "y"])
+
+
+def test_half_a_row_is_no_cross_validation():
+    run = abctree.from_table(THETA, SUMMARY, [0.2, 0.8])
+    with pytest.raises(ParameterError, match="`n` must be a whole number of at least 2"):
+        abctree.cross_validate(run, n=2.5)

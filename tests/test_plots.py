@@ -255,7 +255,8 @@ def test_pair_draws_into_given_axes(cloud):
         ({"names": []}, "`names` must be some of"),
         ({"truth": [1.0]}, "`truth` must be one number for each"),
         ({"truth": {"z": 1.0}}, "`truth` must name some of"),
-        ({"bins": 0}, "`bins` must be at least 1"),
+        ({"bins": 0}, "`bins` must be a whole number of at least 1"),
+        ({"bins": 2.5}, "`bins` must be a whole number of at least 1, but got 2.5"),
         ({"axes": np.empty((2, 2), dtype=object)}, "`axes` must be 3 x 3 axes"),
     ],
 )
@@ -480,8 +481,9 @@ def test_tolerance_draws_what_the_table_says_at_each(flat):
     answer = flat.answer()
     assert line["answer"].get_xydata().tolist() == [[answer.epsilon, answer.mean()[1]]]
     assert told(figure) == ["90 %", "mean", "adjusted", "answer"]
-    with pytest.raises(ParameterError, match="`n` must be at least 2"):
-        plots.tolerance(flat, n=1)
+    for n in (1, 2.5):
+        with pytest.raises(ParameterError, match="`n` must be a whole number of at least 2"):
+            plots.tolerance(flat, n=n)
 
 
 # partition --------------------------------------------------------------------------------------

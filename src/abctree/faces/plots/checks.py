@@ -30,7 +30,7 @@ from abctree.faces.plots.canvas import (
 )
 from abctree.keywords import checks_keywords
 from abctree.methods.calibrate import CalibrationRuns
-from abctree.numbers import check_rule
+from abctree.numbers import checked_count
 from abctree.problem.ridge import varies
 from abctree.types import FloatArray
 
@@ -162,7 +162,7 @@ def tolerance(result: Result, axes: object = None, n: int = _READINGS) -> Figure
         If nothing was accepted, or `axes` or `n` does not fit.
     """
     check_is_run(result)
-    check_rule("n", n, "at least 2", "Leave it out.")
+    n = checked_count("n", n, 2)
     found = readings(result, n)
     if not found:
         raise ParameterError("`result` must have accepted simulations, but has none. Run more.")

@@ -33,7 +33,7 @@ from abctree.faces.plots.margins import (
 )
 from abctree.faces.plots.series import weighted_quantiles
 from abctree.keywords import checks_keywords
-from abctree.numbers import check_rule
+from abctree.numbers import checked_count
 from abctree.types import FloatArray
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def pair(
     first = next(iter(given.values()))
     shown = columns_of(first, names)
     values = truth_of(first, truth)
-    check_rule("bins", bins, "at least 1 or None", "Leave it out.")
+    bins = None if bins is None else checked_count("bins", bins)
     grid = grid_of_axes(axes, (len(shown), len(shown)))
     legend_beside(grid, draw_pairs(grid, given, shown, values, bins, prior=prior), own=axes is None)
     return finished(grid[0, 0])
