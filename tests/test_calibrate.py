@@ -132,3 +132,8 @@ def test_a_run_that_is_interrupted_is_no_data_set(tmp_path, method):
     with pytest.warns(abctree.AbctreeWarning, match="simulator has changed"):  # it has another `at`
         resumed = made(tmp_path / "ranks")
     assert numbers(resumed.ranks) == numbers(made(None).ranks)
+
+
+def test_half_a_data_set_is_told_in_a_sentence():
+    with pytest.raises(abctree.ParameterError, match="`n_datasets` must be a whole number"):
+        calibrated(None, n_datasets=2.5)

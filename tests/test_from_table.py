@@ -219,3 +219,17 @@ def table():
     theta = rng.normal(size=(200, 2))
     summary = theta + rng.normal(size=theta.shape)
     return pd.DataFrame(theta, columns=["a", "b"]), pd.DataFrame(summary, columns=["x", "y"])
+
+
+def test_half_a_row_is_no_cross_validation():
+    run = abctree.from_table(THETA, SUMMARY, [0.2, 0.8])
+    with pytest.raises(ParameterError, match="`n` must be a whole number of at least 2"):
+        abctree.cross_validate(run, n=2.5)
+
+
+def test_a_column_alone_is_told_how_to_be_a_table():
+    series = module("pandas").Series(THETA[:, 0])
+    with pytest.raises(ParameterError, match=r"write np\.reshape\(theta, \(-1, 1\)\)\.$"):
+        abctree.from_table(series, SUMMARY, [0.2, 0.8])
+    table = abctree.from_table(np.reshape(series, (-1, 1)), SUMMARY, [0.2, 0.8])
+    assert table.table.theta.shape == (1000, 1)

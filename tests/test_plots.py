@@ -255,7 +255,8 @@ def test_pair_draws_into_given_axes(cloud):
         ({"names": []}, "`names` must be some of"),
         ({"truth": [1.0]}, "`truth` must be one number for each"),
         ({"truth": {"z": 1.0}}, "`truth` must name some of"),
-        ({"bins": 0}, "`bins` must be at least 1"),
+        ({"bins": 0}, "`bins` must be a whole number of at least 1"),
+        ({"bins": 2.5}, "`bins` must be a whole number of at least 1, but got 2.5"),
         ({"axes": np.empty((2, 2), dtype=object)}, "`axes` must be 3 x 3 axes"),
     ],
 )
@@ -350,6 +351,32 @@ def test_pair_has_texts_that_neither_leave_the_figure_nor_lie_on_each_other(tiny
 ])  # fmt: skip
 def test_other_pictures_have_texts_that_are_where_they_belong(tiny, draw):
     assert misplaced(draw(tiny)) == []
+
+
+@pytest.mark.parametrize("names", [("$\\foo$", "a$^$"), ("x" * 100 + "1", "x" * 100 + "2")])
+@pytest.mark.parametrize("draw", [
+    plots.mode, plots.tolerance, plots.partitions, plots.failure_map,
+    lambda run: plots.calibration(run.calibration(n=50)),
+    lambda run: plots.pair({name: run.posterior() for name in run.problem.names}),
+])  # fmt: skip
+@pytest.mark.filterwarnings("error::UserWarning:matplotlib")
+def test_names_that_are_no_mathematics_or_long_leave_a_picture(names, draw):
+    figure = draw(run(dict.fromkeys(names, (-5.0, 5.0)), 2, n=300))
+    figure.draw_without_rendering()  # which warns where names leave no room
+
+
+def test_a_formula_is_drawn_as_one_but_for_what_does_not_parse():
+    figure = plots.failure_map(run({r"$\alpha$": (0.0, 1.0), "b$^$": (0.0, 1.0)}, 2, n=300))
+    axes = figure.axes[0]
+    labels = axes.xaxis.label, axes.yaxis.label
+    assert [label.get_parse_math() for label in labels] == [True, False]
+
+
+def test_a_legend_has_names_that_begin_with_an_underscore():
+    found = run({"_a": (-5.0, 5.0), "_b": (-5.0, 5.0)}, 2, n=300)
+    for figure in plots.calibration(found.calibration(n=50)), plots.pair({"_a": found.posterior()}):
+        legend = next(filter(None, (ax.get_legend() for ax in figure.axes)))
+        assert " _a" in [text.get_text() for text in legend.get_texts()]
 
 
 @pytest.mark.slow
@@ -454,8 +481,9 @@ def test_tolerance_draws_what_the_table_says_at_each(flat):
     answer = flat.answer()
     assert line["answer"].get_xydata().tolist() == [[answer.epsilon, answer.mean()[1]]]
     assert told(figure) == ["90 %", "mean", "adjusted", "answer"]
-    with pytest.raises(ParameterError, match="`n` must be at least 2"):
-        plots.tolerance(flat, n=1)
+    for n in (1, 2.5):
+        with pytest.raises(ParameterError, match="`n` must be a whole number of at least 2"):
+            plots.tolerance(flat, n=n)
 
 
 # partition --------------------------------------------------------------------------------------

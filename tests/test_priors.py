@@ -1027,7 +1027,7 @@ WRONG = {
         "per name, 2, but got 3",
     ),
     "fraction": (lambda: Integers(0, 2.5), "whole number"),
-    "huge integer": (lambda: Integers(0, 2**60), "whole number"),
+    "huge integer": (lambda: Integers(0, 2**60), "whole number.*larger units"),
     "crossed integers": (lambda: Integers(2, 1), "at least `low`"),
     "labels": (lambda: Categorical(["red", "blue"]), "use codes"),
     "one label": (lambda: Categorical("red"), "use codes"),

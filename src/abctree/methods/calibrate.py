@@ -20,7 +20,7 @@ from abctree.keywords import checks_keywords
 from abctree.methods.run_abc_tree import abc_tree
 from abctree.methods.run_rejection import rejection
 from abctree.methods.run_smc import smc
-from abctree.numbers import check_rule, checked_rng
+from abctree.numbers import check_rule, checked_count, checked_rng
 from abctree.problem import Problem
 from abctree.proposals.points import prior_draws
 from abctree.running.fingerprint import fingerprint
@@ -164,7 +164,7 @@ def calibrate(
     AbctreeWarning
         If code has changed since data sets in `store` were made.
     """
-    check_rule("n_datasets", n_datasets, "at least 1", "Try 200.")
+    n_datasets = checked_count("n_datasets", n_datasets)
     read = _reader(reading)
     if method not in _METHODS:
         raise wrong("method", f"be one of {', '.join(_METHODS)}", method)

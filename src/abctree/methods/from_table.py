@@ -151,7 +151,7 @@ def _columns(theta: Mapping[str, Data] | Data) -> tuple[FloatArray, tuple[str, .
     if columns.ndim != 2 or not columns.size:
         raise ParameterError(
             f"`theta` must have a row for each simulation and a column for each parameter, but "
-            f"got shape {columns.shape}. For one parameter write theta[:, None]."
+            f"got shape {columns.shape}. For one parameter write np.reshape(theta, (-1, 1))."
         )
     if not np.isfinite(columns).all():
         raise ParameterError("`theta` must be finite, but has nan or inf. Leave these rows out.")

@@ -12,7 +12,7 @@ from abctree.answers.reading.rows import Rows
 from abctree.answers.reading.veto import default_cell
 from abctree.answers.run import Run, check_is_run
 from abctree.keywords import checks_keywords
-from abctree.numbers import check_rule, checked_rng
+from abctree.numbers import check_rule, checked_count, checked_rng
 from abctree.threads import one_blas_thread
 from abctree.types import FloatArray, RNGLike
 
@@ -74,7 +74,7 @@ def cross_validate(
         If no summaries were kept.
     """
     check_is_run(result)
-    check_rule("n", n, "at least 2", "Try 100.")
+    n = checked_count("n", n, 2)
     if ess is not None:
         check_rule("ess", ess, "at least 5", "Try 1000.")
     rows = Rows.of(result, most=None).checked()

@@ -13,7 +13,7 @@ from abctree.answers.result import Result
 from abctree.answers.run import check_is_run
 from abctree.data import Partition, Round
 from abctree.errors import ParameterError, wrong
-from abctree.faces.plots.canvas import TRUTH, figure_of, fit_texts, grid_of_axes, one_axes, quieten
+from abctree.faces.plots.canvas import TRUTH, finished, fit_texts, grid_of_axes, one_axes, quieten
 from abctree.keywords import checks_keywords
 from abctree.numbers import check_rule
 from abctree.protocols import Prior
@@ -98,7 +98,7 @@ def partition(
     ax.set(xlim=x.limits, ylim=y.limits, xlabel=x.label, ylabel=y.label)
     quieten(ax)
     ax.set_title(_title(result, played, sides), fontsize="medium")
-    return figure_of(ax)
+    return finished(ax)
 
 
 @checks_keywords
@@ -147,7 +147,7 @@ def partitions(
             ax.set_ylabel("")
             ax.tick_params(labelleft=False)
     fit_texts([(ax, ax.title) for ax in row])
-    return figure_of(row[0])
+    return finished(row[0])
 
 
 # One side of the picture ------------------------------------------------------------------------

@@ -33,6 +33,8 @@ SERIES = (DRAWS, "#d98b2b", "#3f8f5f", "#8a5aa5", "#6b7780")  #: several posteri
 _LETTER, _SMALLEST = 0.6, 4.5
 #: Ticks of a panel whose labels have at most so many letters, and of one with longer labels.
 _FEW_TICKS, _FEWER_TICKS, _LONG = 4, 2, 5
+#: Most letters of a name in a legend.
+_LONGEST = 30
 #: A log axis that spans more than this factor has powers of ten alone.
 _DECADES = 20.0
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -94,6 +96,32 @@ def figure_of(ax: Axes) -> Figure:
         figure = figure.figure
     found: Figure = figure
     return found
+
+
+def finished(ax: Axes) -> Figure:
+    """The figure of some axes, where what is no mathematics stands as it is written."""
+    from matplotlib.mathtext import MathTextParser
+    from matplotlib.text import Text
+
+    figure, parser = figure_of(ax), MathTextParser("path")
+    for text in figure.findobj(Text):
+        try:  # a name may hold dollars, which would begin a formula
+            for line in text.get_text().split("\n"):
+                if "$" in line:
+                    parser.parse(line)
+        except ValueError:
+            text.set_parse_math(False)
+    return figure
+
+
+def legend_name(name: str) -> str:
+    """A name as a legend has it: a long one loses its middle, or it would leave no room.
+
+    Matplotlib leaves out what begins with an underscore; the blank before it says otherwise.
+    """
+    half = _LONGEST // 2
+    short = name if len(name) <= _LONGEST else f"{name[:half]}…{name[-half:]}"
+    return f" {short}" if short.startswith("_") else short
 
 
 def quieten(ax: Axes) -> None:

@@ -18,9 +18,11 @@ from abctree.faces.plots.canvas import (
     FAINT,
     TRUTH,
     figure_of,
+    finished,
     fit_texts,
     grid_of_axes,
     legend_above,
+    legend_name,
     one_axes,
     plain_ticks,
     quieten,
@@ -28,7 +30,7 @@ from abctree.faces.plots.canvas import (
 )
 from abctree.keywords import checks_keywords
 from abctree.methods.calibrate import CalibrationRuns
-from abctree.numbers import check_rule
+from abctree.numbers import checked_count
 from abctree.problem.ridge import varies
 from abctree.types import FloatArray
 
@@ -72,7 +74,7 @@ def calibration(found: Calibration | CalibrationRuns, ax: Axes | None = None) ->
     ax.fill_between(_LEVELS, _LEVELS - half, _LEVELS + half, color="0.9", label="two errors")
     ax.plot([0.0, 1.0], [0.0, 1.0], color="0.6", linewidth=0.8)
     for j, name in enumerate(found.names):
-        line = ax.plot(_LEVELS, _curve(found.ranks[:, j], share), label=name)[0]
+        line = ax.plot(_LEVELS, _curve(found.ranks[:, j], share), label=legend_name(name))[0]
         if isinstance(found, Calibration):
             raw = _curve(found.raw_ranks[:, j], share)
             label = "as accepted" if j == 0 else None
@@ -82,7 +84,7 @@ def calibration(found: Calibration | CalibrationRuns, ax: Axes | None = None) ->
     ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="level of the interval", ylabel="share that it holds")
     beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if many else {"loc": "best"}
     ax.legend(frameon=False, fontsize="small", **beside)
-    return figure_of(ax)
+    return finished(ax)
 
 
 def _curve(ranks: FloatArray, share: FloatArray | None) -> FloatArray:
@@ -111,11 +113,11 @@ def comparison(found: Comparison, ax: Axes | None = None) -> Figure:
         low, middle, high = (
             _probability(log_z, j, sign * error[:, j]) for sign in (-1.0, 0.0, 1.0)
         )
-        line = ax.plot(found.epsilons, middle, marker="o", markersize=3, label=name)[0]
+        line = ax.plot(found.epsilons, middle, marker="o", markersize=3, label=legend_name(name))[0]
         ax.fill_between(found.epsilons, low, high, color=line.get_color(), alpha=0.15)
     ax.set(xscale="log", ylim=(0, 1), xlabel="epsilon", ylabel="probability of the model")
     ax.legend(frameon=False, fontsize="small")
-    return figure_of(ax)
+    return finished(ax)
 
 
 def _probability(log_z: FloatArray, j: int, shift: FloatArray) -> FloatArray:
@@ -160,7 +162,7 @@ def tolerance(result: Result, axes: object = None, n: int = _READINGS) -> Figure
         If nothing was accepted, or `axes` or `n` does not fit.
     """
     check_is_run(result)
-    check_rule("n", n, "at least 2", "Leave it out.")
+    n = checked_count("n", n, 2)
     found = readings(result, n)
     if not found:
         raise ParameterError("`result` must have accepted simulations, but has none. Run more.")
@@ -184,10 +186,9 @@ def tolerance(result: Result, axes: object = None, n: int = _READINGS) -> Figure
         ax.tick_params(labelbottom=ax is grid[-1])
     grid[-1].set_xlabel("tolerance ε")
     fit_texts([(ax, ax.yaxis.label) for ax in grid])
-    figure = figure_of(grid[0])
-    figure.align_ylabels(list(grid))
+    figure_of(grid[0]).align_ylabels(list(grid))
     legend_above(grid[0])
-    return figure
+    return finished(grid[0])
 
 
 def _draw(ax: Axes, found: list[Posterior], moved: list[Posterior], j: int) -> None:

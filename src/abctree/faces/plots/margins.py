@@ -12,7 +12,7 @@ from scipy.stats import qmc
 from abctree.answers.posterior import Posterior
 from abctree.answers.weighted import Weighted
 from abctree.errors import ParameterError, wrong
-from abctree.faces.plots.canvas import SERIES, is_whole, number, widened
+from abctree.faces.plots.canvas import SERIES, is_whole, legend_name, number, widened
 from abctree.faces.plots.series import weighted_quantiles
 from abctree.problem.priors.circles import opened
 from abctree.problem.priors.cube import inside
@@ -261,7 +261,7 @@ def series_of(
         for own in margins:
             own[column] = own[column].within((float(ends[:, 0].min()), float(ends[:, 1].max())))
     return [
-        Series(label, SERIES[i % len(SERIES)], draws.ess, own)
+        Series(legend_name(label), SERIES[i % len(SERIES)], draws.ess, own)
         for i, ((label, draws), own) in enumerate(zip(given.items(), margins, strict=True))
     ]
 

@@ -15,7 +15,7 @@ from abctree.faces.plots.canvas import (
     INK,
     TRUTH,
     Grid,
-    figure_of,
+    finished,
     grid_of_axes,
     legend_beside,
     number,
@@ -86,7 +86,7 @@ def mode(result: Result | Mode, level: float = 0.9, axes: object = None) -> Figu
     _include(grid, found, level)
     fit_pairs(grid)
     legend_beside(grid, [*handles, *_explained(found, level)], own=axes is None)
-    return figure_of(grid[0, 0])
+    return finished(grid[0, 0])
 
 
 def _include(grid: Grid, found: Mode, level: float) -> None:

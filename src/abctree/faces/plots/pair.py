@@ -15,6 +15,7 @@ from abctree.faces.plots.canvas import (
     TRUTH,
     Grid,
     figure_of,
+    finished,
     fit_texts,
     grid_of_axes,
     legend_beside,
@@ -32,7 +33,7 @@ from abctree.faces.plots.margins import (
 )
 from abctree.faces.plots.series import weighted_quantiles
 from abctree.keywords import checks_keywords
-from abctree.numbers import check_rule
+from abctree.numbers import checked_count
 from abctree.types import FloatArray
 
 if TYPE_CHECKING:
@@ -100,10 +101,10 @@ def pair(
     first = next(iter(given.values()))
     shown = columns_of(first, names)
     values = truth_of(first, truth)
-    check_rule("bins", bins, "at least 1 or None", "Leave it out.")
+    bins = None if bins is None else checked_count("bins", bins)
     grid = grid_of_axes(axes, (len(shown), len(shown)))
     legend_beside(grid, draw_pairs(grid, given, shown, values, bins, prior=prior), own=axes is None)
-    return figure_of(grid[0, 0])
+    return finished(grid[0, 0])
 
 
 def draw_pairs(

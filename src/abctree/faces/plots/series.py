@@ -18,6 +18,7 @@ from abctree.faces.plots.canvas import (
     TRUTH,
     check_parallel,
     figure_of,
+    finished,
     grid_of_axes,
     legend_above,
     one_axes,
@@ -73,7 +74,7 @@ def progress(result: Result, axes: object = None) -> Figure:
     error = np.exp(2.0 * np.array([z.standard_error for z in found])[known] / evidence[known])
     band = evidence[known] / error, evidence[known] * error
     grid[3].fill_between(end[known], *band, color=DRAWS, alpha=0.2, linewidth=0)
-    return figure_of(grid[0])
+    return finished(grid[0])
 
 
 def _over(ax: Axes, end: FloatArray, label: str, values: Sequence[float] | FloatArray) -> None:
@@ -153,7 +154,7 @@ def predictive(
 
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     legend_above(ax)
-    return figure_of(ax)
+    return finished(ax)
 
 
 def _predicted(result: Result) -> tuple[tuple[str, str], FloatArray, FloatArray]:
@@ -242,7 +243,7 @@ def failures(result: Result, ax: Axes | None = None) -> Figure:
     ax.set_ylim(0.0, max(1.05 * float(share.max(initial=0.0)), 0.01))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     quieten(ax)
-    return figure_of(ax)
+    return finished(ax)
 
 
 @checks_keywords
@@ -286,7 +287,7 @@ def failure_map(
         ax.set_ylabel(names[1])
         figure_of(ax).colorbar(cells, ax=ax, label="share that failed")
     quieten(ax)
-    return figure_of(ax)
+    return finished(ax)
 
 
 def _failed(result: Result) -> BoolArray:

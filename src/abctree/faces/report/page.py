@@ -216,7 +216,7 @@ def _prior_summaries(result: Result) -> FloatArray | None:
 
 
 def _histograms(observed: FloatArray, found: Fit, prior: FloatArray | None) -> Figure:
-    from abctree.faces.plots.canvas import DRAWS, INK, TRUTH, new_figure, quieten
+    from abctree.faces.plots.canvas import DRAWS, INK, TRUTH, finished, new_figure, quieten
 
     made, shown = found.summary, np.argsort(-np.abs(found.misses), kind="stable")[:_HISTOGRAMS]
     n_columns = min(3, len(shown))
@@ -237,7 +237,7 @@ def _histograms(observed: FloatArray, found: Fit, prior: FloatArray | None) -> F
         ax.set_title(f"summary {found.names[i]}", fontsize="small")
         ax.set_yticks([])
         quieten(ax)
-    return figure
+    return finished(grid[0])
 
 
 def _calibration(title: str, result: Result) -> Section:

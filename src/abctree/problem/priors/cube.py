@@ -184,5 +184,6 @@ def whole_number(name: str, value: object) -> int:
     """An int that float64 holds exactly."""
     number = finite_number(name, value)
     if not number.is_integer() or abs(number) > 2.0**53:
-        raise wrong(name, "be a whole number up to 2**53", repr(value), "Round it.")
+        advice = "Give it in larger units." if abs(number) > 2.0**53 else "Round it."
+        raise wrong(name, "be a whole number up to 2**53", repr(value), advice)
     return int(number)
