@@ -60,10 +60,16 @@ def is_without_order(x: FloatArray, z: FloatArray) -> bool:
     each, and all pairs of them one mean product, over all rows and over those of larger parameters.
     That is asked of each number and each pair, and of waves of numbers and of all pairs that are as
     far apart, which see what is little in each but lasts.
+
+    The first rows are asked alone, for they mostly tell, in a tenth of the time.
     """
-    n, q = x.shape
-    if n < _FEWEST or q < 2:
+    if len(x) < _FEWEST or x.shape[1] < 2:
         return False
+    return _hides_order(x[:_FEWEST], z[:_FEWEST]) and _hides_order(x, z)
+
+
+def _hides_order(x: FloatArray, z: FloatArray) -> bool:
+    n, q = x.shape
     rank = _centred(rankdata(x, axis=1)) / q
     square = _centred(rank**2)
     # Squares tell of a spread that lasts, as that of markets does.
@@ -76,7 +82,7 @@ def is_without_order(x: FloatArray, z: FloatArray) -> bool:
         found += [_errors(by @ what, by**2 @ what**2) for what in several]
         found += [_of_pairs(a, b, by) for a, b in products]
     errors = np.concatenate(found)
-    return bool(errors.max() < -ndtri(_ERROR / (2 * len(errors))))
+    return bool(errors.max() < -ndtri(_ERROR / (4 * len(errors))))  # two sides, asked twice
 
 
 def _centred(x: FloatArray) -> FloatArray:
