@@ -80,6 +80,11 @@ def densities(value: FloatArray, box: IntArray, share: float, kept: float) -> Fl
     return np.asarray(share * value[box] / kept)
 
 
+def euclidean(rows: FloatArray, to: FloatArray) -> FloatArray:
+    """Distances of rows to a point."""
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows - to, rows - to)))
+
+
 def add_times(total: FloatArray, n: int, values: FloatArray) -> None:
     """Add n times some values to a total."""
     total += n * values

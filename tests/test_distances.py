@@ -104,6 +104,15 @@ def test_distance_of_a_row_does_not_depend_on_the_rows_beside_it(distance, m):
     np.testing.assert_array_equal(distance(x, y), alone)
 
 
+@pytest.mark.parametrize("m", [1, 3, 7, 8, 20, 20_000])
+def test_euclidean_rounds_as_numpy_does(m):
+    """In a worker without numba there is nothing else."""
+    abctree.rejection(abctree.problems.gauss(1), n_simulations=100, rng=1)  # numba is loaded
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(1, m)), rng.normal(size=m)
+    np.testing.assert_array_equal(Euclidean()(x, y), np.sqrt(np.einsum("ij,ij->i", x - y, x - y)))
+
+
 def test_euclidean_is_silent_on_infinite_differences_and_overflow():
     s = np.array([[np.inf, 0.0], [1e300, 1e300], [1.0, 0.0]])
     answer = Euclidean()(s, np.array([np.inf, 0.0]))

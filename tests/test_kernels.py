@@ -102,6 +102,32 @@ def test_densities_compiled_equal_reference(seed, n):
     assert np.array_equal(fast, definition.densities(*given))
 
 
+@given(seed=seeds, n=st.integers(0, 20), m=st.integers(0, 40), size=st.integers(-150, 150))
+def test_euclidean_compiled_equals_reference_to_the_last_bit(seed, n, m, size):
+    rows, to = np.random.default_rng(seed).normal(size=(n, m)), np.full(m, 0.1)
+    fast = np.empty(n)
+    compiled.euclidean(rows * 10.0**size, to * 10.0**size, fast)
+    assert np.array_equal(fast, definition.euclidean(rows * 10.0**size, to * 10.0**size))
+
+
+@given(
+    values=st.lists(st.sampled_from([-0.5, -0.0, 0.0, 0.3, 1.0, 1.5, np.inf, np.nan]), max_size=5)
+)
+def test_within_compiled_equals_reference(values):
+    assert compiled.within(np.array(values), 0.0, 1.0) == all(0.0 <= v <= 1.0 for v in values)
+
+
+@given(seed=seeds, n=st.integers(0, 50), k=st.integers(1, 5))
+def test_uniform_points_compiled_equal_reference(seed, n, k):
+    rng = np.random.default_rng(seed)
+    cube = np.vstack([rng.random((n, k)), np.zeros(k), np.ones(k)])
+    low = rng.normal(size=k)
+    high = low + rng.random(k)  # of one in three, low + (high - low) is above high
+    fast = np.empty(cube.shape)
+    compiled.uniform_points(cube, high - low, low, high, fast)
+    assert np.array_equal(fast, np.minimum(cube * (high - low) + low, high))
+
+
 @given(seed=seeds, n=st.integers(0, 200))
 def test_add_times_compiled_equals_reference(seed, n):
     total, values = np.random.default_rng(seed).random((2, 7))

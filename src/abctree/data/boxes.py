@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
+from abctree import kernels
 from abctree.markup import page, table, title
 from abctree.types import FloatArray, IntArray
 
@@ -77,14 +77,6 @@ class SplitTree:
         return node
 
 
-@cache
-def _kernels() -> Any:
-    """The compiled kernels; numba takes a third of a second, which workers do not spend."""
-    from abctree.kernels import compiled
-
-    return compiled
-
-
 def _short(numbers: IntArray) -> IntArray:
     """The same in four bytes each: more of a tree stays in a cache."""
     return np.asarray(numbers, dtype=np.int32)
@@ -110,7 +102,7 @@ class Boxes:
     @classmethod
     def from_tree(cls, tree: SplitTree, d: int) -> Boxes:
         """The boxes that a tree of cuts makes of the cube."""
-        lower, upper = _kernels().boxes_of_tree(
+        lower, upper = kernels.load().boxes_of_tree(
             tree.feature, tree.threshold, tree.left, tree.right, tree.box, d
         )
         return cls(lower, upper, tree)
@@ -134,7 +126,7 @@ class Boxes:
     def locate(self, cube: FloatArray) -> IntArray:
         """The box of each point: (n, d) -> (n,), in O(log K) a point."""
         found: IntArray = np.empty(len(cube), np.int32)
-        _kernels().locate(*self.tree.lookup, np.ascontiguousarray(cube), found)
+        kernels.load().locate(*self.tree.lookup, np.ascontiguousarray(cube), found)
         return found
 
     def sample(self, box: IntArray, rng: np.random.Generator) -> FloatArray:
@@ -208,7 +200,7 @@ class Partition:
         """
         share = np.empty(self.prior_mass.shape)
         given = np.asarray(q, dtype=np.float64)
-        _kernels().cube_shares(given, self.prior_mass, defensive, self.feasible, share)
+        kernels.load().cube_shares(given, self.prior_mass, defensive, self.feasible, share)
         return share
 
     def prior_draws(self, density: FloatArray) -> float:
@@ -228,7 +220,7 @@ class Arms:
     def mean(self) -> FloatArray:
         """(K,) η_k = α_k / (α_k + β_k), Algorithm 1 line 4; 0 where nothing is known."""
         eta = np.empty(len(self.alpha))
-        _kernels().mean_rates(self.alpha, self.beta, eta)
+        kernels.load().mean_rates(self.alpha, self.beta, eta)
         return eta
 
     def __len__(self) -> int:

@@ -6,6 +6,8 @@ flat arrays of `abctree.data.SplitTree`.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from abctree.kernels.jit import jit
@@ -208,6 +210,53 @@ def densities(
     """Density (n,) of what a source draws that is kept, from those of candidates in boxes (K,)."""
     for i in range(len(box)):
         found[i] = share * value[box[i]] / kept
+
+
+@jit
+def within(values: FloatArray, low: float, high: float) -> bool:
+    """Whether all numbers (n,) are in [low, high]; nan is in none."""
+    found = True
+    for i in range(len(values)):
+        found &= low <= values[i] <= high
+    return found
+
+
+@jit
+def uniform_points(
+    cube: FloatArray, width: FloatArray, low: FloatArray, high: FloatArray, found: FloatArray
+) -> None:
+    """Points (n, k) of intervals (k,) from those of the cube; no rounding leads above `high`."""
+    for i in range(len(cube)):
+        for j in range(len(low)):
+            at = cube[i, j] * width[j] + low[j]
+            found[i, j] = min(at, high[j])
+
+
+@jit
+def euclidean(rows: FloatArray, to: FloatArray, found: FloatArray) -> None:
+    """Distances (n,) of rows (n, m) to a point (m,), summed in the order of NumPy's einsum.
+
+    Two by two, and of eight numbers the last ones first.
+    """
+    m = len(to)
+    whole = m // 8 * 8
+    for i in range(len(rows)):
+        even = odd = 0.0
+        for first in range(0, whole, 8):
+            for j in range(first + 6, first - 2, -2):
+                a = rows[i, j] - to[j]
+                b = rows[i, j + 1] - to[j + 1]
+                even += a * a
+                odd += b * b
+        for j in range(whole, m - 1, 2):
+            a = rows[i, j] - to[j]
+            b = rows[i, j + 1] - to[j + 1]
+            even += a * a
+            odd += b * b
+        if m % 2:
+            a = rows[i, m - 1] - to[m - 1]
+            even += a * a
+        found[i] = math.sqrt(even + odd)
 
 
 @jit

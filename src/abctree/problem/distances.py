@@ -53,7 +53,7 @@ class Euclidean:
 
     def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """(n, ...) and (...) -> (n,)."""
-        return arrays.norm(arrays.differences(simulated, observed), 2.0)
+        return arrays.euclidean(simulated, observed)
 
     def standardised(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """Differences (n, m) whose norm is the distance."""

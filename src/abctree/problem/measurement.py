@@ -13,6 +13,7 @@ import numpy as np
 
 from abctree.data import Failure, InterruptedWorkError, Rows, Simulations
 from abctree.errors import ParameterError, SimulatorError
+from abctree.kernels import within
 from abctree.problem.distance_arithmetic import named, one_each
 from abctree.problem.distances import lacks_scale, standardised
 from abctree.problem.form import floats, names_of_entries
@@ -25,6 +26,7 @@ from abctree.types import BoolArray, FloatArray, IntArray
 #: How far below 0 rounding may take a distance, as a share of the largest number in the summaries,
 #: and where these are tiny.
 _ROUNDING, _LEAST_ROUNDING = 1e-9, 1e-14
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,8 +185,8 @@ class Measurement:
 
 
 def is_finite(array: FloatArray) -> bool:
-    """Whether no number is nan or inf.  A look at the bytes takes a third of a reduction of few."""
-    return 0 not in np.isfinite(array).tobytes()
+    """Whether no number is nan or inf."""
+    return within(array, -_LARGEST, _LARGEST)
 
 
 def finite_rows(summary: FloatArray) -> BoolArray:
@@ -214,10 +216,12 @@ class NegativeDistanceError(SimulatorError):
 
 def _not_negative(distance: FloatArray, simulated: FloatArray, observed: FloatArray) -> FloatArray:
     """The distances (n,), 0 where rounding took them below; further below 0 they are an error."""
-    below = distance < 0.0
-    if 1 not in below.tobytes():
+    if within(distance, 0.0, np.inf):
         return distance
+    below = distance < 0.0
     negative = np.flatnonzero(below)
+    if not len(negative):
+        return distance
     # Of each row by itself, so that the answer does not depend on which rows come together.
     own = np.abs(simulated[negative].reshape(len(negative), -1)).max(axis=1, initial=0.0)
     size = np.maximum(own, np.abs(observed).max(initial=0.0))

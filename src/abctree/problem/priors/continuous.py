@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from abctree import kernels
 from abctree.errors import ParameterError, wrong
 from abctree.keywords import checks_keywords
 from abctree.problem.priors.cube import (
@@ -25,9 +26,6 @@ from abctree.types import FloatArray
 
 # Two quantiles this near, relative to their size, have lost the digits of their difference.
 _NEARBY = 64.0 * float(np.finfo(np.float64).eps)
-
-# Rows that are mapped as they are; more of them column by column.
-_SHORT = 32
 
 # Cube points from the outside in: where a quantile function is tried.
 _FROM_BELOW = (LOWEST, 1e-200, 1e-100, 1e-50, 1e-30, 1e-20, 1e-16, 1e-14, 1e-12, 1e-9, 1e-6)
@@ -54,29 +52,10 @@ class Uniform:
     def support(self) -> FloatArray:
         return np.column_stack([self.low, self.high])
 
-    @cached_property
-    def _columns(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Widths and ends as columns (k, 1)."""
-        return self.width[:, None], self.low[:, None], self.high[:, None]
-
-    @cached_property
-    def _may_pass_high(self) -> bool:
-        """Whether low + width is one rounding above high; below 1 nothing is larger than at 1."""
-        return bool((self.low + self.width > self.high).any())
-
     def from_cube(self, cube: FloatArray) -> FloatArray:
-        if len(cube) < _SHORT:
-            theta = cube * self.width
-            theta += self.low
-            return np.minimum(theta, self.high, out=theta) if self._may_pass_high else theta
-        theta = np.empty_like(cube)
-        width, low, high = self._columns
-        # Along the columns, which are long: NumPy would loop over the few numbers of each row.
-        columns = theta.T
-        np.multiply(cube.T, width, out=columns, order="C")
-        np.add(columns, low, out=columns, order="C")
-        if self._may_pass_high:
-            np.minimum(columns, high, out=columns, order="C")
+        theta = np.empty(cube.shape)
+        at = np.ascontiguousarray(cube)
+        kernels.load().uniform_points(at, self.width, self.low, self.high, theta)
         return theta
 
     def to_cube(self, theta: FloatArray) -> FloatArray:

@@ -11,6 +11,7 @@ from typing import Protocol, TypeGuard, runtime_checkable
 import numpy as np
 
 from abctree.errors import ParameterError, wrong
+from abctree.kernels import within
 from abctree.types import FloatArray
 
 #: A quantile function is finite between these or nowhere.
@@ -88,8 +89,7 @@ class DiscreteBlock(Block, Protocol):
 def checked_cube(name: str, cube: object, d: int) -> FloatArray:
     """The points (n, d) of the unit cube as float64."""
     points = _checked_rows(name, cube, d)
-    # Bytes of few are looked at faster than their extremes; nan is neither.
-    if 0 in ((points >= 0.0) & (points <= 1.0)).tobytes():
+    if not within(points, 0.0, 1.0):
         raise ParameterError(
             f"`{name}` must lie in the unit cube [0, 1], but got values from {points.min()} to "
             f"{points.max()}. Map parameters to the cube with to_cube first."
