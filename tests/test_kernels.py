@@ -57,7 +57,8 @@ def test_points_drawn_in_boxes_are_as_defined(seed, n, d):
     u = np.concatenate([rng.random(n), [0.0, 0.0, last, last]])
     point = np.vstack([rng.random((n, d)), *([[value] * d] for value in (0.0, last) * 2)])
     expected = definition.draw_in_boxes(*corners, share, u, point)
-    compiled.draw_in_boxes(*corners, share, u, point)
+    numbers = np.concatenate([u, point.ravel()])
+    compiled.draw_in_boxes(*corners, share, numbers, point)
     np.testing.assert_array_equal(point, expected)
     assert ((point > 0.0) & (point < 1.0)).all()
 
@@ -95,11 +96,13 @@ def test_cube_shares_compiled_equal_reference(seed, n, defensive):
 
 @given(seed=seeds, n=st.integers(0, 200))
 def test_densities_compiled_equal_reference(seed, n):
-    rng = np.random.default_rng(seed)
-    given = rng.random(7), rng.integers(7, size=n), rng.random(), rng.random()
-    fast = np.empty(n)
-    compiled.densities(*given, fast)
-    assert np.array_equal(fast, definition.densities(*given))
+    rng, cube, _ = table(seed, n, 2)
+    tree = SplitTree(*grown(*table(seed, 60, 2)[1:], 7, 3, 8)[:5])
+    value, share, kept = rng.random(tree.n_boxes), rng.random(), rng.random()
+    box, fast = np.empty(n, np.int32), np.empty(n)
+    compiled.densities(*tree.lookup, cube, value, share, kept, box, fast)
+    assert np.array_equal(box, Boxes.from_tree(tree, 2).locate(cube))
+    assert np.array_equal(fast, definition.densities(value, box, share, kept))
 
 
 @given(seed=seeds, n=st.integers(0, 20), m=st.integers(0, 40), size=st.integers(-150, 150))

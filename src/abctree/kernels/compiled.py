@@ -97,21 +97,50 @@ def locate(
 
 
 @jit
+def locate_others(
+    feature: IntArray,
+    threshold: FloatArray,
+    child: IntArray,
+    box: IntArray,
+    cube: FloatArray,
+    distance: FloatArray,
+    fold: IntArray,
+    own: int,
+    found: IntArray,
+    kept: FloatArray,
+) -> int:
+    """How many points (n, d) are not of the own fold; their boxes and their distances (n,).
+
+    They are the first ones of `found` and `kept`.  See `locate`.
+    """
+    others = np.empty(cube.shape)
+    m = 0
+    for i in range(len(cube)):
+        if fold[i] != own:
+            for j in range(cube.shape[1]):
+                others[m, j] = cube[i, j]
+            kept[m] = distance[i]
+            m += 1
+    locate(feature, threshold, child, box, others[:m], found[:m])
+    return m
+
+
+@jit
 def draw_in_boxes(
     lower: FloatArray, upper: FloatArray, share: FloatArray, u: FloatArray, cube: FloatArray
 ) -> None:
-    """Points of boxes (K, d) that have shares (K,), from uniform numbers.
+    """Points (n, d) of boxes (K, d) that have shares (K,), from n (1 + d) uniform numbers.
 
-    Those of u (n,) say the boxes, those of `cube` (n, d) the places in them: these become points.
-    See `abctree.data.Boxes.sample`.
+    The first n say the boxes, the others the places in them; see `abctree.data.Boxes.sample`.
     """
+    n, d = cube.shape
     most = len(share) - 1
     cumulative = np.empty(len(share))
     total = 0.0
     for k in range(len(share)):
         total += share[k]
         cumulative[k] = total
-    for i in range(len(cube)):
+    for i in range(n):
         reached = u[i] * cumulative[most]
         k = 0
         above = most
@@ -121,9 +150,9 @@ def draw_in_boxes(
                 above = middle
             else:
                 k = middle + 1
-        for j in range(cube.shape[1]):
+        for j in range(d):
             low, high = lower[k, j], upper[k, j]
-            at = low + (high - low) * cube[i, j]
+            at = low + (high - low) * u[n + i * d + j]
             if at >= high:
                 at = np.nextafter(high, low)
             cube[i, j] = max(at, low, _TINY)
@@ -205,11 +234,24 @@ def cube_shares(
 
 @jit(fastmath=set(), error_model="numpy")
 def densities(
-    value: FloatArray, box: IntArray, share: float, kept: float, found: FloatArray
+    feature: IntArray,
+    threshold: FloatArray,
+    child: IntArray,
+    box: IntArray,
+    cube: FloatArray,
+    value: FloatArray,
+    share: float,
+    kept: float,
+    arm: IntArray,
+    found: FloatArray,
 ) -> None:
-    """Density (n,) of what a source draws that is kept, from those of candidates in boxes (K,)."""
-    for i in range(len(box)):
-        found[i] = share * value[box[i]] / kept
+    """The box (n,) of each point, as `locate`, and the density (n,) of what a source draws there.
+
+    From those of candidates in boxes (K,), of which a share is kept.
+    """
+    locate(feature, threshold, child, box, cube, arm)
+    for i in range(len(arm)):
+        found[i] = share * value[arm[i]] / kept
 
 
 @jit

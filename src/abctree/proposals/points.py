@@ -227,18 +227,23 @@ def draw_from(
 
 
 def density_of(
-    cube: FloatArray, box: IntArray, on_boxes: OnBoxes, sources: Sequence[Source]
-) -> FloatArray:
-    """Density (n,), relative to the prior, of what becomes a simulation at points (n, d).
+    cube: FloatArray, on_boxes: OnBoxes, sources: Sequence[Source]
+) -> tuple[IntArray, FloatArray]:
+    """The boxes (n,) of points (n, d), and the density (n,) of what becomes a simulation there.
 
-    The first source draws `on_boxes`, in one of which (n,) each point lies.  Refused candidates
-    were drawn, too: a share of them became simulations.
+    Relative to the prior.  The first source draws `on_boxes`.  Refused candidates were drawn, too:
+    a share of them became simulations.
     """
+    arm: IntArray = np.empty(len(cube), np.int32)
     total = np.empty(len(cube))
-    densities(on_boxes.value, box, sources[0].share, sources[0].tally.share, total)
+    boxes = sources[0]
+    densities(
+        *on_boxes.boxes.tree.lookup, np.ascontiguousarray(cube), on_boxes.value, boxes.share,
+        boxes.tally.share, arm, total,
+    )  # fmt: skip
     for source in sources[1:]:
         total += source.share * source.law.density(cube) / source.tally.share
-    return total
+    return arm, total
 
 
 def best_shares(

@@ -62,10 +62,9 @@ class OnBoxes:
         if given is not None:
             self.given = None
             return boxes.sample(given, rng), None
-        d = boxes.lower.shape[1]
-        u = rng.random(n * (1 + d))  # in one call, which costs as much as many numbers
-        cube = u[n:].reshape(n, d)
-        draw_in_boxes(boxes.lower, boxes.upper, self.share, u[:n], cube)
+        cube = np.empty((n, boxes.lower.shape[1]))
+        u = rng.random(n + cube.size)  # in one call, which costs as much as many numbers
+        draw_in_boxes(boxes.lower, boxes.upper, self.share, u, cube)
         return cube, None
 
     def density(self, cube: FloatArray) -> FloatArray:

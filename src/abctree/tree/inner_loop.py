@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from abctree.data import Simulations, Table
+from abctree.kernels import compiled
 from abctree.problem import Problem
 from abctree.proposals.points import density_of, draw_from, draw_in_arms
 from abctree.tree.fold import Fold
@@ -105,7 +106,8 @@ def pull_arms(game: Game, folds: Sequence[Fold], index: IntArray) -> Pulls:
         place = game.rng.permutation(np.arange(n)[rows.start :: n_folds]) if is_mixed else rows
         parts.append((place, columns))
         offered.append((f, density, n_drawn))
-    return Pulls(*_in_place(parts, n), index % n_folds, tuple(offered))
+    fold = index % n_folds if n_folds > 1 else np.zeros(n, np.int64)
+    return Pulls(*_in_place(parts, n), fold, tuple(offered))
 
 
 def _pull_in_fold(game: Game, own: Fold, n: int) -> tuple[Columns, FloatArray, list[int]]:
@@ -125,8 +127,7 @@ def _pull_in_fold(game: Game, own: Fold, n: int) -> tuple[Columns, FloatArray, l
         points = draw_in_arms(problem, own.partition, fixed, rng)
         own.sources[0].tally.add(points)
         cube, theta, n_drawn = points.cube, points.theta, [points.n_drawn]
-    arm = on_boxes.boxes.locate(cube)
-    density = density_of(cube, arm, on_boxes, own.sources)  # line 10, u = 1 / density
+    arm, density = density_of(cube, on_boxes, own.sources)  # line 10, u = 1 / density
     return (cube, theta, arm, density), on_boxes.value, n_drawn
 
 
@@ -168,6 +169,8 @@ def update_beliefs(folds: Sequence[Fold], pulled: Pulls, distance: FloatArray) -
         if len(folds) == 1:
             game.beliefs.learn(pulled.arm, distance)
         else:
-            teaches = pulled.fold != f
-            arm = game.partition.boxes.locate(pulled.cube[teaches])
-            game.beliefs.learn(arm, distance[teaches])
+            arm, kept = np.empty(len(distance), np.int32), np.empty(len(distance))
+            n = compiled.locate_others(
+                *game.partition.boxes.tree.lookup, pulled.cube, distance, pulled.fold, f, arm, kept
+            )
+            game.beliefs.learn(arm[:n], kept[:n])
