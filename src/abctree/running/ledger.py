@@ -321,6 +321,14 @@ class Ledger:
         del self._blocks[first]
         return self.needed(joined(entries, size))
 
+    def pass_on(self, rows: Rows, done: Simulations) -> Simulations:
+        """Put and take a block that came back in one go, where nothing is kept."""
+        first = int(rows.index[0])
+        self._times[first] = self.seconds
+        self.n_simulations = max(self.n_simulations, first + len(rows.index))
+        del self._open[first], self._blocks[first]
+        return done
+
     def _another_run(self, first: int) -> StoreError:
         manifest = self.manifest or {}
         return StoreError(

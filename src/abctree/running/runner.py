@@ -141,14 +141,17 @@ class Runner:
 
     def _answer(self, rows: Rows, chunks: Iterator[Chunk]) -> Simulations:
         """The answers to a block; each chunk is in the ledger before the next one is waited for."""
-        n_back = 0
+        n_back, done, ledger = 0, None, self._ledger
         try:
-            while (done := self._ledger.take(rows)) is None:
+            while done is None and (done := ledger.take(rows)) is None:
                 with self._interrupts.through:
                     chunk = next(chunks, None)
                 if chunk is None:
                     raise self._incomplete()
-                self._ledger.put(*chunk)
+                if chunk[0] is rows and ledger.store is None and not chunk[1].failures:
+                    done = ledger.pass_on(*chunk)
+                else:
+                    ledger.put(*chunk)
                 if self._ahead:
                     self._gather(lambda chunk: chunk)
                 n_back += len(chunk[1])
@@ -157,7 +160,7 @@ class Runner:
         except KeyboardInterrupt:
             self._gather(_sound)
             raise
-        if chunks in self._ahead:
+        if self._ahead and chunks in self._ahead:
             self._ahead.remove(chunks)
         self._look_at(done, rows.theta, rows.index)
         return done

@@ -169,7 +169,8 @@ def update_beliefs(folds: Sequence[Fold], pulled: Pulls, distance: FloatArray) -
         if len(folds) == 1:
             game.beliefs.learn(pulled.arm, distance)
         else:
-            arm, kept = np.empty(len(distance), np.int32), np.empty(len(distance))
+            arm: IntArray = np.empty(len(distance), np.int32)
+            kept = np.empty(len(distance))
             n = compiled.locate_others(
                 *game.partition.boxes.tree.lookup, pulled.cube, distance, pulled.fold, f, arm, kept
             )
