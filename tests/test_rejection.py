@@ -377,6 +377,14 @@ def test_rejection_stops_for_a_reason_and_tells_of_each_chunk():
         abctree.rejection(p, n_simulations=100, stop={"rounds": 3})
 
 
+@pytest.mark.parametrize(("vectorized", "n_chunks"), [(False, 100), ("seeds", 10)])
+def test_rejection_of_a_vectorised_simulator_has_larger_chunks(vectorized, n_chunks):
+    told = []
+    p = abctree.Problem({"a": (0.0, 1.0)}, lambda theta, _: theta, [0.5], vectorized=vectorized)
+    abctree.rejection(p, n_simulations=1000, keep=10, rng=0, progress=told.append)
+    assert len({now.n_simulations for now in told if now.round}) == n_chunks * 9 // 10
+
+
 def test_rejection_interrupted_is_a_shorter_run():
     calls = 0
 

@@ -59,8 +59,8 @@ def rejection(
         Who runs the simulator, as for `abctree.abc_tree`.  It never changes the result.
     chunk : int
         Simulations begun at once, and after which `progress` is told and `stop` is asked.
-        Default: T / 100, at most 16 384.  It never changes a result, except where `stop` ends the
-        run.
+        Default: T / 100, or T / 10 of a vectorised simulator, at most 16 384.  It never changes a
+        result, except where `stop` ends the run.
     lookahead : int
         Chunks that may be begun before the oldest has come back.
     progress : bool or callable, optional

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from abctree.errors import wrong
@@ -239,6 +239,10 @@ def _is_grid(s: Named) -> bool:
     return isinstance(s["partitioner"], Grid)
 
 
+#: Simulations that rejection begins at once, at most.
+LARGEST_CHUNK = 16_384
+_SHARE = share(100, 1, LARGEST_CHUNK)
+_CHUNK = replace(_SHARE, text=f"{_SHARE.text}; T/10 if vectorised")
 #: With more workers than this a block is begun ahead: 32 would wait a tenth of the time at T = 1e5,
 #: and the gain over rejection is 2 ± 3 % lower (benchmarks/cluster.py).
 MANY_WORKERS = 16
@@ -337,7 +341,7 @@ _OF_METHODS = (
          abc_tree="next", map_tree="next"),
     _row("block", Whole(), "Simulations between two updates of what is believed.",
          abc_tree=share(50, 20), map_tree=share(100, 20), smc=_unsaid("as many as are missing")),
-    _row("chunk", Whole(), "Simulations begun at once.", rejection=share(100, 1, 16_384)),
+    _row("chunk", Whole(), "Simulations begun at once.", rejection=_CHUNK),
     _row("lookahead", Whole(0), "Blocks begun before the oldest is back.",
          abc_tree=Derived(f"0; 1 for more than {MANY_WORKERS} workers", lambda _, __: 0),
          map_tree=0, rejection=1),

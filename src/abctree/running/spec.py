@@ -27,7 +27,7 @@ from abctree.protocols import (
 )
 from abctree.running.executors import workers_of
 from abctree.running.fingerprint import Versions
-from abctree.running.settings import MANY_WORKERS, SETTINGS, resolve
+from abctree.running.settings import LARGEST_CHUNK, MANY_WORKERS, SETTINGS, resolve
 from abctree.running.stopping import Rounds, as_stopping_rules
 from abctree.tree.beliefs import Counts
 from abctree.tree.partitioners import Cart, Dyadic
@@ -113,7 +113,7 @@ class RunSpec:
         """The spec of a call, from the arguments of the method by name, `problem` among them."""
         problem = given["problem"]
         check_problem_given(problem)
-        settings = complete(method, problem.d, _with_pilot(problem, given))
+        settings = complete(method, problem.d, _with_what_it_asks_for(method, problem, given))
         keep, size = given.get("keep_summaries"), int(np.prod(problem.shape))
         if keep is not None:
             keep = SETTINGS["keep_summaries"].kind.read("keep_summaries", keep)
@@ -179,13 +179,14 @@ class RunSpec:
         return replace(self, settings={**self.settings, **more})
 
 
-def _with_pilot(problem: Problem, given: Named) -> Named:
-    """The arguments, with the pilot that the problem asks for where none is said."""
+def _with_what_it_asks_for(method: str, problem: Problem, given: Named) -> Named:
+    """The arguments, with what follows from the problem where it is not said."""
     n = SETTINGS["n_simulations"].kind.read("n_simulations", given["n_simulations"])
-    wanted = problem.length_of_pilot(n)
-    if wanted is None or given.get("n_pilot") is not None:
-        return given
-    return {**given, "n_pilot": wanted}
+    asked: NamedDict = {"n_pilot": problem.length_of_pilot(n)}
+    if method == "rejection" and problem.measurement.vectorized:
+        asked["chunk"] = max(1, min(LARGEST_CHUNK, n // 10))  # one costs as much as 1000 rows
+    more = {name: value for name, value in asked.items() if given.get(name) is None and value}
+    return {**given, **more}
 
 
 def check_problem_given(problem: object) -> None:
