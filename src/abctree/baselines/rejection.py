@@ -57,7 +57,7 @@ class PriorDraws:
     """Prior draws by their numbers: the same whatever the size of the chunks they are taken in."""
 
     def __init__(self, problem: Problem, root: int, first: int) -> None:
-        self._problem, self._root = problem, root
+        self._problem, self._generators = problem, streams.Generators(root)
         self._next = first  #: number of the first draw after the segment at hand
         self._cube = np.empty((0, problem.d))
         self._theta = np.empty((0, len(problem.names)))
@@ -89,7 +89,7 @@ class PriorDraws:
         # that the draws are the same with a larger budget.
         self._before += self._cost
         n = self._size = _SEGMENT
-        rng = streams.generator(self._root, self._next)
+        rng = self._generators(self._next)
         self._next += n
         whole = UniformCube(self._problem.d)
         if self._problem.region.is_plain:  # none is refused

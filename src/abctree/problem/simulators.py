@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -172,9 +172,14 @@ class Model:
     ) -> Iterator[int]:
         """Put summaries into rows (n, ...), call by call; yields how many are finished."""
         generators, shape = Generators(root), rows.shape[1:]
+        seeded = (theta.copy(), streams.seeds(root, index)) if self.vectorized == "seeds" else None
         for a, b in pairwise(self._ends_of_calls(index)):
             try:
-                data = self.simulator(*self.arguments(theta[a:b], index[a:b], generators))
+                if seeded is not None:  # in one go for all calls
+                    given: tuple[Any, ...] = seeded[0][a:b], seeded[1][a:b]
+                else:
+                    given = self.arguments(theta[a:b], index[a:b], generators)
+                data = self.simulator(*given)
                 rows[a:b] = self.read(data, shape, b - a)
             except CAUGHT as error:  # a user's simulator may raise anything
                 let_through(error)
