@@ -72,11 +72,15 @@ def rejection(n: int, seed: int) -> Any:
 
 
 def bare(n: int, seed: int) -> None:
-    """The simulator of `rejection` alone, on points that are there."""
+    """The simulator of `rejection` alone, on points that are there.
+
+    With seeds that are new each time: of those that come again a processor learns the branches.
+    """
     theta = np.random.default_rng(seed).uniform(-5.0, 5.0, (_CHUNK, 2))
     seeds = np.arange(_CHUNK, dtype=np.uint64)
     for _ in range(-(-n // _CHUNK)):
         simulators.gaussian_mixture(theta, seeds)
+        seeds += np.uint64(_CHUNK)
 
 
 def cells(k: int, n: int, seed: int) -> Any:
