@@ -499,6 +499,14 @@ def test_a_generator_that_a_simulator_keeps_goes_on_by_itself(kept, monkeypatch)
     assert (simulated(simulate) != expected(40)).any()
 
 
+def test_a_generator_that_nobody_keeps_serves_again():
+    """To make one takes longer than many a simulation."""
+    which = []
+    simulated(lambda theta, rng: which.append(id(rng)) or 0.0)
+    assert len(which) == 40
+    assert len(set(which)) == 1
+
+
 def test_the_seed_sequence_of_a_generator_tells_its_key_and_that_of_no_other():
     def simulate(theta, rng):
         seeds.append(rng.bit_generator.seed_seq)

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -175,11 +175,10 @@ class Model:
         seeded = (theta.copy(), streams.seeds(root, index)) if self.vectorized == "seeds" else None
         for a, b in pairwise(self._ends_of_calls(index)):
             try:
-                if seeded is not None:  # in one go for all calls
-                    given: tuple[Any, ...] = seeded[0][a:b], seeded[1][a:b]
-                else:
-                    given = self.arguments(theta[a:b], index[a:b], generators)
-                data = self.simulator(*given)
+                if seeded is not None:  # made for all calls at once
+                    data = self.simulator(seeded[0][a:b], seeded[1][a:b])
+                else:  # without a name: a generator that somebody holds does not serve again
+                    data = self.simulator(*self.arguments(theta[a:b], index[a:b], generators))
                 rows[a:b] = self.read(data, shape, b - a)
             except CAUGHT as error:  # a user's simulator may raise anything
                 let_through(error)
