@@ -209,7 +209,7 @@ class Partition:
         return float((kept / self.prior_mass).min())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)  # not frozen: they are made for each block, in a third of the time
 class Arms:
     """Beta(α_k, β_k) beliefs about the acceptance rate μ_k of each box (Section 3.1)."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from abctree.types import BoolArray, FloatArray, IntArray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)  # not frozen: one is made for each block, in a third of the time
 class Rows:
     """Simulations to be made; those with the same ``index // unit`` must be made together."""
 
@@ -57,7 +57,7 @@ class OtherStream(NamedTuple):
     process: int  #: in which it was
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)  # not frozen, as `Rows`
 class Simulations:
     """Distances and summaries of n rows, in their order."""
 

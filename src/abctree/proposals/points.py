@@ -216,8 +216,9 @@ def draw_from(
 
     In the cube (n, d) and in user units (n, p), and the candidates of each source.
     """
-    if len(sources) == 1:
-        points = sources[0].draw(problem, n, rng)
+    if len(sources) == 1:  # of which none is drawn ahead
+        points = draw_points(problem, sources[0].law, n, rng)
+        sources[0].tally.add(points)
         return points.cube, points.theta, [points.n_drawn]
     number = rng.multinomial(n, [source.share for source in sources]).tolist()
     parts = [source.draw(problem, m, rng) for source, m in zip(sources, number, strict=True)]
