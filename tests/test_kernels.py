@@ -85,6 +85,15 @@ def test_normalise_compiled_equals_reference(seed, n):
     np.testing.assert_allclose(fast, slow, rtol=1e-13)
 
 
+@given(seed=seeds, n=st.integers(0, 3000))
+def test_sums_below_compiled_equal_reference_to_the_last_bit(seed, n):
+    weight, distance = np.random.default_rng(seed).random((2, n))
+    epsilons = np.array([2.0, 0.7, 0.1, 0.0])
+    fast = np.empty(4)
+    compiled.sums_below(weight, distance, epsilons, fast)
+    assert np.array_equal(fast, [weight[distance < e].sum() for e in epsilons])
+
+
 @given(seed=seeds, n=st.integers(1, 3000), defensive=st.sampled_from([0.0, 0.05, 1.0]))
 def test_cube_shares_compiled_equal_reference(seed, n, defensive):
     given = [*np.random.default_rng(seed).random((3, n))]

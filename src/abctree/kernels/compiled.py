@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from abctree.kernels.jit import jit
+from abctree.kernels.sums import summed
 from abctree.types import FloatArray, IntArray
 
 
@@ -48,9 +49,6 @@ def boxes_of_tree(
 
 #: No point has a smaller coordinate: 0 maps to -inf under an unbounded prior.
 _TINY = float(np.finfo(np.float64).tiny)
-
-#: Values that are summed without being parted.
-_FEW = 128
 
 #: Points that `locate` takes down the tree side by side: a step waits for memory, and other points
 #: can go on meanwhile.
@@ -159,57 +157,23 @@ def draw_in_boxes(
 
 
 @jit
-def _sum_of_few(values: FloatArray, first: int, n: int) -> float:
-    """The sum of n values from the first on, by eight counters."""
-    whole = n // 8 * 8
-    total = 0.0
-    if whole:
-        a, b, c, d = values[first], values[first + 1], values[first + 2], values[first + 3]
-        e, f, g, h = values[first + 4], values[first + 5], values[first + 6], values[first + 7]
-        for i in range(first + 8, first + whole, 8):
-            a += values[i]
-            b += values[i + 1]
-            c += values[i + 2]
-            d += values[i + 3]
-            e += values[i + 4]
-            f += values[i + 5]
-            g += values[i + 6]
-            h += values[i + 7]
-        total = ((a + b) + (c + d)) + ((e + f) + (g + h))
-    for i in range(first + whole, first + n):
-        total += values[i]
-    return total
-
-
-@jit
-def _sum(values: FloatArray) -> float:
-    """The sum in the order in which NumPy makes it, of many values half by half."""
-    right = np.empty(64, np.int64)  # values of the right halves that wait; 0 of the one at hand
-    left = np.empty(64)  # sums of the left halves
-    depth = first = 0
-    n = len(values)
-    while True:
-        while n > _FEW:
-            half = n // 2 // 8 * 8
-            right[depth] = n - half
-            depth += 1
-            n = half
-        total = _sum_of_few(values, first, n)
-        first += n
-        while depth > 0 and right[depth - 1] == 0:
-            depth -= 1
-            total = left[depth] + total
-        if depth == 0:
-            return total
-        left[depth - 1] = total
-        n = right[depth - 1]
-        right[depth - 1] = 0
+def sums_below(
+    weight: FloatArray, distance: FloatArray, epsilons: FloatArray, found: FloatArray
+) -> None:
+    """Sums (S,) of the weights (n,) of rows with a distance below each ε (S,), as NumPy's."""
+    below = np.empty(len(weight))
+    for s in range(len(epsilons)):
+        m = 0
+        for i in range(len(weight)):
+            below[m] = weight[i]
+            m += distance[i] < epsilons[s]
+        found[s] = summed(below[:m])
 
 
 @jit(fastmath=set(), error_model="numpy")
 def normalise(values: FloatArray) -> float:
     """Divide values (K,) by their sum, which is returned."""
-    total = _sum(values)
+    total = summed(values)
     for k in range(len(values)):
         values[k] /= total
     return total

@@ -298,6 +298,8 @@ def _rates(
     n = len(distance)
     if n == 0:
         return np.full(len(epsilons), 0.5)
-    rates = np.array([weight[distance < e].sum() for e in epsilons]) / weight.sum()
+    sums = np.empty(len(epsilons))
+    compiled.sums_below(weight, distance, np.asarray(epsilons), sums)
+    rates = sums / weight.sum()
     # With nothing accepted, half an acceptance in all that was simulated.
     return np.asarray(np.clip(rates, 0.5 / (n + 1), 1.0 - 0.5 / (n + 1)))

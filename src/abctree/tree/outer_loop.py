@@ -29,7 +29,7 @@ from abctree.tree.game import Game
 from abctree.tree.inner_loop import inner_loop
 from abctree.tree.model_weights import model_weights
 from abctree.tree.partitioners.soft_tree import SoftTree
-from abctree.types import IntArray
+from abctree.types import FloatArray, IntArray
 
 
 def outer_loop(game: Game, mixtures: tuple[Mixture, ...]) -> Iterator[Round]:
@@ -96,12 +96,12 @@ def _play_round(game: Game, folds: Sequence[Fold], s: int, epsilon: float) -> Ro
 
 def _whole_folds(game: Game, mixtures: Sequence[Mixture], epsilon: Tolerances) -> tuple[Fold, ...]:
     """Line 1: Ω^1 = {Θ} in every fold."""
-    whole = Boxes.whole(game.problem.d)
+    whole, weight = Boxes.whole(game.problem.d), mixture_weights(game.table)
     folds = []
     for f, mixture in enumerate(mixtures):
         rows = _teachers(game, f)
         arm: IntArray = np.zeros(len(rows), dtype=np.int32)
-        folds.append(_new_fold(game, whole, mixture, epsilon, rows, arm))
+        folds.append(_new_fold(game, whole, mixture, epsilon, rows, arm, weight[rows]))
     return tuple(folds)
 
 
@@ -129,10 +129,10 @@ def _cut_folds(
     each = game.each if table.is_in_memory and type(partitioner) is SoftTree else map
     folds: list[Fold] = []
     row_box: list[IntArray] = []
-    read = rows_to_read(game)
+    read, weight = rows_to_read(game), mixture_weights(table)
     for f, (boxes, arm) in enumerate(each(cut, range(len(mixtures)))):
         rows = _teachers(game, f)
-        folds.append(_new_fold(game, boxes, mixtures[f], epsilon, rows, arm))
+        folds.append(_new_fold(game, boxes, mixtures[f], epsilon, rows, arm, weight[rows]))
         if plan.proposal != ("boxes",):
             box: IntArray = np.full(len(table), -1, dtype=np.int32)
             box[rows] = arm
@@ -149,14 +149,15 @@ def _new_fold(
     epsilon: Tolerances,
     rows: IntArray,
     arm: IntArray,
+    weight: FloatArray,
 ) -> Fold:
-    """Lines 7 to 9: beliefs on a new partition from past rows, which are in the boxes `arm`."""
+    """Lines 7 to 9: beliefs on a new partition from past rows, in the boxes `arm`, with weights."""
     partition = game.problem.region.measure(boxes)
     beliefs = game.rules.beliefs.start(
         partition,
         arm,
         game.table.distance[rows],
-        mixture_weights(game.table, rows),
+        weight,
         epsilon=epsilon.now,
         first_epsilon=epsilon.first,
         count_epsilon=_label_epsilon(game, epsilon),
