@@ -11,10 +11,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol, TypeVar
 
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from abctree.keywords import checks_keywords
 
@@ -64,8 +64,16 @@ def one_blas_thread() -> AbstractContextManager[object]:
 
     Products of small matrices take longer in several, and their last digits depend on how many.
     """
-    limits: AbstractContextManager[object] = threadpool_limits(1, "blas")
+    limits: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
     return limits
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Those of this process: to find them takes milliseconds."""
+    import scipy.linalg  # noqa: F401 - which brings its own
+
+    return ThreadpoolController()
 
 
 @checks_keywords

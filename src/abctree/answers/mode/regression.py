@@ -61,12 +61,19 @@ def degree_for(r: int) -> int:
     return next(fits, 2)
 
 
+@cache
+def _factorials(most: int, ndim: int) -> tuple[IntArray, FloatArray]:
+    """0, 1, ..., and their factorials, along the first of some axes."""
+    j = np.arange(most + 1).reshape(-1, *[1] * (ndim - 1))
+    return j, special.factorial(j)
+
+
 def monomials(z: FloatArray, powers: IntArray) -> FloatArray:
     """(..., r) -> (..., q): each over its α! (so that coefficients are derivatives at 0)."""
-    j = np.arange(powers.max() + 1).reshape(-1, *[1] * (z.ndim - 1))
+    j, factorial = _factorials(int(powers.max()), z.ndim)
     found = np.ones((len(powers), *z.shape[:-1]))
     for i, power in enumerate(powers.T):
-        found *= (z[..., i] ** j / special.factorial(j))[power]
+        found *= (z[..., i] ** j / factorial)[power]
     return np.moveaxis(found, 0, -1)
 
 

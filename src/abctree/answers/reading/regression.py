@@ -57,9 +57,9 @@ def regression(x: FloatArray, weight: FloatArray, method: Method | Regressor) ->
     AbctreeWarning
         If the summaries of "linear" are linearly dependent.
     """
-    if isinstance(method, Regressor):
-        return _of_user(method, x, weight)
     check_method(method)
+    if not isinstance(method, str):  # cheaper to ask than whether it is a regressor
+        return _of_user(method, x, weight)
     if method != "linear":
         return Ridge(x, weight)
     fit = Ridge(x, weight, LEAST_SQUARES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from abctree.answers.reading.choice import Cell, Choice
 from abctree.answers.reading.near import systematic
@@ -108,8 +107,16 @@ def energy_score(
     """
     n = len(order)
     x = (reading.z[systematic(reading.weight, n, start)[order]] / unit).T
-    around = sliding_window_view(np.concatenate([x, x[:, :_PARTNERS]], axis=1), n, axis=1)
-    own, partners = around[:, :1], around[:, 1:]  # (k, 1, n) and (k, partners, n)
-    miss = np.sqrt(np.square(own - (truth / unit)[:, None, None]).sum(axis=0)).mean()
-    spread = np.sqrt(np.square(partners - own).sum(axis=0)).mean()
-    return float(miss - 0.5 * spread * (1.0 - 1.0 / effective_sample_size(reading.weight)))
+    miss, spread = np.zeros(n), np.zeros((_PARTNERS, n))
+    for own, at in zip(x, truth / unit, strict=True):  # few columns are faster than rows
+        around = np.concatenate([own, own[:_PARTNERS]])
+        size = around.itemsize
+        # Row p has those that begin p + 1 places later, without a copy.
+        partner = np.ndarray(spread.shape, buffer=around, offset=size, strides=(size, size))
+        away = partner - around[:n]
+        away *= away
+        spread += away
+        miss += np.square(own - at)
+    mean_spread = np.sqrt(spread, out=spread).mean()
+    unpaired = 1.0 - 1.0 / effective_sample_size(reading.weight)
+    return float(np.sqrt(miss).mean() - 0.5 * mean_spread * unpaired)
