@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy  # its parts are imported when they are used
 
 from abctree.kernels import compiled
 from abctree.keywords import checks_keywords, part_named
@@ -79,7 +79,7 @@ class SamplingEfficiency:
         low = 0.5 * (1.0 + 1e-12)
         a = 1.0 if slope(1.0) <= 0.0 else low
         if slope(low) < 0.0 < slope(1.0):
-            a = float(brentq(slope, low, 1.0, xtol=1e-14))
+            a = float(scipy.optimize.brentq(slope, low, 1.0, xtol=1e-14))
         q = np.zeros_like(prior_mass)
         q[played] = shape(a)
         return _normalised(q, prior_mass)
@@ -111,7 +111,11 @@ class AcceptanceMinusDivergence:
             return a - float(np.sum(w * rate) / np.sum(w))
 
         low = float(np.sum(p * rate))
-        a = low if excess(low) >= 0.0 else float(brentq(excess, low, 1.0 + 1e-12, xtol=1e-14))
+        a = (
+            low
+            if excess(low) >= 0.0
+            else float(scipy.optimize.brentq(excess, low, 1.0 + 1e-12, xtol=1e-14))
+        )
         return _normalised(tilted(a), prior_mass)
 
 

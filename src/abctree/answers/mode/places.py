@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import repeat
 
 import numpy as np
+import scipy  # its parts are imported when they are used
 from scipy import special
-from scipy.spatial import cKDTree
 
 from abctree.answers.mode.fit import CLIMB, Place, Rows, Window, climb, fit_peak, reach, squares
 from abctree.answers.mode.landscape import Landscape, kernel_mode, smallest
@@ -112,7 +112,7 @@ def _starts(land: Landscape, look: float) -> list[tuple[float, int, float, Rows]
         rows = land.rows(np.flatnonzero(land.group == g), look)
         accepted, k = np.flatnonzero(rows.accepted), n_neighbours(len(rows.x))
         chosen = accepted[:: 1 + (len(accepted) - 1) // _MOST]
-        found = cKDTree(rows.x).query(rows.x[chosen], k=[*range(1, k + 1)])
+        found = scipy.spatial.cKDTree(rows.x).query(rows.x[chosen], k=[*range(1, k + 1)])
         distance, neighbour = map(np.asarray, found)
         # Shrunk towards the rate of all rows by one acceptance: few neighbours are no evidence.
         rate = (rows.accepted[neighbour].sum(axis=1) + 1.0) / (k + len(rows.x) / len(accepted))
@@ -209,7 +209,7 @@ def _is_ridge(fit: Place) -> bool:
     at = z[rows.accepted & (square > 2.0 * np.log(10.0)) & (square < outer)]
     if len(at) == 0 or len(z) <= _NEIGHBOURS:
         return False
-    tree, at = cKDTree(z), at[:: 1 + len(at) // 300]
+    tree, at = scipy.spatial.cKDTree(z), at[:: 1 + len(at) // 300]
 
     def high(at: FloatArray, errors: float) -> BoolArray:
         """Points (m,) of z at which a rate so many standard errors higher is high."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # its parts are imported when they are used
 from scipy.fft import dct
-from scipy.spatial import cKDTree
 
 from abctree.answers.reading.local import LocalModel
 from abctree.answers.reading.near import systematic
@@ -91,7 +91,9 @@ def fit(
     accepted = near.accepted(ess)
     drawn = accepted[systematic(near.weight[accepted], _N, rng.random())]
     unit = _unit(near.places[accepted])
-    beside = cKDTree(rows.places / unit).query(near.places[drawn] / unit, k=_NEIGHBOURS + 1)[1]
+    beside = scipy.spatial.cKDTree(rows.places / unit).query(
+        near.places[drawn] / unit, k=_NEIGHBOURS + 1
+    )[1]
     is_own = rows.number[beside] == near.number[drawn, None]
     beside = np.take_along_axis(beside, np.argsort(is_own, axis=1, kind="stable"), axis=1)
     other = beside[np.arange(_N), rng.integers(_NEIGHBOURS, size=_N)]

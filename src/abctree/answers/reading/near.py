@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.spatial.distance import cdist
+import scipy  # its parts are imported when they are used
 
 from abctree.types import FloatArray, IntArray
 
@@ -23,7 +23,7 @@ class Points:
     def distance(self, at: FloatArray) -> FloatArray:
         """(n,) Euclidean distances from a point (q,)."""
         if len(at) > _FEW:
-            return np.asarray(cdist(self.x, at[None])[:, 0])
+            return np.asarray(scipy.spatial.distance.cdist(self.x, at[None])[:, 0])
         square = np.zeros(len(self.x))
         for column, value in zip(self._columns, at, strict=True):
             away = column - value

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import scipy  # its parts are imported when they are used
 from scipy.fft import dct
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from abctree.answers.reading.near import Points
 from abctree.answers.reading.rows import MOST, Rows
@@ -70,11 +70,11 @@ def is_without_order(x: FloatArray, z: FloatArray) -> bool:
 
 def _hides_order(x: FloatArray, z: FloatArray) -> bool:
     n, q = x.shape
-    rank = _centred(rankdata(x, axis=1)) / q
+    rank = _centred(scipy.stats.rankdata(x, axis=1)) / q
     square = _centred(rank**2)
     # Squares tell of a spread that lasts, as that of markets does.
     products = ((rank, rank), (square, square), (rank, square))
-    larger = rankdata(z, axis=0) / n - 0.5
+    larger = scipy.stats.rankdata(z, axis=0) / n - 0.5
     several = [part for one in (rank, square) for part in (one, dct(one, norm="ortho")[:, 1:])]
     several += [_apart(a, b) for a, b in products]
     found = []
