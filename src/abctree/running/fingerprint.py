@@ -51,8 +51,11 @@ _MAKERS = frozenset({"__init__", "__new__", "__post_init__", "__setstate__"})
 def fingerprint(thing: object) -> str:
     """Return a short text that changes with the code of a function or object."""
     digest = hashlib.sha256()
-    for piece in _pieces(thing, ()):
-        digest.update(repr(piece).encode() + b"\x00")
+    try:
+        for piece in _pieces(thing, ()):
+            digest.update(repr(piece).encode() + b"\x00")
+    finally:
+        _source.cache_clear()  # files change, and functions are not ours to keep
     return digest.hexdigest()[:16]
 
 
@@ -225,6 +228,7 @@ def _text(thing: object) -> object:
     return sys.version_info[:2], code.co_code, code.co_names, plain
 
 
+@functools.cache  # a class is looked for in all of its file
 def _source(thing: Any) -> str | None:
     with suppress(OSError, TypeError, SyntaxError, IndexError):  # typed at a prompt, for example
         if isinstance(thing, FunctionType) and thing.__name__ == "<lambda>":
