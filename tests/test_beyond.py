@@ -52,7 +52,7 @@ def test_an_answer_beyond_all_accepted_draws_says_so():
         mean, spread = exact_moments(observed)
         for summary in (None, moments):
             problem = abctree.Problem(PRIOR, series, observed, summary=summary, vectorized=True)
-            result = abctree.abc_tree(problem, n_simulations=2000, rng=seed)
+            result = abctree.abc_tree(problem, n_simulations=2000, rng=seed, proposal="boxes")
             told.append("Hardly any accepted draw" in str(result.summary()))
             off.append(abs(result.answer().mean()[1] - mean) / spread)
     told, off = np.reshape(told, (3, 2)), np.reshape(off, (3, 2))

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 import warnings
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -432,11 +433,14 @@ def test_an_experiment_whose_package_is_missing_is_skipped_with_its_reason():
     assert everything.reason_to_skip(everything.Experiment("theorem1")) is None
 
 
+all_tables = cache(report.all_tables)
+
+
 @pytest.mark.parametrize("document", report.DOCUMENTS, ids=lambda path: path.stem)
 def test_a_document_is_what_the_report_writes(document):
     text = document.read_text("utf-8")
     assert report.TABLE.search(text)
-    assert report.written(text, report.all_tables()) == text
+    assert report.written(text, all_tables()) == text
 
 
 def test_a_table_that_was_changed_by_hand_is_noticed():

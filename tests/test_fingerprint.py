@@ -509,7 +509,7 @@ def problem(simulator=None, **kwargs):
 
 
 def run(folder, made):
-    return abctree.abc_tree(made, n_simulations=300, rng=1, store=folder)
+    return abctree.abc_tree(made, n_simulations=300, rng=1, store=folder, proposal="boxes")
 
 
 @pytest.mark.parametrize("method", [abctree.resume, abctree.load])

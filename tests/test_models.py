@@ -296,7 +296,7 @@ def test_there_is_no_mode_over_several_models(tmp_path):
         abctree.map_tree(run(0).problem, n_simulations=500, rng=1)
     assert 0.0 < run(0).of_model("poisson").mode().theta[0] < HIGH
     pytest.importorskip("jinja2")
-    run(0).report(tmp_path / "page.html")
+    run(0, 300).report(tmp_path / "page.html")
     assert "of_model" in (tmp_path / "page.html").read_text("utf-8")
 
 

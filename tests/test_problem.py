@@ -157,7 +157,7 @@ def test_a_scalar_nan_is_a_failed_simulation_as_none_is(nothing, observed):
         return nothing if theta[0] < 0.7 else theta[0] + rng.normal(size=observed.shape)
 
     made = abctree.Problem({"a": (0.0, 1.0)}, simulate, observed)
-    result = abctree.abc_tree(made, n_simulations=300, rng=1)
+    result = abctree.abc_tree(made, n_simulations=300, rng=1, proposal="boxes")
     assert 50 < result.failures.count < 200
     (reason,) = result.failures.reasons
     assert reason == f"NothingError: simulator returned {nothing}"

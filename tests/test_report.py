@@ -94,6 +94,7 @@ def test_page_says_the_verdicts_and_has_every_section(result, page):
     assert "Not for this run" not in text
 
 
+@pytest.mark.slow
 def test_page_fetches_nothing_and_its_links_and_ids_are_right(page):
     found = Page(page)
     ids = [a["id"] for _, a in found.elements if "id" in a]
@@ -112,12 +113,14 @@ def shared(found):
     return {a["id"] for tag, a in found.elements if tag in ("clippath", "path") and "id" in a}
 
 
+@pytest.mark.slow
 def test_pictures_have_words_for_who_does_not_see_them(page):
     pictures = [a for _, a in Page(page).elements if a.get("role") == "img"]
     assert len(pictures) >= 6
     assert all(len(a["aria-label"]) > 20 for a in pictures)
 
 
+@pytest.mark.slow
 def test_numbers_at_every_tolerance_are_those_of_the_table_of_the_run(result, page):
     data = data_of(page)
     epsilon = [reading["epsilon"] for reading in data["readings"]]
@@ -136,6 +139,7 @@ def test_numbers_at_every_tolerance_are_those_of_the_table_of_the_run(result, pa
     np.testing.assert_allclose(answer[:, 0], result.answer().mean(), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_only_free_parameters_are_drawn_and_a_log_prior_on_a_log_axis(result, page):
     data = data_of(page)
     assert data["shown"] == [0, 1]
@@ -146,6 +150,7 @@ def test_only_free_parameters_are_drawn_and_a_log_prior_on_a_log_axis(result, pa
     assert data["prior"][1][0] == pytest.approx(-5.0, abs=0.01)
 
 
+@pytest.mark.slow
 def test_boxes_of_two_parameters_tile_the_picture_in_every_round(result, page):
     data = data_of(page, "partitions")
     (pair,) = data["pairs"]

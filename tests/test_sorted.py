@@ -28,7 +28,7 @@ def measured(theta, rng):
 def run(seed, n_simulations=3000, **settings):
     observed = measured(np.array([[1.0, 0.8]]), np.random.default_rng([5, seed]))[0]
     problem = abctree.Problem(PRIOR, measured, observed, vectorized=True, **settings)
-    return abctree.abc_tree(problem, n_simulations=n_simulations, rng=seed)
+    return abctree.abc_tree(problem, n_simulations=n_simulations, rng=seed, proposal="boxes")
 
 
 def exact_moments(observed):
@@ -160,7 +160,7 @@ def test_a_trend_that_the_model_lacks_is_seen_though_numbers_are_compared_sorted
     p_values = []
     for observed in (data, np.random.default_rng(8).permutation(data)):
         problem = abctree.Problem(PRIOR, series, observed, vectorized=True)
-        result = abctree.abc_tree(problem, n_simulations=3000, rng=1)
+        result = abctree.abc_tree(problem, n_simulations=3000, rng=1, proposal="boxes")
         assert is_sorted(result)
         p_values.append(result.fit().p_value)
     assert p_values[0] <= 0.02

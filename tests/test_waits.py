@@ -24,7 +24,7 @@ def is_unbounded(node):
         return sleeps and "monotonic" not in ast.unparse(node.test)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
-    if ast.unparse(node.func.value) == "subprocess" and node.func.attr in STARTING:
+    if node.func.attr in STARTING and ast.unparse(node.func.value) == "subprocess":
         return "timeout" not in {keyword.arg for keyword in node.keywords}
     return node.func.attr in WAITING and not node.args and not node.keywords
 
