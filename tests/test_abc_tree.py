@@ -181,7 +181,9 @@ def rubbish(theta, rng):
 
 
 def test_failed_simulations_are_counted_rejections():
-    result = abctree.abc_tree(problem(rubbish, vectorized=False), n_simulations=2000, rng=0)
+    result = abctree.abc_tree(
+        problem(rubbish, vectorized=False), n_simulations=2000, rng=0, proposal="boxes"
+    )
     failed = ~np.isfinite(result.table.distance)
     assert result.failures.count == failed.sum() > 1000
     assert np.isnan(result.table.summary[failed]).any(axis=1).sum() > 1000
@@ -213,7 +215,7 @@ def test_one_bad_row_does_not_lose_the_other_rows_of_a_vectorized_call():
             raise ValueError("a above 4")
         return theta + rng.normal(size=theta.shape)
 
-    result = abctree.abc_tree(problem(simulate), n_simulations=1000, rng=0)
+    result = abctree.abc_tree(problem(simulate), n_simulations=1000, rng=0, proposal="boxes")
     bad = result.table.theta[:, 0] > 4.0
     np.testing.assert_array_equal(~np.isfinite(result.table.distance), bad)
     assert result.failures.reasons["ValueError: a above 4"] == bad.sum() > 0
@@ -244,7 +246,7 @@ def test_infinite_distances_are_never_accepted():
     def simulate(theta, rng):
         return np.where(theta > 0, np.inf, theta + rng.normal(size=theta.shape))
 
-    result = abctree.abc_tree(problem(simulate), n_simulations=2000, rng=0)
+    result = abctree.abc_tree(problem(simulate), n_simulations=2000, rng=0, proposal="boxes")
     assert (result.posterior(epsilon=np.inf).theta[:, 0] <= 0).all()
 
 
@@ -490,7 +492,8 @@ def test_regression_adjustment_recovers_the_exact_posterior_of_a_normal_model():
 
 
 def test_histogram_has_the_mean_of_the_posterior():
-    result = abctree.abc_tree(problem(), n_simulations=12_000, rng=1, schedule=[4.0, 2.0, 1.0])
+    settings = {"schedule": [4.0, 2.0, 1.0], "proposal": "boxes"}
+    result = abctree.abc_tree(problem(), n_simulations=12_000, rng=1, **settings)
     histogram = result.histogram()
     assert histogram.epsilon == 1.0
     np.testing.assert_allclose(histogram.mean(), result.posterior(epsilon=1.0).mean(), atol=0.1)

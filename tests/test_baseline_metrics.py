@@ -98,8 +98,8 @@ def test_regret_refuses_what_it_cannot_judge(proposals, utility, message):
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 def test_c2st_is_a_half_for_one_law_and_fires_on_a_shift_or_a_scale():
     rng = np.random.default_rng(0)
-    reference = rng.normal([0.0, 5.0], [1.0, 1e3], size=(400, 2))
-    same = rng.normal([0.0, 5.0], [1.0, 1e3], size=(400, 2))
+    reference = rng.normal([0.0, 5.0], [1.0, 1e3], size=(250, 2))
+    same = rng.normal([0.0, 5.0], [1.0, 1e3], size=(250, 2))
     assert c2st(same, reference, max_iter=60) == pytest.approx(0.5, abs=0.09)
     assert c2st(same + np.array([1.5, 0.0]), reference, max_iter=60) > 0.7
     assert c2st(same * [4.0, 1.0], reference, max_iter=60) > 0.65

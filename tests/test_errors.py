@@ -465,7 +465,8 @@ def test_a_constraint_and_a_density_are_part_of_the_prior():
         constraint=lambda t: t["b"] < t["a"],
         vectorized=True,
     )
-    found = diagnostics.uninformed(abctree.abc_tree(problem, n_simulations=4000, rng=0).posterior())
+    result = abctree.abc_tree(problem, n_simulations=4000, rng=0, proposal="boxes")
+    found = diagnostics.uninformed(result.posterior())
     assert found == ("a", "b")
 
 
@@ -582,7 +583,7 @@ def test_prior_draws_of_a_constraint_are_those_that_it_allows():
         {"a": (-1, 1), "b": (-1, 1)}, first_only, [0.4],
         constraint=lambda t: t["a"] < t["b"], vectorized=True,
     )  # fmt: skip
-    found = abctree.abc_tree(problem, n_simulations=4000, rng=0)
+    found = abctree.abc_tree(problem, n_simulations=4000, rng=0, proposal="boxes")
     assert found.n_prior_draws == pytest.approx(295, rel=0.1)
 
 

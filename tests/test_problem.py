@@ -105,7 +105,7 @@ def test_quantiles_make_samples_of_varying_size_comparable(distance):
     made = abctree.Problem(
         PRIOR, varying, np.ones(4), distance=distance, summary=lambda x: np.quantile(x, levels)
     )
-    result = abctree.abc_tree(made, n_simulations=2000, rng=1)
+    result = abctree.abc_tree(made, n_simulations=2000, rng=1, proposal="boxes")
     assert result.failures.count == 0
     assert abs(result.posterior().mean()[0] - 1.0) < 0.5
 
@@ -371,13 +371,15 @@ def test_a_constraint_that_leaves_next_to_nothing_is_named():
 @pytest.mark.parametrize("size", [64, 65])
 def test_an_adjustment_without_summaries_names_the_setting_that_keeps_them(size):
     made = abctree.Problem(PRIOR, noise(size, 1.0), np.zeros(size))
-    posterior = abctree.abc_tree(made, n_simulations=1500, rng=0).posterior(ess=200.0)
+    posterior = abctree.abc_tree(made, n_simulations=1500, rng=0, proposal="boxes").posterior(
+        ess=200.0
+    )
     if size <= 64:
         assert posterior.summary.shape[1] == size
         return
     with pytest.raises(abctree.ParameterError, match="keep_summaries=True"):
         posterior.adjusted()
-    kept = abctree.abc_tree(made, n_simulations=1500, rng=0, keep_summaries=True)
+    kept = abctree.abc_tree(made, n_simulations=1500, rng=0, proposal="boxes", keep_summaries=True)
     assert kept.posterior(ess=200.0).adjusted().is_adjusted
 
 

@@ -34,7 +34,7 @@ def shown(size):
     problem = abctree.Problem(dict.fromkeys(names, (0.0, 1.0)), simulate, [0.5] * len(names))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", abctree.AbctreeWarning)
-        result = abctree.abc_tree(problem, n_simulations=1500, rng=1, block=50)
+        result = abctree.abc_tree(problem, n_simulations=1500, rng=1, block=50, proposal="boxes")
         summary, mode = result.summary(), result.mode()
         nothing = result.posterior(epsilon=1e-9)
     objects = [
