@@ -376,7 +376,7 @@ def test_summaries_are_named_as_in_the_data_of_which_some_are_missing(observed, 
     else:
         simulator = noisy
     problem = abctree.Problem(PRIOR, simulator, made, missing="ignore")
-    found = abctree.abc_tree(problem, n_simulations=600, rng=1).fit()
+    found = abctree.abc_tree(problem, n_simulations=600, rng=1, proposal="boxes").fit()
     assert found.names == names
     assert found.worst[0] == 2
     assert f"as a rule: {names[2]} (+" in str(found)

@@ -361,7 +361,7 @@ def test_other_pictures_have_texts_that_are_where_they_belong(tiny, draw):
 ])  # fmt: skip
 @pytest.mark.filterwarnings("error::UserWarning:matplotlib")
 def test_names_that_are_no_mathematics_or_long_leave_a_picture(names, draw):
-    figure = draw(run(dict.fromkeys(names, (-5.0, 5.0)), 2, n=300))
+    figure = draw(run(dict.fromkeys(names, (-5.0, 5.0)), 2, n=300, proposal="boxes"))
     figure.draw_without_rendering()  # which warns where names leave no room
 
 

@@ -375,7 +375,7 @@ def test_a_sample_that_is_sorted_fits_where_the_distance_ignores_the_order(dista
     own = {"function": lambda s, o: np.abs(np.sort(s) - np.sort(o)).sum(axis=-1)}
     chosen = own.get(distance, distance)
     problem = abctree.Problem(prior, sample, observed, vectorized=True, distance=chosen)
-    found = abctree.abc_tree(problem, n_simulations=1000, rng=1).fit()
+    found = abctree.abc_tree(problem, n_simulations=1000, rng=1, proposal="boxes").fit()
     if distance == "euclidean":  # twin
         assert found.p_value < 0.05
         assert found.bends.any()
@@ -396,7 +396,7 @@ def test_a_summary_that_misses_is_named_by_its_number_whatever_the_distance(dist
     problem = abctree.Problem(
         {"a": (-3.0, 3.0)}, walk, observed, vectorized=True, distance=distance
     )
-    found = abctree.abc_tree(problem, n_simulations=1000, rng=1).fit()
+    found = abctree.abc_tree(problem, n_simulations=1000, rng=1, proposal="boxes").fit()
     assert found.worst[0] == 3
     assert found.misses.shape == (8,)
     assert "3 (+" in str(found)
@@ -410,7 +410,7 @@ def test_a_summary_that_never_varies_and_is_another_one_is_no_fit():
     def fit_of(last):
         observed = [0.0, 0.5, 0.2, 1.0, last]
         problem = abctree.Problem({"a": (-3.0, 3.0)}, fixed, observed, vectorized=True)
-        return abctree.abc_tree(problem, n_simulations=600, rng=1).fit()
+        return abctree.abc_tree(problem, n_simulations=600, rng=1, proposal="boxes").fit()
 
     found = fit_of(2.0)
     assert found.p_value < 0.01
