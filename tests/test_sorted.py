@@ -28,7 +28,7 @@ def measured(theta, rng):
 def run(seed, n_simulations=3000, **settings):
     observed = measured(np.array([[1.0, 0.8]]), np.random.default_rng([5, seed]))[0]
     problem = abctree.Problem(PRIOR, measured, observed, vectorized=True, **settings)
-    return abctree.abc_tree(problem, n_simulations=n_simulations, rng=seed, proposal="boxes")
+    return abctree.abc_tree(problem, n_simulations=n_simulations, rng=seed)
 
 
 def exact_moments(observed):
