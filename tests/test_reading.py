@@ -85,6 +85,30 @@ def test_the_penalty_has_the_least_score_of_cross_validation():
     assert fitted[:, 0] == pytest.approx(by_hand(x, y, weight, best)[0][:, 0])
 
 
+def test_slopes_that_may_be_noise_do_not_blur_two_modes():
+    """Where summaries say nothing few tables have draws moved; those of the twin ask no proof."""
+    widths = {"doubted": [], "chosen": []}
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        x, weight = rng.standard_normal((1000, 2)) + 0.5, np.ones(1000)
+        y = np.where(rng.random((1000, 1)) < 0.5, 1.0, -1.0) + 0.01 * rng.standard_normal((1000, 1))
+        fit = regression.Ridge(x, weight)
+        there = {"doubted": fit(y).there, "chosen": fit.line(y)(x)}
+        for how, fitted in there.items():
+            widths[how].append((y - fitted)[y[:, 0] > 0.0].std())
+    wide = {how: np.mean(np.array(found) > 0.015) for how, found in widths.items()}
+    assert wide["doubted"] <= 0.04  # 0.01, and three standard errors
+    assert wide["chosen"] > 0.3
+
+
+@pytest.mark.parametrize("share", [0.025, 0.5])
+def test_slopes_that_explain_more_than_a_fiftieth_are_kept(share, rng):
+    x, weight = rng.standard_normal((1000, 2)), np.ones(1000)
+    noise = rng.standard_normal((1000, 1))
+    y = np.sqrt(share) * x[:, :1] + np.sqrt(1.0 - share) * noise
+    assert regression.Ridge(x, weight)(y).there.std() == pytest.approx(np.sqrt(share), rel=0.4)
+
+
 def test_a_summary_of_tiny_unit_counts_as_any_other():
     x, y, weight = regression_data()
     fitted, at_zero, widening = regression.Ridge(x, weight)(y)
