@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import abctree
-from abctree.answers.reading import regression, rows
+from abctree.answers.reading import modes, regression, rows
 
 from .conftest import z_score
 
@@ -107,6 +107,48 @@ def test_slopes_that_explain_more_than_a_fiftieth_are_kept(share, rng):
     noise = rng.standard_normal((1000, 1))
     y = np.sqrt(share) * x[:, :1] + np.sqrt(1.0 - share) * noise
     assert regression.Ridge(x, weight)(y).there.std() == pytest.approx(np.sqrt(share), rel=0.4)
+
+
+def opposite(theta, rng):
+    """|theta| + e: two modes of each parameter, which move in opposite ways."""
+    return np.abs(theta) + 0.1 * rng.standard_normal(theta.shape)
+
+
+def width_of_modes(rng):
+    """The sd of |a| where 1 was observed, in that of its posterior, of a wide reading."""
+    problem = abctree.Problem({"a": (-3.0, 3.0)}, opposite, [1.0], vectorized=True)
+    made = abctree.rejection(problem, n_simulations=5000, rng=rng)
+    draws = made.adjusted(ess=1000)
+    size = np.abs(draws.theta[:, 0])
+    assert np.average(draws.theta[:, 0] > 0.0, weights=draws.weights) == pytest.approx(0.5, abs=0.1)
+    return np.sqrt(np.cov(size, aweights=draws.weights)) / 0.1
+
+
+def test_modes_that_lie_apart_are_moved_each_by_itself(monkeypatch):
+    """One regression for both leaves all that the tolerance adds: the twin, which does not look."""
+    widths = [width_of_modes(seed) for seed in range(10)]
+    assert abs(np.mean(widths) - 1.0) < 0.1
+    monkeypatch.setattr("abctree.answers.adjustment.modes", lambda *_: None)
+    assert np.mean([width_of_modes(seed) for seed in range(3)]) > 1.5
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_draws_of_one_mode_are_not_parted(k):
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        z = rng.standard_normal((3000, k)) if seed % 2 else rng.random((3000, k))
+        assert modes.modes(z, rng.random(3000), 2) is None
+        z[:, 0] += 12.0 * (rng.random(3000) < 0.3)
+        label = modes.modes(z, np.ones(3000), 2)
+        assert len(np.unique(label)) == 2
+        assert len(np.unique(label[z[:, 0] > 6.0])) == 1
+
+
+@pytest.mark.parametrize(("n_summaries", "are_two"), [(9, True), (11, False)])
+def test_a_mode_has_draws_enough_for_its_own_slopes(n_summaries, are_two, rng):
+    z = rng.standard_normal((1000, 2))
+    z[:103, 0] += 12.0
+    assert (modes.modes(z, np.ones(1000), n_summaries) is not None) == are_two
 
 
 def test_a_summary_of_tiny_unit_counts_as_any_other():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from abctree.answers.reading.modes import ByMode, modes
 from abctree.answers.reading.regression import Method, check_method, moved, regression
 from abctree.data import effective_sample_size as ess
 from abctree.errors import ParameterError, warn
@@ -30,7 +31,8 @@ def adjust(
     adds to the posterior; where it is not, it can do harm.
 
     "linear" is least squares.  "ridge" shrinks the slopes of each coordinate by generalised
-    cross-validation, which is what many summaries need.  "heteroscedastic" scales the residuals,
+    cross-validation, which is what many summaries need; modes that lie apart are regressed each by
+    itself.  "heteroscedastic" scales the residuals,
     too, by a second regression of their log squares (Blum and François 2010).  A regressor of the
     user's is fitted to each coordinate with ``fit(X, y, sample_weight=)``.
 
@@ -93,9 +95,10 @@ def adjust(
         return z, weight, pull
     counts = kernel_weight > 0.0
     adjusted = z.copy()
-    fit = regression(s[counts][:, used], kernel_weight[counts], method)
+    counted = kernel_weight[counts]
+    fit = regression(s[counts][:, used], counted, method, modes(z[counts], counted, q))
     adjusted[counts] = moved(z[counts], fit, method)
-    if isinstance(fit, Ridge):
+    if isinstance(fit, Ridge | ByMode):
         pull[counts] = fit.pull(z[counts])
     return adjusted, kernel_weight, pull
 

@@ -31,8 +31,8 @@ class Fitted(NamedTuple):
     """What a regression says of responses (m, k)."""
 
     there: FloatArray  #: (m, k) at the rows
-    at_observation: FloatArray  #: (k,)
-    widening: FloatArray  #: (k,) the error of a new response there over the residuals of the rows
+    at_observation: FloatArray  #: (k,), or (m, k) if what is said depends on the row
+    widening: FloatArray  #: as many, the error of a new response there over the rows' residuals
 
 
 @runtime_checkable

@@ -8,11 +8,11 @@ import numpy as np
 
 from abctree.answers.posterior import Posterior
 from abctree.answers.reading.calibration import Calibration, calibration
-from abctree.answers.reading.choice import Cell, Choice, Summaries
+from abctree.answers.reading.choice import Cell, Choice, Reread, Summaries
 from abctree.answers.reading.fit import Fit, fit
 from abctree.answers.reading.order import compared
 from abctree.answers.reading.regression import Method
-from abctree.answers.reading.rows import FEWEST, Reread, Rows
+from abctree.answers.reading.rows import FEWEST, Rows
 from abctree.answers.reading.veto import N_PSEUDO, choose, default_cell
 from abctree.answers.run import Run, Weights
 from abctree.answers.selection import default_ess

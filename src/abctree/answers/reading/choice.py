@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from abctree.answers.reading.regression import Method
 from abctree.problem.ridge import Regressor
+from abctree.types import FloatArray, IntArray
 
 #: What draws are near in and regressed on.
 Summaries = Literal["own", "sorted", "local", "learned"]
 
 #: A reading by local summaries is a fair one if its energy score is no more above the default's.
 _FAIR = 0.1
+
+
+class Reread(NamedTuple):
+    """A table by other summaries than the run's own: those of the observation are 0."""
+
+    distance: FloatArray  #: (T,) inf where there are none
+    summary_of: Callable[[IntArray], FloatArray]  #: rows (k,) -> (k, m)
+    observed: FloatArray  #: (m,)
 
 
 class Cell(NamedTuple):

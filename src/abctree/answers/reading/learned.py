@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from abctree.answers.reading.choice import Reread
 from abctree.answers.reading.order import compared
-from abctree.answers.reading.rows import Reread, Rows
+from abctree.answers.reading.rows import Rows
 from abctree.answers.run import Run, check_is_run
 from abctree.errors import wrong
 from abctree.keywords import checks_keywords

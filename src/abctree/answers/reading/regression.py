@@ -8,9 +8,10 @@ from typing import Literal
 
 import numpy as np
 
+from abctree.answers.reading.modes import ByMode
 from abctree.errors import ParameterError, warn
 from abctree.problem.ridge import LEAST_SQUARES, Fitted, Regressor, Ridge
-from abctree.types import FloatArray
+from abctree.types import FloatArray, IntArray
 
 Regression = Callable[[FloatArray], Fitted]
 
@@ -35,7 +36,9 @@ def _of_user(regressor: Regressor, x: FloatArray, weight: FloatArray) -> Regress
     return fitted
 
 
-def regression(x: FloatArray, weight: FloatArray, method: Method | Regressor) -> Regression:
+def regression(
+    x: FloatArray, weight: FloatArray, method: Method | Regressor, mode: IntArray | None = None
+) -> Regression:
     """The regression on x (m, q), with positive weights (m,), that a method moves draws by.
 
     Parameters
@@ -46,6 +49,8 @@ def regression(x: FloatArray, weight: FloatArray, method: Method | Regressor) ->
         Positive weights.
     method : {"ridge", "heteroscedastic", "linear"} or Regressor
         "linear" is least squares; the other names are one ridge regression.
+    mode : (m,) array, optional
+        Numbers of the modes of the draws; a ridge regression is on each by itself.
 
     Raises
     ------
@@ -61,7 +66,7 @@ def regression(x: FloatArray, weight: FloatArray, method: Method | Regressor) ->
     if not isinstance(method, str):  # cheaper to ask than whether it is a regressor
         return _of_user(method, x, weight)
     if method != "linear":
-        return Ridge(x, weight)
+        return Ridge(x, weight) if mode is None else ByMode(x, weight, mode)
     fit = Ridge(x, weight, LEAST_SQUARES)
     if fit.rank < len(fit.value):
         warn(

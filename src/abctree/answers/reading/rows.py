@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -12,8 +12,9 @@ import numpy as np
 from scipy.linalg import block_diag
 from scipy.special import ndtri
 
-from abctree.answers.reading.choice import Cell, Summaries
+from abctree.answers.reading.choice import Cell, Reread, Summaries
 from abctree.answers.reading.local import LocalModel
+from abctree.answers.reading.modes import modes, nearest_mode
 from abctree.answers.reading.near import Points, epanechnikov, nearest, systematic
 from abctree.answers.reading.regression import Regression, moved, regression
 from abctree.answers.run import Run
@@ -67,14 +68,6 @@ class Reading(NamedTuple):
             new, _, allowed = scores.moved(self.z[:, moves], self.row)
             theta = np.where(allowed[:, None], new, theta)
         return theta
-
-
-class Reread(NamedTuple):
-    """A table by other summaries than the run's own: those of the observation are 0."""
-
-    distance: FloatArray  #: (T,) inf where there are none
-    summary_of: Callable[[IntArray], FloatArray]  #: rows (k,) -> (k, m)
-    observed: FloatArray  #: (m,)
 
 
 class Local(NamedTuple):
@@ -269,6 +262,13 @@ class Rows:
         n = _count(self._reached, self.usual_ess)
         return self.places[:n], self.weight[:n] * epanechnikov(self.distance[:n], self.distance[n])
 
+    @cached_property
+    def mode(self) -> IntArray | None:
+        """(n,) The mode of the usual reading that is nearest; None where they do not lie apart."""
+        draws, weight = self.near
+        found = modes(draws[:, self.moves], weight, self.x.shape[1])
+        return None if found is None else nearest_mode(self.places, draws, found)
+
     def distance_to(self, j: int, of: Rows | None = None) -> FloatArray:
         """(n,) Distances of all rows to row j of these or of others, as if it were observed."""
         of = self if of is None else of
@@ -343,7 +343,9 @@ class Rows:
             key = cell.ess, cell.method in ("ridge", "heteroscedastic")
             part = z[:n, moves]
             if key not in fits:
-                fit = regression(x[:n], weight[:n] * kernel[:n], cell.method)
+                counted = weight[:n] * kernel[:n]
+                mode = None if self.mode is None else self.mode[row[:n]]
+                fit = regression(x[:n], counted, cell.method, mode)
                 fits[key] = fit, fit(part)
             new = z[:n].copy()
             new[:, moves] = moved(part, fits[key][0], cell.method, fits[key][1])
