@@ -339,6 +339,28 @@ def test_adjustment_of_a_flat_prior_removes_most_of_the_error(observed):
     assert np.abs(errors(*given, as_they_are).mean(axis=0)).max() > 0.2
 
 
+def test_smooth_draws_of_modes_that_lie_apart_are_as_narrow_as_these(monkeypatch):
+    """Two modes of sd .1 at ±1; the twin has one bandwidth for both."""
+    problem = abctree.Problem(
+        {"a": (-3.0, 3.0)},
+        lambda t, rng: np.abs(t) + 0.1 * rng.standard_normal(t.shape),
+        [1.0],
+        vectorized=True,
+    )
+    raw = abctree.rejection(problem, n_simulations=10_000, rng=1).posterior(ess=500)
+
+    def widening():
+        smooth = raw.sample(20_000, rng=2, smooth=True)[:, 0]
+        assert np.mean(smooth > 0.0) == pytest.approx(
+            raw.weights @ (raw.theta[:, 0] > 0.0), abs=0.02
+        )
+        return np.abs(smooth).std() / np.sqrt(np.cov(np.abs(raw.theta[:, 0]), aweights=raw.weights))
+
+    assert widening() == pytest.approx(1.0, abs=0.05)
+    monkeypatch.setattr("abctree.answers.posterior.modes", lambda *_: None)
+    assert widening() > 1.5
+
+
 @pytest.mark.parametrize("name", ["interval", "normal", "constraint"])
 def test_smooth_draws_keep_mean_and_spread(name):
     raw = KINDS[name].posterior()

@@ -12,8 +12,10 @@ import numpy as np
 from abctree.answers.adjustment import adjust
 from abctree.answers.moments import Moments
 from abctree.answers.reading.choice import Choice, Summaries
+from abctree.answers.reading.modes import modes
 from abctree.answers.reading.regression import Method, check_method
 from abctree.answers.weighted import error_of, log_of, root_of, scatter
+from abctree.data import effective_sample_size
 from abctree.errors import ParameterError, needed, warn
 from abctree.keywords import checks_keywords_of_methods, place_of
 from abctree.markup import listed, page, table, title
@@ -152,8 +154,8 @@ class Posterior(Moments):
         (4 / ((k + 2) ESS))^(1/(k + 4)), at most 1.  All of it is done to the k scores Φ⁻¹(u) of
         the place u in the unit cube, so that no draw leaves the prior, whatever its kind; a draw
         that a constraint refuses is drawn again.  Discrete and constant parameters are left as
-        picked.  Smooth draws are for plots and for methods that want many draws, and blur modes
-        that are closer than h standard deviations.
+        picked.  Modes that lie apart are smoothed each by itself; closer ones are blurred.  Smooth
+        draws are for plots and for methods that want many draws.
 
         Parameters
         ----------
@@ -181,14 +183,23 @@ class Posterior(Moments):
     def _smoothed(self, picked: IntArray, generator: np.random.Generator) -> FloatArray:
         scores = self._scores
         z, k = scores.z, scores.z.shape[1]
-        h = min(1.0, (4.0 / ((k + 2.0) * self.ess)) ** (1.0 / (k + 4.0)))
-        mean, root = self.weights @ z, h * root_of(scatter(z, self.weights))
+        mode = modes(z, self.weights, 0)
+        mode = np.zeros(len(z), dtype=np.int64) if mode is None else mode
+        mean, root, shrink = np.empty_like(z), [], np.empty((len(z), 1))
+        for i in range(mode.max() + 1):
+            weight = self.weights * (mode == i)
+            h = min(1.0, (4.0 / ((k + 2.0) * effective_sample_size(weight))) ** (1.0 / (k + 4.0)))
+            weight /= weight.sum()
+            mean[mode == i], shrink[mode == i] = weight @ z, np.sqrt(1.0 - h**2)
+            root.append(h * root_of(scatter(z, weight)))
         draws = self.theta[picked]
         left = np.arange(len(picked))
         for _ in range(_TRIES):
-            noise = generator.standard_normal((len(left), k)) @ root.T
-            shrunk = mean + np.sqrt(1.0 - h**2) * (z[picked[left]] - mean)
-            theta, _, allowed = scores.moved(shrunk + noise, picked[left])
+            row, noise = picked[left], generator.standard_normal((len(left), k))
+            for i, of_mode in enumerate(root):
+                noise[mode[row] == i] = noise[mode[row] == i] @ of_mode.T
+            shrunk = mean[row] + shrink[row] * (z[row] - mean[row])
+            theta, _, allowed = scores.moved(shrunk + noise, row)
             draws[left[allowed]] = theta[allowed]
             left = left[~allowed]
             if not len(left):
@@ -229,9 +240,10 @@ class Posterior(Moments):
         Parameters
         ----------
         method : {"ridge", "heteroscedastic", "linear"} or Regressor
-            Ridge regression with a penalty by generalised cross-validation, and residuals as wide
-            as errors of new data are; the same, and residuals that are scaled by a regression of
-            their own; least squares; or a regressor with the interface of scikit-learn.
+            Ridge regression with a penalty by generalised cross-validation, of each mode by itself
+            where modes lie apart, and residuals as wide as errors of new data are; the same, and
+            residuals that are scaled by a regression of their own; least squares; or a regressor
+            with the interface of scikit-learn.
 
         Raises
         ------

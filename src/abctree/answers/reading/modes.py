@@ -20,7 +20,7 @@ _AT_LEAST, _FOR_EACH = 100.0, 10.0
 def modes(z: FloatArray, weight: FloatArray, n_summaries: int) -> IntArray | None:
     """Number the modes of draws z (m, k) with weights (m,): (m,), or None where there is one.
 
-    Few draws apart from all modes count to the nearest.
+    Numbers are 0, 1, ...  Few draws apart from all modes count to the nearest.
     """
     least = max(_AT_LEAST, _FOR_EACH * n_summaries)
     if z.size == 0 or effective_sample_size(weight) < 2.0 * least:
@@ -28,9 +28,8 @@ def modes(z: FloatArray, weight: FloatArray, n_summaries: int) -> IntArray | Non
     label = _chained(z)
     sizes = [effective_sample_size(weight[label == i]) for i in range(label.max() + 1)]
     stays = np.isin(label, np.flatnonzero(np.array(sizes) >= least))
-    if len(np.unique(label[stays])) < 2:
-        return None
-    return nearest_mode(z, z[stays], label[stays])
+    large, mode = np.unique(label[stays], return_inverse=True)
+    return nearest_mode(z, z[stays], mode) if len(large) > 1 else None
 
 
 def nearest_mode(z: FloatArray, draws: FloatArray, mode: IntArray) -> IntArray:
