@@ -29,8 +29,8 @@ class BetaBeliefs:
         self._alpha, self._beta, self._epsilon = alpha, beta, epsilon
 
     def arms(self) -> Arms:
-        """α and β now, which `learn` changes: a round has those at its end."""
-        return Arms(self._alpha, self._beta)
+        """α and β now (a copy: the round keeps it)."""
+        return Arms(self._alpha.copy(), self._beta.copy())
 
     def learn(self, arm: IntArray, distance: FloatArray) -> None:
         """Algorithm 1, line 11: (α_I, β_I) ← (α_I + Y, β_I + 1 − Y)."""
