@@ -102,11 +102,11 @@ def test_inner_loop_at_block_one_is_algorithm_1_line_by_line(utility):
     assert accepted == rows[:, 2].sum()
 
 
-def test_inner_loop_with_a_forgotten_update_is_not_algorithm_1():
+def test_inner_loop_with_a_forgotten_update_is_not_algorithm_1(monkeypatch):
     # The twin that must fail: beliefs that never learn choose other arms.
     problem = finite_problem()
     folds = new_game(problem)
-    folds[0].beliefs.learn = lambda arm, distance: None
+    monkeypatch.setattr(beliefs.BetaBeliefs, "learn", lambda *_: None)
     table, _ = play(problem, folds, np.random.default_rng(3))
     rows, *_ = algorithm_1_by_the_letter(
         abctree.PosteriorMatch(), 500, 10**9, np.random.default_rng(3), np.random.default_rng(7)

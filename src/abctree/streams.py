@@ -6,7 +6,6 @@ size of a block, nor the number of workers, nor a retry changes what a simulatio
 
 from __future__ import annotations
 
-from functools import cache
 from sys import getrefcount
 from typing import Any, cast
 
@@ -85,14 +84,10 @@ class Generators:
 
 def seeds(root: int, index: IntArray) -> SeedArray:
     """A 64-bit seed (n,) for each simulation (n,)."""
+    from abctree.kernels.generator import (
+        mix,  # it needs numba, which what is given seeds has loaded
+    )
+
     found = np.empty(len(index), dtype=np.uint64)
-    _kernels().mix(np.uint64(root), index, found)
+    mix(np.uint64(root), index, found)
     return found
-
-
-@cache
-def _kernels() -> Any:
-    """Those of seeds; they need numba, which what is given seeds has loaded."""
-    from abctree.kernels import generator
-
-    return generator

@@ -26,9 +26,11 @@ def adjust(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     r"""Draws adjusted by local regression (Beaumont, Zhang and Balding 2002).
 
-    With weights w_i (1 − (d_i/ε)²), regress z on s − s_obs and move each draw to ẑ(s_obs) plus its
-    residual.  Where z is linear in s with errors that do not depend on s, this removes what ε > 0
-    adds to the posterior; where it is not, it can do harm.
+    With weights w_i (1 − (d_i/ε)²), regress z (m, k) on s − s_obs and move each draw to ẑ(s_obs)
+    plus its residual.  Where z is linear in s with errors that do not depend on s, this removes
+    what ε > 0 adds to the posterior; where it is not, it can do harm.  The draws are on a scale
+    without bounds, such as `abctree.problem.scores.Scores`; columns of their summaries (m, ...)
+    that never vary, or are not finite, are not used.
 
     "linear" is least squares.  "ridge" shrinks the slopes of each coordinate by generalised
     cross-validation, which is what many summaries need; modes that lie apart are regressed each by
@@ -36,46 +38,10 @@ def adjust(
     too, by a second regression of their log squares (Blum and François 2010).  A regressor of the
     user's is fitted to each coordinate with ``fit(X, y, sample_weight=)``.
 
-    Parameters
-    ----------
-    z : (m, k) array
-        Accepted draws on a scale without bounds, such as `abctree.problem.scores.Scores`.
-    summary : (m, ...) array
-        Their summaries; flattened to q columns.  Columns that never vary, or with values that are
-        not finite, are not used.
-    observed : (...) array
-        The observed summaries.
-    distance : (m,) array
-        Distances, below `epsilon`.
-    epsilon : float
-        The tolerance; with inf all kernel weights are 1.
-    weight : (m,) array
-        Raw importance weights.
-    method : {"ridge", "heteroscedastic", "linear"} or Regressor
-        The regression.
-
-    Returns
-    -------
-    z : (m, k) array
-        Adjusted draws.
-    weight : (m,) array
-        `weight` times the kernel weight.
-    pull : (m, k) array
-        How far each draw moves the regression at the observation, over how far it moves the mean of
-        the draws: 1 where the observation is in their middle.  1 of a regressor of the user's, too.
-
-    Warns
-    -----
-    AbctreeWarning
-        If the effective number of draws is below q + 2 ("linear"), or 5: then nothing is adjusted,
-        and `z` and `weight` come back as they are.  Also if the summaries of "linear" are linearly
-        dependent: a ridge of 1e-8 (on standardised summaries, always there) then chooses the
-        smallest slopes.
-
-    Raises
-    ------
-    ParameterError
-        If shapes disagree, or the method is unknown.
+    Returns the draws; their weights (m,), times that of the kernel; and how far each draw moves the
+    regression at the observation (m, k), over how far it moves the mean: 1 where the observation is
+    in the middle of the draws, or a regressor is the user's.  With an effective number of draws
+    below q + 2 ("linear"), or 5, nothing is adjusted, with a warning.
     """
     check_method(method)
     s, pull = _design(z, summary, observed, distance, weight), np.ones_like(z)

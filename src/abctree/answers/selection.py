@@ -37,38 +37,18 @@ def select(
     near: float = np.inf,
     n_simulations: int | None = None,
 ) -> tuple[IntArray, float]:
-    """Numbers (m,) of the rows that are the draws at a tolerance, or at the smallest with enough.
+    """Numbers (m,) of the rows that are the draws at a tolerance, and the tolerance.
 
-    Parameters
-    ----------
-    distance, weight : (T,) array
-        All simulations: distances (inf or nan for a failure: never accepted), and raw importance
-        weights.  Rows without weight are no draws.
-    epsilon : float, optional
-        Accept distances strictly below it.
-    ess : float, optional
-        Take the smallest ε from which on the accepted draws keep this effective sample size, as ε
-        grows.  (Where they reach it first is where no heavy draw has come yet: errors that are
-        estimated there are too small.)  Equal distances are accepted together, and ε is put midway
-        to the next larger distance.  Default
-        (with `epsilon` None, too): `default_ess`, or what is nearer to it where many distances are
-        equal, as those of counts, and half of it is reached at the ε below.
-    limit, near : float
-        ε stays at or below `limit` when `ess` is the aim; where the target is reached below `near`,
-        it need not be kept beyond.
-    n_simulations : int, optional
-        T, where only the closest simulations are given.
-
-    Returns
-    -------
-    rows, epsilon
-        The draws, and the tolerance.
-
-    Warns
-    -----
-    AbctreeWarning
-        If the target is out of reach, in which case the ε up to `limit` with the largest effective
-        sample size is taken; and if nothing is accepted.
+    Of all distances (T,), or the closest of `n_simulations`; those that are inf or nan, and rows
+    without weight, are no draws.  Accepted are distances strictly below `epsilon`, or below the
+    smallest ε from which on, as ε grows, the accepted draws keep the effective sample size `ess`.
+    (Where they reach it first is where no heavy draw has come yet: errors that are estimated there
+    are too small.)  Equal distances are accepted together, and ε is put midway to the next larger
+    one; by default at `default_ess`, or at what is nearer to it where many distances are equal, as
+    those of counts, and half of it is reached at the ε below.  It stays at or below `limit`; where
+    the target is reached below `near`, it need not be kept beyond.  A warning says if it is out of
+    reach, where the ε up to `limit` with the largest effective sample size is taken, and if nothing
+    is accepted.
     """
     check_rows(distance, weight)
     if epsilon is not None and ess is not None:

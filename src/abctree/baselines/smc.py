@@ -11,8 +11,9 @@ falls short of one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from abctree.proposals.perturbations import KernelDensity, Perturbation
 from abctree.proposals.points import Points, draw_allowed, draw_points
 from abctree.proposals.proposal import OnBoxes
 from abctree.protocols import Schedule
-from abctree.tree.game import Simulate
+from abctree.tree.game import Course
 from abctree.tree.schedules import Explicit
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -54,17 +55,8 @@ class SmcRules:
     min_ess: float  #: a population grows until its effective sample size is this
 
 
-@dataclass(frozen=True)
-class SmcRun:
-    """Everything that the populations of a run share."""
-
-    problem: Problem  #: with its distance fitted
-    table: Table  #: holds the pilot
-    plan: Plan
-    rules: SmcRules
-    simulate: Simulate
-    rng: np.random.Generator
-    stop: Callable[[], bool] = lambda: False  #: asked after every block whether to end
+#: What the populations of a run share; the table holds the pilot.
+SmcRun: TypeAlias = Course[SmcRules]
 
 
 @dataclass

@@ -221,7 +221,11 @@ def _summaries(problem: Problem, index: IntArray, data: Any) -> tuple[FloatArray
             piece = _batch(data[i : i + 1]) if problem.measurement.vectorized else data[i]
             rows[i] = problem.model.read(piece, problem.shape)[0]
         except _SLIPS as error:
-            raise _wrong_data(problem, int(index[i]), data[i], error) from None
+            raise ParameterError(
+                f"`data` of simulation {index[i]} must be like the observation, of shape "
+                f"{problem.shape}, but got {reprlib.repr(data[i])}: {str(error).rstrip('.')}. Tell "
+                "None for a simulation that failed."
+            ) from None
         except CAUGHT as error:
             let_through(error)
             reasons[i] = described(error)
@@ -231,24 +235,6 @@ def _summaries(problem: Problem, index: IntArray, data: Any) -> tuple[FloatArray
 def _batch(data: Any) -> Any:
     """Rows as an array, unless they have labels."""
     return data if any(map(is_labelled, data)) else np.asarray(data)
-
-
-def _wrong_data(problem: Problem, number: int, item: Any, error: Exception) -> ParameterError:
-    what = "items" if problem.model.summary is None else "items with a summary"
-    if isinstance(error, WrongLabelsError):
-        return ParameterError(
-            f"`data` of simulation {number} must be like the observation: {error}"
-        )
-    if isinstance(error, WrongTypeError):
-        got = reprlib.repr(item)
-    elif problem.model.summary is None:
-        got = f"one of shape {np.shape(item)}"
-    else:
-        got = f"one for which the {str(error).partition(', but ')[0]}"
-    return ParameterError(
-        f"`data` must have {what} of shape {problem.shape}, real numbers, but got {got} for "
-        f"simulation {number}. Tell None for a simulation that failed."
-    )
 
 
 # What a store says of a session -----------------------------------------------------------------

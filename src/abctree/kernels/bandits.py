@@ -196,7 +196,8 @@ def _plain_winner(s: Sampler, rng: np.random.Generator) -> int:
 @jit
 def _choose_level(s: Sampler, rng: np.random.Generator) -> None:
     """Choose the level, and split the arms into sure ones and those in the Poisson process."""
-    leader = _leader(s)
+    # The arm of the largest mean value, the first of several; 0 where nothing is known.
+    leader = int(np.argmax(s.weight * s.alpha / np.maximum(s.alpha + s.beta, 1e-300)))
     level = _sixth(s, leader, rng)
     total, n_sure = 0.0, 0
     s.tree[:] = 0.0
@@ -216,18 +217,6 @@ def _choose_level(s: Sampler, rng: np.random.Generator) -> None:
         if j < len(s.tree):
             s.tree[j] += s.tree[i]
     s.level[0], s.total[0], s.total[1], s.n_sure[0] = level, total, total, n_sure
-
-
-@jit
-def _leader(s: Sampler) -> int:
-    """The arm of the largest mean value; the first of several."""
-    best, arm = -1.0, 0
-    for k in range(len(s.alpha)):
-        n = s.alpha[k] + s.beta[k]
-        value = s.weight[k] * s.alpha[k] / n if n > 0.0 else 0.0
-        if value > best:
-            best, arm = value, k
-    return arm
 
 
 @jit

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+
 import numpy as np
 
 from abctree.kernels.jit import jit
@@ -82,17 +84,11 @@ def grow_soft_tree(
 
     A box is cut at one of the n_bins - 1 inner edges of `n_bins` equal slices *of the box*, where
     the squared error falls most and both sides keep `min_rows` rows; the box with the largest fall
-    is cut next, until there are `max_boxes` or nothing is gained.
+    is cut next, until there are `max_boxes` or nothing is gained.  The answer is the arrays of an
+    `abctree.data.SplitTree`, and the box of each of the N rows, -1 of one that was not given.
 
     Labels and rows are put into another order, that of the boxes: what is as long as the table must
     not be copied.
-
-    Returns
-    -------
-    feature, threshold, left, right, box : ndarray of shape (m,)
-        The tree, as in `abctree.data.SplitTree`.
-    row_box : ndarray of shape (N,)
-        The box of each row, -1 of one that is not among those that were given.
     """
     n, d = len(row), cube.shape[1]
     room = 2 * max_boxes - 1
@@ -104,13 +100,10 @@ def grow_soft_tree(
     stop = np.zeros(room, dtype=np.int64)
     lower = np.zeros((room, d))
     upper = np.ones((room, d))
-    gain = np.zeros(room)
-    cut_feature = np.zeros(room, dtype=np.int64)
-    cut_threshold = np.zeros(room)
     # Rows are kept grouped by node: a node is the slice start:stop.
-    # Heap of nodes by gain, largest first.
-    heap = np.empty(room, dtype=np.int64)
-    heap_size = 0
+    # Cuts, the largest gain first: minus the gain, node, feature, threshold.
+    heap = [(0.0, 0, 0, 0.0)]
+    heap.pop()  # numba knows the type now
     stop[0] = n
     m = 1
     first = 0  # nodes first..m-1 are new and not yet examined
@@ -121,34 +114,12 @@ def grow_soft_tree(
                 cube, label, row, start[node], stop[node], lower[node], upper[node], n_bins,
                 min_rows,
             )  # fmt: skip
-            gain[node] = g
-            cut_feature[node] = j
-            cut_threshold[node] = t
             if j >= 0:
-                i = heap_size
-                heap[i] = node
-                heap_size += 1
-                while i > 0 and gain[heap[(i - 1) // 2]] < gain[heap[i]]:
-                    heap[(i - 1) // 2], heap[i] = heap[i], heap[(i - 1) // 2]
-                    i = (i - 1) // 2
+                heappush(heap, (-g, node, j, t))
         first = m
-        if heap_size == 0 or n_boxes >= max_boxes:
+        if len(heap) == 0 or n_boxes >= max_boxes:
             break
-        node = heap[0]
-        heap_size -= 1
-        heap[0] = heap[heap_size]
-        i = 0
-        while True:
-            largest = i
-            for c in (2 * i + 1, 2 * i + 2):
-                if c < heap_size and gain[heap[c]] > gain[heap[largest]]:
-                    largest = c
-            if largest == i:
-                break
-            heap[i], heap[largest] = heap[largest], heap[i]
-            i = largest
-        j = cut_feature[node]
-        t = cut_threshold[node]
+        _, node, j, t = heappop(heap)
         a = start[node]
         b = stop[node]
         while a < b:

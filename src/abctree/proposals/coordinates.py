@@ -155,13 +155,7 @@ class InCube:
 
 
 def coordinates(prior: Prior, space: Literal["theta", "cube"] | None) -> Coordinates:
-    """The chart named `space`; by default theta for a prior of named laws, and else the cube.
-
-    Raises
-    ------
-    ParameterError
-        If the name is unknown, or the prior has no density in theta.
-    """
+    """The chart named `space`; by default theta for a prior of named laws, and else the cube."""
     if space not in (None, "theta", "cube"):
         raise ParameterError(f'`space` must be "theta" or "cube", but got {space!r}.')
     product = _product(prior)

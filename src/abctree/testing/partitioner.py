@@ -230,16 +230,8 @@ def _check_tree(tree: SplitTree, n_boxes: int, d: int) -> None:
 
 def check_implied_corners(boxes: Boxes) -> None:
     """Check that corners are what the cuts of the tree imply, to the last bit."""
-    tree, d = boxes.tree, boxes.lower.shape[1]
-    lower, upper = np.zeros((tree.n_nodes, d)), np.ones((tree.n_nodes, d))
-    for node in np.flatnonzero(tree.feature >= 0):
-        j, t = tree.feature[node], tree.threshold[node]
-        left, right = tree.left[node], tree.right[node]
-        lower[left] = lower[right] = lower[node]
-        upper[left] = upper[right] = upper[node]
-        upper[left, j] = lower[right, j] = t
-    leaf = tree.node_of_box
-    kept = ((lower[leaf] == boxes.lower) & (upper[leaf] == boxes.upper)).all(axis=1)
+    implied = Boxes.from_tree(boxes.tree, boxes.lower.shape[1])
+    kept = (implied.lower == boxes.lower).all(axis=1) & (implied.upper == boxes.upper).all(axis=1)
     require(
         kept.all(),
         "`lower` and `upper` must be exactly what the cuts of the tree imply, but are not in "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abctree.data import Arms, Partition
+from abctree.data import Arms, Partition, SplitTree
 from abctree.kernels import compiled
 from abctree.keywords import checks_keywords, part_named
 from abctree.numbers import ruled
@@ -22,19 +22,21 @@ from abctree.types import FloatArray, IntArray
 _MAX_LEVELS = 40
 
 
+@dataclass(frozen=True)
 class BetaBeliefs:
     """Independent Beta beliefs: α and β count acceptances and rejections."""
 
-    def __init__(self, alpha: FloatArray, beta: FloatArray, epsilon: float) -> None:
-        self._alpha, self._beta, self._epsilon = alpha, beta, epsilon
+    alpha: FloatArray
+    beta: FloatArray
+    epsilon: float
 
     def arms(self) -> Arms:
         """α and β now (a copy: the round keeps it)."""
-        return Arms(self._alpha.copy(), self._beta.copy())
+        return Arms(self.alpha.copy(), self.beta.copy())
 
     def learn(self, arm: IntArray, distance: FloatArray) -> None:
         """Algorithm 1, line 11: (α_I, β_I) ← (α_I + Y, β_I + 1 − Y)."""
-        compiled.count_rewards(arm, distance, self._epsilon, self._alpha, self._beta)
+        compiled.count_rewards(arm, distance, self.epsilon, self.alpha, self.beta)
 
 
 @checks_keywords
@@ -145,39 +147,31 @@ class MultiLevel:
         # New rows are counted at the tolerance that is played.
         playing = epsilons.copy()
         playing[-1] = min(epsilon, epsilons[-1])
-        return _MultiLevelBeliefs(partition, counts, playing, root_rate, strength)
+        return _MultiLevelBeliefs(partition.boxes.tree, counts, playing, root_rate, strength)
 
 
+@dataclass(frozen=True)
 class _MultiLevelBeliefs:
     """Counts by box and tolerance level, shrunk when asked for."""
 
-    def __init__(
-        self,
-        partition: Partition,
-        counts: FloatArray,
-        epsilons: FloatArray,
-        root_rate: FloatArray,
-        strength: float,
-    ) -> None:
-        self._tree = partition.boxes.tree
-        self._counts = counts
-        self._epsilons = epsilons
-        self._root_rate = root_rate
-        self._strength = strength
+    tree: SplitTree
+    counts: FloatArray
+    epsilons: FloatArray
+    root_rate: FloatArray
+    strength: float
 
     def arms(self) -> Arms:
         """α and β now, in O(K · levels)."""
-        tree = self._tree
+        tree = self.tree
         alpha, beta = np.empty(tree.n_boxes), np.empty(tree.n_boxes)
         compiled.shrink(
-            tree.parent, tree.node_of_box, self._counts, self._root_rate, self._strength,
-            alpha, beta,
-        )  # fmt: skip
+            tree.parent, tree.node_of_box, self.counts, self.root_rate, self.strength, alpha, beta
+        )
         return Arms(alpha, beta)
 
     def learn(self, arm: IntArray, distance: FloatArray) -> None:
         """Count new rows at every level."""
-        compiled.count_by_level(arm, distance, self._epsilons, self._counts)
+        compiled.count_by_level(arm, distance, self.epsilons, self.counts)
 
 
 @checks_keywords
@@ -220,30 +214,24 @@ class LimitedShrinkage:
             count_epsilon=count_epsilon,
         )  # fmt: skip
         counts = _counts(len(partition), arm, distance < count_epsilon)
-        return _LimitedBeliefs(shrunk, *counts, epsilon, self.surprise)
+        return _LimitedBeliefs(shrunk, BetaBeliefs(*counts, epsilon), self.surprise)
 
 
+@dataclass(frozen=True)
 class _LimitedBeliefs:
     """Beliefs with the counts beside them."""
 
-    def __init__(
-        self,
-        shrunk: Beliefs,
-        accepted: FloatArray,
-        rejected: FloatArray,
-        epsilon: float,
-        surprise: float,
-    ) -> None:
-        self._shrunk, self._surprise = shrunk, surprise
-        self._counts = BetaBeliefs(accepted, rejected, epsilon)
+    shrunk: Beliefs
+    counts: BetaBeliefs
+    surprise: float
 
     def arms(self) -> Arms:
         """α and β now."""
-        arms, counts = self._shrunk.arms(), self._counts.arms()
+        arms, counts = self.shrunk.arms(), self.counts.arms()
         eta, share = arms.mean, counts.mean
         n = counts.alpha + counts.beta
         with np.errstate(invalid="ignore"):  # of no rows where the rate is 1
-            contradicted = (share > eta) & (n * divergence(share, eta) > self._surprise)
+            contradicted = (share > eta) & (n * divergence(share, eta) > self.surprise)
         return Arms(
             np.where(contradicted, counts.alpha + 1.0, arms.alpha),
             np.where(contradicted, counts.beta + 1.0, arms.beta),
@@ -251,8 +239,8 @@ class _LimitedBeliefs:
 
     def learn(self, arm: IntArray, distance: FloatArray) -> None:
         """Count new rows."""
-        self._shrunk.learn(arm, distance)
-        self._counts.learn(arm, distance)
+        self.shrunk.learn(arm, distance)
+        self.counts.learn(arm, distance)
 
 
 _BY_NAME: dict[str, type[BeliefRule]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from abctree.problem import Problem
 from abctree.protocols import BeliefRule, Partitioner, Policy, Schedule, Utility
 from abctree.threads import Each, side_by_side
 from abctree.types import FloatArray, IntArray
+
+R = TypeVar("R")
 
 #: Rows from which threads save more than they cost.
 _MANY = 2000
@@ -33,16 +35,20 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Game:
-    """What all rounds of a run share."""
+class Course(Generic[R]):
+    """What all rounds of a run share, whatever its rules are."""
 
     problem: Problem  #: with its distance fitted
     table: Table  #: the lookup table D; grows by T_s rows each round
     plan: Plan
-    rules: Rules
+    rules: R
     simulate: Simulate
     rng: np.random.Generator  #: draws arms and points, and what a partitioner draws
     stop: Callable[[], bool] = lambda: False  #: asked after every block whether to end
+
+
+class Game(Course[Rules]):
+    """What all rounds of bandits share."""
 
     @property
     def each(self) -> Each:

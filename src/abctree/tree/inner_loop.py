@@ -46,20 +46,11 @@ class Pulls(NamedTuple):
 def inner_loop(game: Game, folds: Sequence[Fold], epsilon: float, s: int) -> int:
     """Play round s until B acceptances or T_max simulations; the number of acceptances.
 
-    Parameters
-    ----------
-    game : Game
-        Its table is the lookup table (the paper's D(ε) and u), to which rows are appended.  Its
-        plan has B, T_max, and the number of pulls between two updates of the beliefs.  With a
-        `lookahead` so many blocks may be begun before the oldest has come back, so that stragglers
-        do not idle the others; beliefs are then as many blocks old.  The order of all updates is
-        fixed.  Blocks end at `milestones`, too: earlier budgets of a run that is extended.
-    folds : sequence of Fold
-        Partition Ω and beliefs α, β, one for each fold.
-    epsilon : float
-        Tolerance ε.
-    s : int
-        Number of the round, for the table.
+    The table of the game is the lookup table (the paper's D(ε) and u), to which rows are appended;
+    its plan has B, T_max, and the number of pulls between two updates of the beliefs.  With a
+    `lookahead` so many blocks may be begun before the oldest has come back, so that stragglers do
+    not idle the others; beliefs are then as many blocks old.  The order of all updates is fixed.
+    Blocks end at `milestones`, too: earlier budgets of a run that is extended.
     """
     table, plan = game.table, game.plan
     quota = _EASY * plan.quota if plan.grows else plan.quota

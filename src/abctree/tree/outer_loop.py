@@ -35,12 +35,8 @@ from abctree.types import FloatArray, IntArray
 def outer_loop(game: Game, mixtures: tuple[Mixture, ...]) -> Iterator[Round]:
     """Rounds of ABC-Tree until the budget is spent.
 
-    Parameters
-    ----------
-    game : Game
-        Its table holds the pilot's rows.
-    mixtures : tuple of Mixture
-        The pilot's share of the proposals, one for each fold.
+    The table of the game holds the pilot's rows, whose share of the proposals each fold has in its
+    mixture.
     """
     update_denominators(game.table, mixtures, 0)
     first = game.rules.schedule.first(game.table.distance)

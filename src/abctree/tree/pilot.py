@@ -50,16 +50,8 @@ def run_pilot(
     """Simulate n prior draws into an empty table (round 0), or fewer.
 
     The first simulations are looked at before the rest is begun, so that a simulator of the wrong
-    shape costs nothing.
-
-    `stop` is asked after every block, about a twentieth of the pilot, whether to end.
-
-    Raises
-    ------
-    SimulatorError
-        If the first simulations have the wrong shape, or all of them fail.
-    KeyboardInterrupt
-        If there is none yet when Ctrl-C is pressed; later it cuts the pilot short.
+    shape costs nothing: it is a `SimulatorError`.  `stop` is asked after every block, about a
+    twentieth of the pilot, whether to end; Ctrl-C cuts the pilot short, once there is a simulation.
     """
     draws = _prior_draws(problem, n, n_folds, rng)
     done, interrupted = _simulated(simulate, draws.theta, n_folds, problem.unit, stop)

@@ -35,11 +35,6 @@ def first_epsilon(distance: FloatArray, share: float) -> float:
     """The tolerance below which about `share` of the pilot's draws fall, failures counted as far.
 
     Where more than that share ties at the smallest distance, all of the tie is accepted.
-
-    Raises
-    ------
-    SimulatorError
-        If no distance is finite.
     """
     finite = np.sort(distance[np.isfinite(distance)])
     if len(finite) == 0:

@@ -40,11 +40,8 @@ class CrossValidation:
         return share
 
     def __repr__(self) -> str:
-        return f"CrossValidation({self.error_text()}; {len(self.truth)} rows, {self.cell})"
-
-    def error_text(self) -> str:
-        """The errors by name."""
-        return ", ".join(f"{n} {e:.3g}" for n, e in zip(self.names, self.error, strict=True))
+        errors = ", ".join(f"{n} {e:.3g}" for n, e in zip(self.names, self.error, strict=True))
+        return f"CrossValidation({errors}; {len(self.truth)} rows, {self.cell})"
 
 
 @checks_keywords

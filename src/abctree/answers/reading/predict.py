@@ -125,13 +125,7 @@ class Keeps(Protocol):
 def predictive(
     problem: Problem, theta: FloatArray, root: int, pool: Maps | None, kept: Keeps | None
 ) -> Predictive:
-    """Simulate data of parameters (n, p) and keep them as they are.
-
-    Raises
-    ------
-    SimulatorError
-        If nothing usable comes back.
-    """
+    """Simulate data of parameters (n, p) and keep them as they are."""
     model = problem.model
     step = model.batch_size if model.vectorized else 1
     starts = range(0, len(theta), step)

@@ -41,26 +41,9 @@ def regression(
 ) -> Regression:
     """The regression on x (m, q), with positive weights (m,), that a method moves draws by.
 
-    Parameters
-    ----------
-    x : (m, q) array
-        Differences of the summaries to the observed ones.
-    weight : (m,) array
-        Positive weights.
-    method : {"ridge", "heteroscedastic", "linear"} or Regressor
-        "linear" is least squares; the other names are one ridge regression.
-    mode : (m,) array, optional
-        Numbers of the modes of the draws; a ridge regression is on each by itself.
-
-    Raises
-    ------
-    ParameterError
-        If the method is unknown.
-
-    Warns
-    -----
-    AbctreeWarning
-        If the summaries of "linear" are linearly dependent.
+    "linear" is least squares, with a warning if the summaries are linearly dependent: a ridge of
+    1e-8 then chooses the smallest slopes.  The other names are one ridge regression.
+    Rows of each `mode` (m,), a number, have a ridge regression of their own.
     """
     check_method(method)
     if not isinstance(method, str):  # cheaper to ask than whether it is a regressor

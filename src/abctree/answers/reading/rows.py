@@ -101,11 +101,6 @@ class Rows:
 
         All are taken if they are in memory, unless they are to be `like` others: their places are
         on the same scale then.
-
-        Raises
-        ------
-        ParameterError
-            If the run kept no summaries, or is over several models.
         """
         if isinstance(run.problem, Models):
             raise ParameterError(

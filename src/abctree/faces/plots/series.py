@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import binned_statistic_dd
 
 from abctree.answers.result import Result
 from abctree.answers.run import check_is_run
@@ -28,7 +29,7 @@ from abctree.faces.plots.canvas import (
 from abctree.keywords import checks_keywords
 from abctree.problem.form import WrongTypeError, floats
 from abctree.problem.ridge import varies
-from abctree.types import BoolArray, FloatArray, IntArray
+from abctree.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -316,10 +317,9 @@ def _columns(
 
 def _variation(column: FloatArray, failed: BoolArray) -> float:
     """How much of the variance of failing or not a parameter explains."""
-    cell = _cell(column, _edges(column, _FEWEST))
-    made = np.bincount(cell, minlength=_FEWEST)
-    share = np.bincount(cell, weights=failed, minlength=_FEWEST) / np.maximum(made, 1)
-    return float(made @ (share - failed.mean()) ** 2)
+    edges = _edges(column, _FEWEST)
+    made, _ = np.histogram(column, edges)
+    return float(np.nansum(made * (_share(column, failed, [edges]) - failed.mean()) ** 2))
 
 
 def _edges(column: FloatArray, n: int) -> FloatArray:
@@ -330,11 +330,7 @@ def _edges(column: FloatArray, n: int) -> FloatArray:
     return np.linspace(low, high, n + 1)
 
 
-def _cell(column: FloatArray, edges: FloatArray) -> IntArray:
-    return np.clip(np.searchsorted(edges, column, side="right") - 1, 0, len(edges) - 2)
-
-
 def _share(theta: FloatArray, failed: BoolArray, edges: list[FloatArray]) -> FloatArray:
-    made, _ = np.histogramdd(theta, edges)
-    lost, _ = np.histogramdd(theta[failed], edges)
-    return np.where(made > 0, lost / np.maximum(made, 1), np.nan)
+    """Mean of each cell; nan where there is none."""
+    cells: Any = edges  # which SciPy's stubs do not know as a list
+    return np.asarray(binned_statistic_dd(theta, failed, "mean", cells).statistic)

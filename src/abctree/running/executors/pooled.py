@@ -23,9 +23,10 @@ import numpy as np
 
 from abctree.data import Rows, Simulations
 from abctree.errors import AbctreeError, ParameterError, wrong
+from abctree.numbers import check_rule, checked_count
 from abctree.protocols import Chunk, Work
 from abctree.running.executors.sending import check_guarded, pack
-from abctree.running.executors.serial import check_timeout, failed, rows_of
+from abctree.running.executors.serial import POSITIVE, failed, rows_of
 from abctree.running.executors.worker import (
     Answer,
     WorkerLostError,
@@ -100,20 +101,17 @@ class Pooled:
         ask: Callable[[], int] | None = None,  # how many workers there are now
         seconds: float | None = None,  # that a task should last
     ) -> None:
-        for name, n in (("n_workers", n_workers), ("chunk", chunk)):
-            if n is not None:
-                check_count(name, n)
-        check_timeout(timeout)
+        check_rule("timeout", timeout, *POSITIVE)
         if shares_memory and timeout is not None:
             raise ParameterError(
                 "`timeout` must be None for threads, which cannot be stopped, but got "
                 f"{timeout!r}. Use abctree.Processes(timeout=...)."
             )
-        self.chunk = chunk
+        self.chunk = None if chunk is None else checked_count("chunk", chunk)
         self.timeout = None if timeout is None else float(timeout)
         self.context = context
         self._source = source
-        self._n_workers = n_workers
+        self._n_workers = None if n_workers is None else checked_count("n_workers", n_workers)
         self._shares_memory = shares_memory
         self._pool: futures.Executor | None = None
         self._pace = Pace(seconds or _TARGET)
@@ -221,12 +219,6 @@ class Pooled:
         self._depth -= 1
         if self._depth == 0:
             self.close()
-
-
-def check_count(name: str, n: int) -> None:
-    """Refuse what is not a whole number of at least 1."""
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ParameterError(f"`{name}` must be a whole number of at least 1, but got {n!r}.")
 
 
 def closed(pool: futures.Executor, how: str) -> AbctreeError:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from abctree.data import Rows
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
+from abctree.numbers import checked_count
 from abctree.protocols import Chunk, Work
 from abctree.running.executors.pooled import Pooled
 from abctree.running.executors.serial import Serial
@@ -64,7 +65,7 @@ class Threads(Pooled):
         chunk: int | None = None,
         timeout: float | None = None,
     ) -> None:
-        n = processors() if n_workers is None else n_workers
+        n = processors() if n_workers is None else checked_count("n_workers", n_workers)
         make = partial(futures.ThreadPoolExecutor, n, thread_name_prefix="abctree")
         super().__init__(make, n_workers=n, chunk=chunk, timeout=timeout, shares_memory=True)
 

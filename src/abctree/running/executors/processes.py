@@ -25,8 +25,9 @@ from typing import Any, Literal
 from abctree.data import Rows
 from abctree.errors import AbctreeError, ParameterError
 from abctree.keywords import checks_keywords
+from abctree.numbers import checked_count
 from abctree.running.executors import sending
-from abctree.running.executors.pooled import Pooled, check_count
+from abctree.running.executors.pooled import Pooled
 from abctree.running.executors.worker import (
     FAREWELL,
     GRACE,
@@ -122,14 +123,13 @@ class Processes(Pooled):
             raise ParameterError(
                 f"`start_method` must be one of {known} on this system, but got {start_method!r}."
             )
-        if n_threads is not None:
-            check_count("n_threads", n_threads)
+        n_threads = None if n_threads is None else checked_count("n_threads", n_threads)
         context = multiprocessing.get_context(start_method)
         limits = Limits(n_threads, None if memory is None else int(memory))
 
         if start_method == "forkserver":  # what is imported there need not be by each worker
             context.set_forkserver_preload(["__main__", __name__, "abctree.problem"])
-        n = processors() if n_workers is None else n_workers
+        n = processors() if n_workers is None else checked_count("n_workers", n_workers)
         make = partial(Workers, n, context, limits)
         super().__init__(make, n_workers=n, chunk=chunk, timeout=timeout, context=context)
         self.start_method = start_method
@@ -202,22 +202,22 @@ class Workers(futures.Executor):
                 worker = self._idle.pop()  # one for each thread, unless it was lost
             except IndexError:
                 worker = Worker(*self._kind)
-            if not worker.is_alive:
+            if not worker.process.is_alive():
                 self._all.discard(worker)
                 worker = Worker(*self._kind)
             self._all.add(worker)
             if self._over.is_set():  # seen by nobody else any more
-                worker.kill()
+                worker.process.kill()
                 worker.gone()
                 raise futures.CancelledError
             try:
                 return worker.prepared(self._first)
             except WorkerLostError as error:
                 self._all.discard(worker)
-                how = str(error)
-                if worker.exitcode == sending.UNGUARDED:
+                how, code = str(error), worker.process.exitcode
+                if code == sending.UNGUARDED:
                     raise sending.unguarded() from None
-                if worker.exitcode is None or worker.exitcode >= 0:  # killed by nobody
+                if code is None or code >= 0:  # killed by nobody
                     break
             except BaseException:
                 self._idle.append(worker)
@@ -239,10 +239,10 @@ class Worker:
             self._pipe, far = context.Pipe()
             # A forked worker has a copy of our end, too, and would never see it closed.
             ours = self._pipe if context.get_start_method() == "fork" else None
-            self._process = context.Process(  # type: ignore[attr-defined]
+            self.process = context.Process(  # type: ignore[attr-defined]
                 target=serve, args=(far, ours, limits), name=sending.WORKER
             )
-            self._process.start()
+            self.process.start()
             far.close()
 
     @property
@@ -269,16 +269,16 @@ class Worker:
         raise value
 
     def _receive(self, seconds: float, reason: str) -> Any:
-        sources = [self._pipe, self._process.sentinel]
+        sources = [self._pipe, self.process.sentinel]
         until = time.monotonic() + seconds
         tick = min(_TICK, seconds)
         while self._pipe not in (ready := connection.wait(sources, tick)):
             # If it died; had it answered before, the pipe would be ready, too.  A process that
             # somebody else forked may hold the sentinel open.
-            if ready or not self.is_alive:
+            if ready or not self.process.is_alive():
                 raise self._lost()
             if (rest := until - time.monotonic()) <= 0.0:
-                self.kill()
+                self.process.kill()
                 self._lost()
                 raise WorkerLostError(reason, is_final=True)
             tick = min(_TICK, rest)
@@ -289,28 +289,9 @@ class Worker:
 
     def _lost(self) -> WorkerLostError:
         self.is_lost = True
-        self._process.join(_PATIENCE)
+        self.process.join(_PATIENCE)
         self._pipe.close()
-        return WorkerLostError(f"WorkerDiedError: the worker process {_how(self.exitcode)}")
-
-    @property
-    def exitcode(self) -> int | None:
-        """That of the process; None while it lives."""
-        code: int | None = self._process.exitcode
-        return code
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the process has not ended."""
-        return bool(self._process.is_alive())
-
-    def kill(self) -> None:
-        """End the process, whatever it does."""
-        self._process.kill()
-
-    def interrupt(self) -> None:
-        """Have the process end what it does, and itself, if it can."""
-        self._process.terminate()
+        return WorkerLostError(f"WorkerDiedError: the worker process {_how(self.process.exitcode)}")
 
     def dismiss(self) -> None:
         """Let the process end by itself; it must be idle."""
@@ -321,10 +302,10 @@ class Worker:
 
     def gone(self, patience: float = _PATIENCE) -> None:
         """Wait for the end."""
-        self._process.join(max(0.0, patience))
-        if self.exitcode is None:
-            self.kill()
-            self._process.join()
+        self.process.join(max(0.0, patience))
+        if self.process.exitcode is None:
+            self.process.kill()
+            self.process.join()
 
 
 def _limit_of(args: tuple[Any, ...]) -> tuple[float, str]:
@@ -348,7 +329,7 @@ def _end(everyone: set[Worker], idle: list[Worker]) -> None:
         if worker in resting:
             worker.dismiss()
         else:
-            worker.interrupt()
+            worker.process.terminate()  # what it does, and itself, if it can
     until = time.monotonic() + GRACE
     for worker in list(everyone):
         worker.gone(_PATIENCE if worker in resting else until - time.monotonic())

@@ -20,11 +20,13 @@ import numpy as np
 from abctree.data import Failure, InterruptedWorkError, Rows, Simulations
 from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords
-from abctree.numbers import checked_number
+from abctree.numbers import ruled
 from abctree.protocols import Chunk, Work
 
 #: Seconds after which what is finished is given back: so much a killed run may lose.
 _SECONDS = 0.05
+#: The rule of a timeout.
+POSITIVE = "in (0, inf) or None", "It is in seconds."
 #: Seconds between two alarms, at least: a simulator may swallow the first.
 _AGAIN = 0.1
 
@@ -50,10 +52,7 @@ class Serial:
     """
 
     chunk: int | None = None
-    timeout: float | None = None
-
-    def __post_init__(self) -> None:
-        check_timeout(self.timeout)
+    timeout: float | None = ruled(None, *POSITIVE)
 
     def chunks(self, work: Work, rows: Rows) -> Iterator[Chunk]:
         """The simulations of all rows, made when they are asked for.
@@ -74,14 +73,6 @@ class Serial:
                 n = len(done.distance)
                 made, rest = (rest, None) if n == len(rest.index) else (rest[:n], rest[n:])
                 yield made, done
-
-
-def check_timeout(timeout: float | None) -> None:
-    """Raise `ParameterError` unless it is a positive number of seconds, or None."""
-    if timeout is not None and not 0.0 < checked_number("timeout", timeout) < np.inf:
-        raise ParameterError(
-            f"`timeout` must be a positive number of seconds, or None, but got {timeout!r}."
-        )
 
 
 def simulate(work: Work, rows: Rows, seconds: float, timeout: float | None) -> Simulations:

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from abctree.data import Rows, Simulations
 from abctree.errors import ParameterError
+from abctree.numbers import check_rule
 from abctree.protocols import Work
 from abctree.running.executors.serial import Alarm, simulate
 
@@ -264,14 +265,8 @@ def set_thread_variables(n: int | None) -> None:
 
 def check_memory(memory: float | None) -> None:
     """Raise `ParameterError` unless it is a limit that can be kept here, or None."""
-    if memory is None:
-        return
-    if not 0.0 < memory < float("inf"):
-        raise ParameterError(
-            f"`memory` must be a positive number of bytes, or None, but got {memory!r}. "
-            "Write 2e9 for two gigabytes."
-        )
-    if _memory_taken() is None:
+    check_rule("memory", memory, "in (0, inf) or None", "Write 2e9 for two gigabytes.")
+    if memory is not None and _memory_taken() is None:
         raise ParameterError(
             f"`memory` must be None on this system, which does not say what a process takes, but "
             f"got {memory!r}."

@@ -86,53 +86,28 @@ class Grid:
 
 
 def _grid_tree(bins: tuple[int, ...]) -> SplitTree:
-    tree = SplitTree.leaf()
-    for feature, n in enumerate(bins):
-        tree = _hung(tree, _line_tree(feature, n))
-    return tree
-
-
-def _line_tree(feature: int, bins: int) -> SplitTree:
-    """A balanced tree of `bins` equal slices of one coordinate, built level by level."""
-    first, last = np.array([0]), np.array([bins])  # a node of the level holds slices first..last-1
+    """Halve the first coordinate until each part is one slice, then the next, level by level."""
+    # A node of a level holds the slices first..last-1 of each coordinate: (m, d).
+    first, last = np.zeros((1, len(bins)), dtype=np.int64), np.array([bins])
     levels: list[tuple[np.ndarray, ...]] = []
     n_nodes = 1
     while len(first):
-        inner = last - first > 1
-        middle = (first + last) // 2
-        left = np.full(len(first), -1)
-        left[inner] = n_nodes + 2 * np.arange(inner.sum())
+        wide = last - first > 1
+        inner, feature = wide.any(axis=1), wide.argmax(axis=1)
+        row = np.arange(len(first))
+        middle = (first + last)[row, feature] // 2
+        left = np.where(inner, n_nodes + 2 * (np.cumsum(inner) - 1), -1)
         levels.append(
             (
                 np.where(inner, feature, -1),
-                np.where(inner, middle / bins, 0.0),
+                np.where(inner, middle / np.array(bins)[feature], 0.0),
                 left,
                 np.where(inner, left + 1, -1),
-                np.where(inner, -1, first),
+                np.where(inner, -1, np.ravel_multi_index(tuple(first.T), bins)),
             )
         )
         n_nodes += 2 * int(inner.sum())
-        ends = np.column_stack([first[inner], middle[inner], last[inner]])
-        first, last = ends[:, :2].ravel(), ends[:, 1:].ravel()
+        first, last = (np.repeat(ends[inner], 2, axis=0) for ends in (first, last))
+        child, cut = np.arange(0, len(first), 2), feature[inner]
+        last[child, cut] = first[child + 1, cut] = middle[inner]
     return SplitTree(*(np.concatenate(column) for column in zip(*levels, strict=True)))
-
-
-def _hung(top: SplitTree, below: SplitTree) -> SplitTree:
-    """`top` with a copy of `below` in the place of every leaf; C order of the box numbers."""
-    leaves = top.node_of_box
-    m, extra = top.n_nodes, below.n_nodes - 1
-    # Node j of the copy in leaf k: the root takes the leaf's own place, the rest follow at the end.
-    number = m + extra * np.arange(top.n_boxes)[:, None] + np.arange(-1, extra)[None, :]
-    number[:, 0] = leaves
-    columns = []
-    for name in ("feature", "threshold", "left", "right", "box"):
-        old, new = vars(top)[name], vars(below)[name]
-        values = np.tile(new, (top.n_boxes, 1))
-        if name in {"left", "right"}:
-            values = np.where(new >= 0, number[:, new], -1)
-        elif name == "box":
-            values = np.where(new >= 0, np.arange(top.n_boxes)[:, None] * below.n_boxes + new, -1)
-        column = np.concatenate([old, np.empty(extra * top.n_boxes, dtype=old.dtype)])
-        column[number] = values
-        columns.append(column)
-    return SplitTree(*columns)
