@@ -144,6 +144,15 @@ def test_draws_of_one_mode_are_not_parted(k):
         assert len(np.unique(label[z[:, 0] > 6.0])) == 1
 
 
+def test_modes_of_many_draws_are_those_of_some(rng):
+    z = rng.standard_normal((60_000, 1)) + 12.0 * (rng.random((60_000, 1)) < 0.3)
+    label = modes.modes(z, np.ones(60_000), 2)
+    right = z[:, 0] > 6.0
+    assert len(label) == len(z)
+    assert len({*label[right]}) == len({*label[~right]}) == 1
+    assert label.max() == 1
+
+
 @pytest.mark.parametrize(("n_summaries", "are_two"), [(9, True), (11, False)])
 def test_a_mode_has_draws_enough_for_its_own_slopes(n_summaries, are_two, rng):
     z = rng.standard_normal((1000, 2))

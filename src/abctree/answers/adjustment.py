@@ -44,7 +44,15 @@ def adjust(
     below q + 2 ("linear"), or 5, nothing is adjusted, with a warning.
     """
     check_method(method)
-    s, pull = _design(z, summary, observed, distance, weight), np.ones_like(z)
+    m, n_numbers, pull = len(z), int(np.size(observed)), np.ones_like(z)
+    lengths = {len(summary), len(distance), len(weight), m}
+    if len(lengths) != 1 or np.shape(summary)[1:] != np.shape(observed):
+        raise ParameterError(
+            f"`summary` must have one row for each of {m} draws, each like `observed` of shape "
+            f"{np.shape(observed)}, but got {np.shape(summary)} with {len(distance)} distances and "
+            f"{len(weight)} weights."
+        )
+    s = np.asarray(np.reshape(summary, (m, n_numbers)) - np.ravel(observed), dtype=np.float64)
     kernel_weight = weight * np.maximum(0.0, 1.0 - (distance / epsilon) ** 2)
     inside = s[kernel_weight > 0.0]
     if len(inside) > 0 and not inside.any():
@@ -67,26 +75,6 @@ def adjust(
     if isinstance(fit, Ridge | ByMode):
         pull[counts] = fit.pull(z[counts])
     return adjusted, kernel_weight, pull
-
-
-def _design(
-    z: FloatArray,
-    summary: FloatArray,
-    observed: FloatArray,
-    distance: FloatArray,
-    weight: FloatArray,
-) -> FloatArray:
-    """Differences s − s_obs as (m, q)."""
-    m = len(z)
-    lengths = {len(summary), len(distance), len(weight), m}
-    if len(lengths) != 1 or np.shape(summary)[1:] != np.shape(observed):
-        raise ParameterError(
-            f"`summary` must have one row for each of {m} draws, each like `observed` of shape "
-            f"{np.shape(observed)}, but got {np.shape(summary)} with {len(distance)} distances and "
-            f"{len(weight)} weights."
-        )
-    q = int(np.size(observed))
-    return np.asarray(np.reshape(summary, (m, q)) - np.reshape(observed, (1, q)), dtype=np.float64)
 
 
 def _usable(s: FloatArray, weight: FloatArray) -> BoolArray:

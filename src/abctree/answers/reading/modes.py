@@ -15,6 +15,8 @@ from abctree.types import FloatArray, IntArray
 _NEIGHBOURS = 25
 #: A mode has at least this effective sample size, and so many times the number of summaries.
 _AT_LEAST, _FOR_EACH = 100.0, 10.0
+#: Draws that are looked at: of more, every k-th.
+_MOST = 20_000
 
 
 def modes(z: FloatArray, weight: FloatArray, n_summaries: int) -> IntArray | None:
@@ -25,11 +27,12 @@ def modes(z: FloatArray, weight: FloatArray, n_summaries: int) -> IntArray | Non
     least = max(_AT_LEAST, _FOR_EACH * n_summaries)
     if z.size == 0 or effective_sample_size(weight) < 2.0 * least:
         return None
-    label = _chained(z)
-    sizes = [effective_sample_size(weight[label == i]) for i in range(label.max() + 1)]
-    stays = np.isin(label, np.flatnonzero(np.array(sizes) >= least))
+    some = slice(None, None, 1 + len(z) // _MOST)
+    draws, share, label = z[some], weight[some], _chained(z[some])
+    # The square of the sum of weights of each over the sum of squares, which may be 0.
+    stays = (np.bincount(label, share) ** 2 > least * np.bincount(label, share**2))[label]
     large, mode = np.unique(label[stays], return_inverse=True)
-    return nearest_mode(z, z[stays], mode) if len(large) > 1 else None
+    return nearest_mode(z, draws[stays], mode) if len(large) > 1 else None
 
 
 def nearest_mode(z: FloatArray, draws: FloatArray, mode: IntArray) -> IntArray:
@@ -41,15 +44,12 @@ def nearest_mode(z: FloatArray, draws: FloatArray, mode: IntArray) -> IntArray:
 def _chained(z: FloatArray) -> IntArray:
     """(m,) The number of the chain of neighbours that a draw of z (m, k) is of."""
     x = z / _or_one(z.std(axis=0))
-    # The farther modes lie apart the narrower they are beside the spread of all: neighbours are
-    # close by how far apart they typically are.
+    # Beside the spread of all modes are narrow: neighbours are as close as they typically are.
     away = x[_neighbours(x)] - x[:, None]
     x /= _or_one(np.median(np.abs(away).max(axis=1), axis=0))
     neighbour = _neighbours(x)
     ends = np.arange(0, neighbour.size + 1, neighbour.shape[1])
-    near = scipy.sparse.csr_matrix(
-        (np.ones(neighbour.size), neighbour.ravel(), ends), (len(x), len(x))
-    )
+    near = scipy.sparse.csr_matrix((np.ones(neighbour.size), neighbour.ravel(), ends))
     label = scipy.sparse.csgraph.connected_components(near.minimum(near.T), directed=False)[1]
     return np.asarray(label, dtype=np.int64)
 
@@ -66,8 +66,7 @@ def _or_one(unit: FloatArray) -> FloatArray:
 class ByMode:
     """Ridge regressions on x (m, q) of each mode by itself, to be read off at x = 0.
 
-    Over modes far apart slopes of one regression are their mean, if modes move in different ways,
-    and their noise is large beside the width of a mode.  Modes keep their weights.
+    One for modes far apart would have their mean slopes, with noise that is large beside a mode.
     """
 
     def __init__(self, x: FloatArray, weight: FloatArray, label: IntArray) -> None:
@@ -76,11 +75,11 @@ class ByMode:
 
     def __call__(self, y: FloatArray) -> Fitted:
         """Fit y (m, k); what is said of the observation is for each row (m, k)."""
-        fitted = Fitted(np.empty_like(y), np.empty_like(y), np.empty_like(y))
+        fitted = np.empty((3, *y.shape))
         for part, fit in self.fits:
             for whole, of_mode in zip(fitted, fit(y[part]), strict=True):
                 whole[part] = of_mode
-        return fitted
+        return Fitted(*fitted)
 
     def pull(self, y: FloatArray) -> FloatArray:
         """(m, k) How far each row moves the fit to y at x = 0, over how far it moves the mean."""

@@ -42,8 +42,8 @@ def regression(
     """The regression on x (m, q), with positive weights (m,), that a method moves draws by.
 
     "linear" is least squares, with a warning if the summaries are linearly dependent: a ridge of
-    1e-8 then chooses the smallest slopes.  The other names are one ridge regression.
-    Rows of each `mode` (m,), a number, have a ridge regression of their own.
+    1e-8 then chooses the smallest slopes.  The others are one ridge regression, or one for each
+    mode, if numbers of these are given (m,).
     """
     check_method(method)
     if not isinstance(method, str):  # cheaper to ask than whether it is a regressor
