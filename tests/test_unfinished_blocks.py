@@ -583,7 +583,7 @@ def test_worker_lost_half_way_loses_nothing_that_was_noted(tmp_path, hasty):
     def shoot():
         until(lambda: kept(tmp_path / "x")[0] >= 40)
         for worker in list(executor._pool._all):
-            worker.kill()
+            worker.process.kill()
 
     gun = threading.Thread(target=shoot, daemon=True)
     gun.start()
