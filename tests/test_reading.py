@@ -153,6 +153,14 @@ def test_modes_of_many_draws_are_those_of_some(rng):
     assert label.max() == 1
 
 
+def test_a_mode_of_many_draws_has_all_of_them(rng):
+    """Of every second draw it would be too small."""
+    z = rng.standard_normal((6000, 2))
+    z[:150, 0] += 30.0
+    assert len(np.unique(modes.modes(z, np.ones(6000), 2))) == 2
+    assert modes.modes(z, np.ones(6000), 20) is None
+
+
 @pytest.mark.parametrize(("n_summaries", "are_two"), [(9, True), (11, False)])
 def test_a_mode_has_draws_enough_for_its_own_slopes(n_summaries, are_two, rng):
     z = rng.standard_normal((1000, 2))

@@ -9,7 +9,7 @@ import scipy  # its parts are imported when they are used
 from scipy.fft import dct
 
 from abctree.answers.reading.local import LocalModel
-from abctree.answers.reading.near import systematic
+from abctree.answers.reading.near import spread, systematic
 from abctree.answers.reading.rows import Rows
 from abctree.numbers import unit_of
 from abctree.types import FloatArray
@@ -90,7 +90,7 @@ def fit(
     """
     accepted = near.accepted(ess)
     drawn = accepted[systematic(near.weight[accepted], _N, rng.random())]
-    unit = _unit(near.places[accepted])
+    unit = spread(near.places[accepted])
     beside = scipy.spatial.cKDTree(rows.places / unit).query(
         near.places[drawn] / unit, k=_NEIGHBOURS + 1
     )[1]
@@ -136,7 +136,7 @@ def bends(rest: FloatArray) -> FloatArray:
 
 def _standard(x: FloatArray) -> FloatArray:
     """Numbers (n,) less their mean, in units of their spread."""
-    return np.asarray((x - x.mean()) / _unit(x))
+    return np.asarray((x - x.mean()) / spread(x))
 
 
 def _nearest(away: FloatArray, distance: FloatArray, j: int | None) -> tuple[float, FloatArray]:
@@ -146,8 +146,3 @@ def _nearest(away: FloatArray, distance: FloatArray, j: int | None) -> tuple[flo
     order = order[order != j][:_NEAREST]
     here = 0.0 if j is None else away[j]
     return float(distance[order[-1]]), np.asarray(here - away[order].mean(axis=0))
-
-
-def _unit(z: FloatArray) -> FloatArray:
-    spread = z.std(axis=0)
-    return np.where(spread > 0.0, spread, 1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy  # its parts are imported when they are used
 
+from abctree.answers.reading.near import spread
 from abctree.data import effective_sample_size
 from abctree.problem.ridge import Fitted, Ridge
 from abctree.types import FloatArray, IntArray
@@ -27,26 +28,27 @@ def modes(z: FloatArray, weight: FloatArray, n_summaries: int) -> IntArray | Non
     least = max(_AT_LEAST, _FOR_EACH * n_summaries)
     if z.size == 0 or effective_sample_size(weight) < 2.0 * least:
         return None
-    some = slice(None, None, 1 + (len(z) - 1) // _MOST)
-    draws, share, label = z[some], weight[some], _chained(z[some])
-    # The square of the sum of weights of each over the sum of squares, which may be 0.
-    stays = (np.bincount(label, share) ** 2 > least * np.bincount(label, share**2))[label]
+    k = 1 + (len(z) - 1) // _MOST
+    draws, share, label = z[::k], weight[::k], _chained(z[::k])
+    # Each effective sample size is k times the square of a sum over a sum of squares, maybe 0.
+    stays = (k * np.bincount(label, share) ** 2 > least * np.bincount(label, share**2))[label]
     large, mode = np.unique(label[stays], return_inverse=True)
     return nearest_mode(z, draws[stays], mode) if len(large) > 1 else None
 
 
 def nearest_mode(z: FloatArray, draws: FloatArray, mode: IntArray) -> IntArray:
     """(n,) Modes of points z (n, k): those of the nearest of draws (m, k), whose modes are (m,)."""
-    unit = _or_one(draws.std(axis=0))
+    unit = spread(draws)
     return np.asarray(mode[scipy.spatial.cKDTree(draws / unit).query(z / unit)[1]])
 
 
 def _chained(z: FloatArray) -> IntArray:
     """(m,) The number of the chain of neighbours that a draw of z (m, k) is of."""
-    x = z / _or_one(z.std(axis=0))
+    x = z / spread(z)
     # Beside the spread of all modes are narrow: neighbours are as close as they typically are.
     away = x[_neighbours(x)] - x[:, None]
-    x /= _or_one(np.median(np.abs(away).max(axis=1), axis=0))
+    typical = np.median(np.abs(away).max(axis=1), axis=0)
+    x /= np.where(typical > 0.0, typical, 1.0)
     neighbour = _neighbours(x)
     ends = np.arange(0, neighbour.size + 1, neighbour.shape[1])
     near = scipy.sparse.csr_matrix((np.ones(neighbour.size), neighbour.ravel(), ends))
@@ -57,10 +59,6 @@ def _chained(z: FloatArray) -> IntArray:
 def _neighbours(x: FloatArray) -> IntArray:
     """(m, n) Numbers of the nearest of points (m, k) to each, itself among them."""
     return np.asarray(scipy.spatial.cKDTree(x).query(x, min(_NEIGHBOURS + 1, len(x)))[1])
-
-
-def _or_one(unit: FloatArray) -> FloatArray:
-    return np.where(unit > 0.0, unit, 1.0)
 
 
 class ByMode:

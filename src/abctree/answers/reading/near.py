@@ -37,6 +37,12 @@ class Points:
         return np.ascontiguousarray(self.x.T)
 
 
+def spread(z: FloatArray) -> FloatArray:
+    """(k,) The standard deviations of columns (n, k), 1 of those that do not vary."""
+    deviation = z.std(axis=0)
+    return np.where(deviation > 0.0, deviation, 1.0)
+
+
 def nearest(distance: FloatArray, n: int) -> IntArray:
     """Numbers of the n smallest of distances, and of the ties of the last, in their order."""
     last = np.partition(distance, n)[n] if n < len(distance) else np.inf

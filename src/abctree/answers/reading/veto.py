@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from abctree.answers.reading.choice import Cell, Choice
-from abctree.answers.reading.near import systematic
+from abctree.answers.reading.near import spread, systematic
 from abctree.answers.reading.regression import Method
 from abctree.answers.reading.rows import Reading, Rows
 from abctree.data import effective_sample_size
@@ -56,8 +56,7 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
         cells += [Cell(_METHODS[0], ess, "local") for ess in sizes]
     picked, share = rows.picked(n, _NEAR * default.ess, rng)
     places = np.array([of.places[j] for of, j in picked])
-    unit = places.std(axis=0)
-    unit = np.where(unit > 0.0, unit, 1.0)
+    unit = spread(places)
     # All random numbers are drawn beforehand, so that rows can be dealt with in any order.
     drawn = [[(rng.random(), rng.permutation(_DRAWS)) for _ in cells] for _ in picked]
 
