@@ -290,16 +290,36 @@ def test_the_runs_own_summaries_mend_a_bend_where_draws_are_many(monkeypatch):
     assert bent(0)[0].posterior(summaries="local").summary.shape == (len(raw), 2)
 
 
-def test_of_two_readings_that_are_alike_the_one_by_both_summaries_is_the_default(monkeypatch):
-    def default(room):
-        monkeypatch.setattr(veto, "_ROOM", room)
-        table = rows.Rows.of(bent(1)[0])
+def test_the_better_of_two_readings_is_the_default(monkeypatch):
+    table, energy_score = rows.Rows.of(bent(1)[0]), veto.energy_score
+
+    def default(worse):
+        def scored(reading, *more):
+            by = "local" if reading.rows.x.shape[1] > 5 else "own"
+            return energy_score(reading, *more) + 0.1 * (by == worse)
+
+        monkeypatch.setattr(veto, "energy_score", scored)
         return veto.choose(table, 40, np.random.default_rng(1)).default.summaries
 
-    assert default(50.0) == "local"
-    assert default(-50.0) == "own"
-    monkeypatch.setattr(rows, "_FOR_EACH", np.inf)
-    assert default(50.0) == default(-50.0)
+    assert default("own") == "local"
+    assert default("local") == "own"
+
+
+def test_a_reading_that_is_worse_at_first_is_asked_of_no_more_rows(monkeypatch):
+    table, energy_score = rows.Rows.of(bent(1)[0]), veto.energy_score
+    asked = {"raw": 0, "moved": 0}
+
+    def scored(reading, *more):
+        is_raw = np.array_equal(reading.weight, table.weight[reading.row])
+        asked["raw" if is_raw and reading.rows is table else "moved"] += 1
+        return energy_score(reading, *more) + 0.5 * is_raw
+
+    monkeypatch.setattr(veto, "energy_score", scored)
+    made = veto.choose(table, 90, np.random.default_rng(1))
+    assert made.chosen == made.default
+    assert 0 < asked["raw"] < 3 * made.n / 2  # of three sizes
+    errors = {cell: error for cell, (_, error) in made.scores.items()}
+    assert all(np.isfinite(error) for error in errors.values())
 
 
 def test_local_summaries_of_numbers_without_noise_are_finite():

@@ -9,12 +9,15 @@ from abctree.answers.reading.near import spread, systematic
 from abctree.answers.reading.regression import Method
 from abctree.answers.reading.rows import Reading, Rows
 from abctree.data import effective_sample_size
-from abctree.types import FloatArray, IntArray
+from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Rows that stand in for the observation, and the share of the default's effective sample size that
 #: they are drawn from: around rows farther away the proposals left fewer rows than around the
 #: observation, and small readings look better there than they are.
 N_PSEUDO, _NEAR = 200, 0.1
+#: One in so many of them is asked of all readings.  The others are asked of those that are no worse
+#: than the default by then: one that is will hardly be clearly better in the end.
+_FIRST = 3
 #: How draws are moved: by default, and otherwise.
 _METHODS: tuple[Method | None, ...] = ("ridge", "heteroscedastic", None)
 #: Effective sample sizes that are tried, as shares of the default's.
@@ -22,9 +25,6 @@ _SHARES = (0.1, 0.3, 1.0)
 #: The default is left for what is better by so many standard errors of the difference, at each kind
 #: of rows.
 _CLEAR = 3.0
-#: The default is the reading by local summaries unless that by the run's own is better by so many
-#: standard errors, where the first one is regressed on both.
-_ROOM = 1.0
 #: Draws by which a reading is scored, and partners that each is compared with.
 _DRAWS, _PARTNERS = 300, 15
 #: Draws of a reading, at least.
@@ -42,10 +42,9 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
     They are n of the posterior at most, of which the parameters are known.  All other rows are read
     at each in several ways, and a reading is scored by the energy score of its draws for the known
     parameters (Gneiting and Raftery 2007).  The default is the better of two, of the run's own
-    summaries and of local ones; or the second, unless it is worse by a standard error, where it is
-    regressed on both.  The best of many noisy scores would be a worse choice than it, and it is
-    left only for what is clearly better.  Where rows are of two kinds, better is what is so for
-    both.
+    summaries and of local ones.  The best of many noisy scores would be a worse choice than it, and
+    it is left only for what is clearly better.  Where rows are of two kinds, better is what is so
+    for both.
     """
     default = default_cell(rows)
     sizes = [share * default.ess for share in _SHARES if share * default.ess >= _FEWEST]
@@ -60,33 +59,36 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
     # All random numbers are drawn beforehand, so that rows can be dealt with in any order.
     drawn = [[(rng.random(), rng.permutation(_DRAWS)) for _ in cells] for _ in picked]
 
-    def scored(i: int) -> list[float]:
-        of, j = picked[i]
-        readings = zip(rows.at_row(j, tuple(cells), of), drawn[i], strict=True)
-        return [energy_score(r, places[i], unit, *numbers) for r, numbers in readings]
+    score = np.full((len(picked), len(cells)), np.nan)
 
-    score = np.array(list(rows.each(scored, range(len(picked)))))
+    def ask(some: BoolArray, about: BoolArray) -> None:
+        """Score some readings at some rows."""
+        row, column = np.flatnonzero(some), np.flatnonzero(about)
 
-    def gaps(cell: Cell) -> tuple[FloatArray, FloatArray]:
-        """How much worse all are than one, and errors (c,), of rows that speak least for each."""
-        own = score[:, cells.index(cell)]
-        gap = (score - own[:, None]) / (share.mean(axis=0) @ own)
-        mean = share @ gap
-        error = np.sqrt([w**2 @ (gap - m) ** 2 for w, m in zip(share, mean, strict=True)])
-        error[(share > 0.0).sum(axis=1) < 2] = np.inf  # of one row nothing is known
-        least = np.argmax(
-            np.divide(mean, error, out=np.zeros_like(mean), where=error > 0.0), axis=0
-        )
-        each = np.arange(len(cells))
-        return mean[least, each], error[least, each]
+        def scored(i: int) -> list[float]:
+            of, j = picked[i]
+            readings = rows.at_row(j, tuple(cells[c] for c in column), of)
+            numbers = [drawn[i][c] for c in column]
+            return [
+                energy_score(reading, places[i], unit, *own)
+                for reading, own in zip(readings, numbers, strict=True)
+            ]
 
-    mean, error = gaps(default)
+        found = np.array(list(rows.each(scored, row.tolist())))
+        score[np.ix_(row, column)] = found.reshape(len(row), len(column))
+
+    of_kind = share > 0.0
+    first = (of_kind & (np.cumsum(of_kind, axis=1) % _FIRST == 1)).any(axis=0)
+    ask(first, np.ones(len(cells), dtype=bool))
+    mean, _ = _gaps(score[first], share[:, first], cells.index(default))
+    may_win = np.array([cell._replace(summaries=default.summaries) == default for cell in cells])
+    ask(~first, may_win | (mean <= 0.0))
+    mean, error = _gaps(score, share, cells.index(default))
     if rows.fair_local is not None:
         other = cells.index(default._replace(summaries="local"))
-        has_room = rows.fair_local.with_own and error[other] < np.inf
-        if mean[other] < (_ROOM * error[other] if has_room else 0.0):
+        if mean[other] < 0.0:
             default = cells[other]
-            mean, error = gaps(default)
+            mean, error = _gaps(score, share, other)
     found = {
         cell: (float(m), float(e))
         for cell, m, e in zip(cells, mean, error, strict=True)
@@ -95,6 +97,25 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
     clear = np.flatnonzero(mean < -_CLEAR * error)
     chosen = cells[clear[np.argmin(mean[clear])]] if len(clear) else default
     return Choice(chosen, default, found, len(picked))
+
+
+def _gaps(score: FloatArray, share: FloatArray, default: int) -> tuple[FloatArray, FloatArray]:
+    """How much worse all readings are than one, and errors (c,).
+
+    Of kinds of rows, each with its shares (g, k), it is that which speaks least for a reading.  The
+    scores (k, c) of a reading that a row was not asked of are NaN.
+    """
+    known = np.isfinite(score)
+    weight = share[:, :, None] * known
+    weight /= weight.sum(axis=1, keepdims=True)
+    own = score[:, default]
+    gap = np.where(known, score - own[:, None], 0.0) / (weight[:, :, default].mean(axis=0) @ own)
+    mean = (weight * gap).sum(axis=1)
+    error = np.sqrt(np.square(weight * (gap - mean[:, None])).sum(axis=1))
+    error[np.count_nonzero(weight, axis=1) < 2] = np.inf  # of one row nothing is known
+    least = np.argmax(np.divide(mean, error, out=np.zeros_like(mean), where=error > 0.0), axis=0)
+    each = np.arange(score.shape[1])
+    return mean[least, each], error[least, each]
 
 
 def energy_score(
