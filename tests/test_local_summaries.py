@@ -322,6 +322,37 @@ def test_a_reading_that_is_worse_at_first_is_asked_of_no_more_rows(monkeypatch):
     assert all(np.isfinite(error) for error in errors.values())
 
 
+def test_what_is_left_is_clearly_worse_at_one_kind_of_rows_and_worse_at_both(monkeypatch):
+    table, picked, kind = rows.Rows.of(bent(1)[0]), rows.Rows.picked, {}
+
+    def known_kinds(*args):
+        stand, share = picked(*args)
+        assert len(share) == 2
+        for (of, j), own in zip(stand, share[0], strict=True):
+            kind[of.places[j].tobytes()] = "own" if own > 0.0 else "local"
+        return stand, share
+
+    def is_left(gain, noise=0.3):
+        """Whether raw draws are taken that are better by so much at each kind of rows."""
+        rng = np.random.default_rng(0)
+
+        def scored(reading, truth, *more):
+            is_raw = np.array_equal(reading.weight, table.weight[reading.row])
+            if not (is_raw and len(reading.row) > 500):
+                return 1.0
+            return 1.0 - gain[kind[truth.tobytes()]] + noise * rng.standard_normal()
+
+        monkeypatch.setattr(rows.Rows, "picked", known_kinds)
+        monkeypatch.setattr(veto, "energy_score", scored)
+        return veto.choose(table, 120, np.random.default_rng(1)).chosen.method is None
+
+    error = 0.3 / np.sqrt(60)
+    assert is_left({"own": 6.0 * error, "local": 3.0 * error})
+    assert is_left({"own": 3.0 * error, "local": 6.0 * error})
+    assert not is_left({"own": 6.0 * error, "local": -1.0 * error})
+    assert not is_left({"own": -1.0 * error, "local": 6.0 * error})
+
+
 def test_local_summaries_of_numbers_without_noise_are_finite():
     def line(theta, rng):
         return theta[:, :1] + theta[:, 1:] * np.arange(6.0)

@@ -22,9 +22,9 @@ _FIRST = 3
 _METHODS: tuple[Method | None, ...] = ("ridge", "heteroscedastic", None)
 #: Effective sample sizes that are tried, as shares of the default's.
 _SHARES = (0.1, 0.3, 1.0)
-#: The default is left for what is better by so many standard errors of the difference, at each kind
-#: of rows.
-_CLEAR = 3.0
+#: The default is left for what is better by so many standard errors of the difference at a kind of
+#: rows, and by so many at each.
+_CLEAR, _ALSO = 3.0, 1.0
 #: Draws by which a reading is scored, and partners that each is compared with.
 _DRAWS, _PARTNERS = 300, 15
 #: Draws of a reading, at least.
@@ -43,8 +43,8 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
     at each in several ways, and a reading is scored by the energy score of its draws for the known
     parameters (Gneiting and Raftery 2007).  The default is the better of two, of the run's own
     summaries and of local ones.  The best of many noisy scores would be a worse choice than it, and
-    it is left only for what is clearly better.  Where rows are of two kinds, better is what is so
-    for both.
+    it is left only for what is clearly better; where rows are of two kinds, for what is so for one
+    and better for both.
     """
     default = default_cell(rows)
     sizes = [share * default.ess for share in _SHARES if share * default.ess >= _FEWEST]
@@ -80,30 +80,33 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
     of_kind = share > 0.0
     first = (of_kind & (np.cumsum(of_kind, axis=1) % _FIRST == 1)).any(axis=0)
     ask(first, np.ones(len(cells), dtype=bool))
-    mean, _ = _gaps(score[first], share[:, first], cells.index(default))
+    mean, *_ = _gaps(score[first], share[:, first], cells.index(default))
     may_win = np.array([cell._replace(summaries=default.summaries) == default for cell in cells])
     ask(~first, may_win | (mean <= 0.0))
-    mean, error = _gaps(score, share, cells.index(default))
+    mean, error, ratio = _gaps(score, share, cells.index(default))
     if rows.fair_local is not None:
         other = cells.index(default._replace(summaries="local"))
         if mean[other] < 0.0:
             default = cells[other]
-            mean, error = _gaps(score, share, other)
+            mean, error, ratio = _gaps(score, share, other)
     found = {
         cell: (float(m), float(e))
         for cell, m, e in zip(cells, mean, error, strict=True)
         if cell != default
     }
-    clear = np.flatnonzero(mean < -_CLEAR * error)
+    clear = np.flatnonzero((ratio < -_CLEAR) & (mean < -_ALSO * error))
     chosen = cells[clear[np.argmin(mean[clear])]] if len(clear) else default
     return Choice(chosen, default, found, len(picked))
 
 
-def _gaps(score: FloatArray, share: FloatArray, default: int) -> tuple[FloatArray, FloatArray]:
+def _gaps(
+    score: FloatArray, share: FloatArray, default: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """How much worse all readings are than one, and errors (c,).
 
     Of kinds of rows, each with its shares (g, k), it is that which speaks least for a reading.  The
-    scores (k, c) of a reading that a row was not asked of are NaN.
+    third are the ratios (c,) of the two at that which speaks most for it.  The scores (k, c) of a
+    reading that a row was not asked of are NaN.
     """
     known = np.isfinite(score)
     weight = share[:, :, None] * known
@@ -113,9 +116,9 @@ def _gaps(score: FloatArray, share: FloatArray, default: int) -> tuple[FloatArra
     mean = (weight * gap).sum(axis=1)
     error = np.sqrt(np.square(weight * (gap - mean[:, None])).sum(axis=1))
     error[np.count_nonzero(weight, axis=1) < 2] = np.inf  # of one row nothing is known
-    least = np.argmax(np.divide(mean, error, out=np.zeros_like(mean), where=error > 0.0), axis=0)
-    each = np.arange(score.shape[1])
-    return mean[least, each], error[least, each]
+    ratio = np.divide(mean, error, out=np.zeros_like(mean), where=error > 0.0)
+    least, each = np.argmax(ratio, axis=0), np.arange(score.shape[1])
+    return mean[least, each], error[least, each], ratio.min(axis=0)
 
 
 def energy_score(
