@@ -352,7 +352,7 @@ def test_sample_distance_names_the_shapes_that_disagree(distance):
 def test_wasserstein_refuses_bad_settings():
     with pytest.raises(ParameterError, match=r"`p` must be in \[1, inf\), but got inf"):
         Wasserstein(np.inf)
-    with pytest.raises(ParameterError, match="`n_directions` must be at least 1"):
+    with pytest.raises(ParameterError, match="`n_directions` must be a whole number of at least 1"):
         Wasserstein(n_directions=0)
 
 

@@ -277,8 +277,14 @@ def test_all_that_numpy_takes_is_an_rng(result):
     [
         (lambda: abctree.Geometric(1.0), "`factor` must be in (0, 1), but got 1.0."),
         (lambda: abctree.Geometric(start=0), "`start` must be in (0, 1], but got 0."),
-        (lambda: abctree.Cart(max_depth=0), "`max_depth` must be at least 1 or None, but got 0."),
-        (lambda: abctree.Cart(max_leaves=None), "`max_leaves` must be at least 1, but got None."),
+        (lambda: abctree.Cart(max_depth=0),
+         "`max_depth` must be a whole number of at least 1 or None, but got 0."),
+        (lambda: abctree.Cart(max_leaves=None),
+         "`max_leaves` must be a whole number of at least 1, but got None."),
+        (lambda: abctree.Dyadic(n_splits=2.5),
+         "`n_splits` must be a whole number of at least 1 or None, but got 2.5."),
+        (lambda: abctree.DynamicTree(n_particles=60.5),
+         "`n_particles` must be a whole number of at least 1, but got 60.5."),
         (lambda: abctree.Counts(np.nan), "`alpha` must be at least 0, but got nan."),
         (lambda: abctree.GlobalRate("1"), "`strength` must be positive, but got '1'."),
         (lambda: abctree.GlobalRate(strength=True), "`strength` must be positive, but got True."),
@@ -305,3 +311,9 @@ def test_a_field_may_lie_on_a_border_that_belongs_to_its_rule():
         abctree.External(["echo"], seed_bits=63),
     )  # fmt: skip
     assert repr(kept[0]) == "Geometric(factor=0.9, start=1)"
+
+
+def test_a_whole_number_that_is_written_with_a_point_is_one():
+    assert repr(abctree.Cart(max_leaves=1e3)) == repr(abctree.Cart(max_leaves=1000))
+    made = abctree.T3C(n_draws=np.float64(16))
+    assert (made.n_draws, type(made.n_draws)) == (16, int)

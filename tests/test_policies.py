@@ -184,7 +184,7 @@ def test_policies_are_known_by_name_and_parts_pass_through():
         (lambda: TopTwo(0.0), "`b` must be in"),
         (lambda: T3C("adapt"), "`b` must be in"),
         (lambda: Thompson(defensive=1.0), "`defensive` must be in"),
-        (lambda: Thompson(n_draws=0), "`n_draws` must be at least 1"),
+        (lambda: Thompson(n_draws=0), "`n_draws` must be a whole number of at least 1"),
     ],
 )
 def test_a_setting_that_breaks_its_rule_is_named(make, says):

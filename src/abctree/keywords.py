@@ -107,7 +107,10 @@ def _checked(function: Any, name: str, rules: Mapping[str, tuple[str, str]] | No
             from abctree.numbers import check_rule  # it imports NumPy
 
             for field, rule in rules.items():
-                check_rule(field, vars(args[0])[field], *rule)
+                value = vars(args[0])[field]
+                check_rule(field, value, *rule)
+                if "whole" in rule[0] and value is not None:  # 1e3 counts as well as 1000
+                    object.__setattr__(args[0], field, int(value))
         return answer
 
     return call

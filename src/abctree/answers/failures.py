@@ -46,7 +46,7 @@ class FailurePolicy:
 
     on_failure: Literal["reject", "raise"] = ruled("reject", '"reject" or "raise"')
     limit: float = ruled(0.99, "in (0, 1]")
-    at_least: int = ruled(200, "at least 1")
+    at_least: int = ruled(200, "a whole number of at least 1")
 
 
 def as_failure_policy(spec: FailurePolicy | str) -> FailurePolicy:

@@ -293,8 +293,8 @@ class Wasserstein:
     """
 
     p: float = ruled(1.0, "in [1, inf)")
-    n_directions: int = ruled(50, "at least 1")
-    seed: int = 0
+    n_directions: int = ruled(50, "a whole number of at least 1")
+    seed: int = ruled(0, "a whole number of at least 0")
 
     def __call__(self, simulated: FloatArray, observed: FloatArray) -> FloatArray:
         """Simulated (n, m) or (n, m, k), observed (m',) or (m', k) -> (n,)."""

@@ -47,7 +47,7 @@ class Thompson:
     O(K) once a block.  A belief with α = 0 is a rate of 0, and one with β = 0 a rate of 1.
     """
 
-    n_draws: int = ruled(256, "at least 1")
+    n_draws: int = ruled(256, "a whole number of at least 1")
     defensive: float = ruled(0.0, "in [0, 1)")
     spread: float = ruled(0.0, "in [0, 1)")
 
@@ -84,7 +84,7 @@ class TopTwo:
     """
 
     b: float | Literal["adaptive"] = ruled(0.5, 'in (0, 1] or "adaptive"', "Try 0.5.")
-    n_draws: int = ruled(256, "at least 1")
+    n_draws: int = ruled(256, "a whole number of at least 1")
     defensive: float = ruled(0.0, "in [0, 1)")
     spread: float = ruled(0.0, "in [0, 1)")
     _transport: ClassVar[bool] = False  #: whether the second arm is always that of `T3C`

@@ -71,12 +71,12 @@ class Bart:
     trees. Annals of Applied Statistics 4, 266-298.
     """
 
-    n_trees: int = ruled(5, "at least 1")
-    n_burn_in: int = ruled(1000, "at least 0")
-    max_boxes: int = ruled(1000, "at least 1")
-    min_rows: int = ruled(10, "at least 1")
-    max_rows: int | None = ruled(10_000, f"at least {_FEWEST_ROWS} or None")
-    n_warm_start: int = ruled(0, "at least 0")
+    n_trees: int = ruled(5, "a whole number of at least 1")
+    n_burn_in: int = ruled(1000, "a whole number of at least 0")
+    max_boxes: int = ruled(1000, "a whole number of at least 1")
+    min_rows: int = ruled(10, "a whole number of at least 1")
+    max_rows: int | None = ruled(10_000, f"a whole number of at least {_FEWEST_ROWS} or None")
+    n_warm_start: int = ruled(0, "a whole number of at least 0")
 
     def __post_init__(self) -> None:
         # Now, and not after a pilot of costly simulations.

@@ -49,12 +49,12 @@ class Cart:
     where a row lies exactly on a cut.
     """
 
-    max_leaves: int = ruled(1000, "at least 1")
-    min_leaf: int = ruled(10, "at least 1")
-    max_depth: int | None = ruled(None, "at least 1 or None")
+    max_leaves: int = ruled(1000, "a whole number of at least 1")
+    min_leaf: int = ruled(10, "a whole number of at least 1")
+    max_depth: int | None = ruled(None, "a whole number of at least 1 or None")
     prune: bool = False
     label: float | None = ruled(None, "above 0 or None")
-    n_pruning_folds: int = ruled(5, "at least 2")
+    n_pruning_folds: int = ruled(5, "a whole number of at least 2")
 
     def partition(
         self,

@@ -63,10 +63,10 @@ class Dyadic:
     O(n d) for each level of the tree.  A box whose sides are all shorter than 2⁻³⁹ is left alone.
     """
 
-    n_splits: int | None = ruled(None, "at least 1 or None")
+    n_splits: int | None = ruled(None, "a whole number of at least 1 or None")
     direction: Literal["separating", "cyclic"] = ruled("separating", '"separating" or "cyclic"')
-    min_draws: int | None = ruled(None, "at least 1 or None")
-    max_boxes: int | None = ruled(None, "at least 1 or None")
+    min_draws: int | None = ruled(None, "a whole number of at least 1 or None")
+    max_boxes: int | None = ruled(None, "a whole number of at least 1 or None")
     label: float | None = ruled(2.5, "above 0 or None")
     pick: Literal["fullest", "modal"] = ruled("fullest", '"fullest" or "modal"')
     log_volume: Callable[[FloatArray, FloatArray], FloatArray] | None = None

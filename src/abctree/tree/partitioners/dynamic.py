@@ -66,13 +66,13 @@ class DynamicTree:
     Journal of the American Statistical Association 106, 109-123.
     """
 
-    n_particles: int = 50
-    n_trees: int = ruled(5, "at least 1")
-    max_boxes: int = ruled(1000, "at least 1")
-    min_rows: int = ruled(10, "at least 1")
+    n_particles: int = ruled(50, "a whole number of at least 1")
+    n_trees: int = ruled(5, "a whole number of at least 1")
+    max_boxes: int = ruled(1000, "a whole number of at least 1")
+    min_rows: int = ruled(10, "a whole number of at least 1")
     split_prior: tuple[float, float] = (0.95, 2.0)
     rate_prior: tuple[float, float] = (0.5, 0.5)
-    n_cuts: int = ruled(16, "at least 1")
+    n_cuts: int = ruled(16, "a whole number of at least 1")
 
     def __post_init__(self) -> None:
         if not self.n_particles >= self.n_trees:

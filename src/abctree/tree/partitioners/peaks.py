@@ -57,7 +57,7 @@ class Peaks:
     """
 
     partitioner: Partitioner | None = None
-    most: int | None = ruled(None, "at least 0 or None")
+    most: int | None = ruled(None, "a whole number of at least 0 or None")
 
     def __post_init__(self) -> None:
         if self.partitioner is not None and not hasattr(self.partitioner, "partition"):

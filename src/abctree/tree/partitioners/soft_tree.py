@@ -35,9 +35,9 @@ class SoftTree:
         The soft label reaches 0 at this many ε; positive.
     """
 
-    min_rows: int | None = ruled(None, "at least 1 or None")
+    min_rows: int | None = ruled(None, "a whole number of at least 1 or None")
     boxes_per_root: float = ruled(8.0, "positive")
-    n_bins: int = ruled(16, "at least 2")
+    n_bins: int = ruled(16, "a whole number of at least 2")
     reach: float = ruled(2.5, "positive")
 
     def partition(
