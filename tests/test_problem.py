@@ -517,3 +517,16 @@ def test_the_seed_sequence_of_a_generator_tells_its_key_and_that_of_no_other():
     seeds = []
     simulated(simulate)
     assert [tuple(s.generate_state(2)) for s in seeds] == [(5, i) for i in range(40)]
+
+
+def test_a_simulator_may_spawn_generators_of_its_own():
+    def simulate(theta, rng):
+        first, second = rng.spawn(2)
+        (third,) = rng.spawn(1)
+        return [first.normal(), second.normal(), third.normal(), rng.normal()]
+
+    made = abctree.Problem(PRIOR, simulate, [0.0] * 4)
+    together = made.simulate(np.zeros((40, 1)), np.arange(40), 5).summary
+    assert len(np.unique(together)) == together.size == 160
+    alone = made.simulate(np.zeros((1, 1)), np.array([17]), 5).summary  # as in another process
+    np.testing.assert_array_equal(alone, together[17:18])

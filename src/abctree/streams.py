@@ -10,7 +10,7 @@ from sys import getrefcount
 from typing import Any, cast
 
 import numpy as np
-from numpy.random.bit_generator import ISeedSequence
+from numpy.random.bit_generator import ISpawnableSeedSequence
 
 from abctree.types import IntArray, SeedArray
 
@@ -18,7 +18,7 @@ from abctree.types import IntArray, SeedArray
 _ZEROS = (0, 0, 0, 0)
 
 
-class _Key(ISeedSequence):
+class _Key(ISpawnableSeedSequence):
     """A key as NumPy takes it from a sequence of seeds.
 
     Told the key itself, `Philox` would draw entropy for a sequence of its own: two thirds of the
@@ -27,10 +27,17 @@ class _Key(ISeedSequence):
 
     def __init__(self, root: int, index: int) -> None:
         self.root, self.index = root, index
+        self.n_spawned = 0  #: children so far
 
     def generate_state(self, n_words: int, dtype: object = np.uint64) -> SeedArray:  # noqa: ARG002
         """The key."""
         return np.array([self.root, self.index], dtype=np.uint64)
+
+    def spawn(self, n_children: int) -> list[Any]:
+        """Seeds of generators that a simulator asks for by ``rng.spawn``."""
+        own = np.random.SeedSequence([self.root, self.index], n_children_spawned=self.n_spawned)
+        self.n_spawned += n_children
+        return own.spawn(n_children)
 
 
 def generator(root: int, index: int) -> np.random.Generator:
@@ -72,7 +79,7 @@ class Generators:
             del bits
             self._alone = self._references(rng)
             return rng
-        self._key.index = index
+        self._key.index, self._key.n_spawned = index, 0
         self._begun["state"]["key"] = self.root, index
         rng.bit_generator.state = self._begun
         return rng
