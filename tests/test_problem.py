@@ -85,6 +85,19 @@ def test_the_observation_is_copied():
     assert made.observed_summary[0] == 0.0
 
 
+def test_a_summary_that_works_in_place_changes_no_data():
+    def middle(x):
+        x.sort()
+        return x[1]
+
+    data = np.array([3.0, 1.0, 2.0])
+    problem = abctree.Problem(PRIOR, lambda theta, rng: rng.normal(size=3), data, summary=middle)
+    data[0] = 7.0  # nor does what is done to them later
+    assert data.tolist() == [7.0, 1.0, 2.0]
+    assert problem.observed.tolist() == [3.0, 1.0, 2.0]
+    assert problem.observed_summary == 2.0
+
+
 # Simulations of varying size --------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import reprlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -183,12 +184,20 @@ def _refused(n: int, what: str, *, has_summary: bool) -> ParameterError:
 def _applied(summary: SummaryFunction, observed: Data, hidden: Missing | None, lead: int) -> Data:
     """The summary of the data, as of a simulation in which the same is missing."""
     try:
-        data = observed if hidden is None else hide(observed, hidden)
+        data = copied(observed) if hidden is None else hide(observed, hidden)
         return summary(_one_row(data) if lead else data)
     except Exception as error:
         raise SimulatorError(
             f"The summary raised {type(error).__name__} on the observed data: {error}"
         ) from error
+
+
+def copied(data: Data) -> Data:
+    """A copy, where there can be one: a summary that sorts in place is to change no data."""
+    try:
+        return copy.deepcopy(data)
+    except Exception:  # noqa: BLE001 - of a class of the user's, or a tensor that keeps a graph
+        return data
 
 
 def _one_row(observed: Data) -> Data:

@@ -10,7 +10,14 @@ from typing import Literal
 from abctree.data import Simulations
 from abctree.keywords import checks_keywords
 from abctree.markup import listed, page, paragraphs, title, verbatim
-from abctree.problem.arguments import check_function, check_rows, model_of, observation_of, prior_of
+from abctree.problem.arguments import (
+    check_function,
+    check_rows,
+    copied,
+    model_of,
+    observation_of,
+    prior_of,
+)
 from abctree.problem.check import CheckReport, dry_run
 from abctree.problem.combined import DistanceLike, as_distance, distance_of
 from abctree.problem.learned import Learned, LearnedSummaries
@@ -101,7 +108,7 @@ class Problem:
         if isinstance(summary, Learned):
             learned, summary = summary, summary.features
         call = model_of(simulator, own.names, summary, vectorized, batch_size)
-        self.observed = observed
+        self.observed = copied(observed)
         many = bool(vectorized)
         summarised, form, shapes = observation_of(observed, summary, missing, vectorized=many)
         if learned is None:
