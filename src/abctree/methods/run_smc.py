@@ -86,7 +86,8 @@ def smc(
         A population goes on until its effective sample size is at least this, too.
     space : {"theta", "cube"}
         Where steps are made: in the parameters' own units (default), or in the unit cube of the
-        prior's quantiles.  A `PriorTransform` has no density in θ, and takes the cube.
+        prior's quantiles.  A `PriorTransform` has no density in θ, and takes the cube; so does a
+        prior of which more than a thousandth is an end of its support, up to rounding.
     n_pilot : int
         Prior draws from which ε₁ and the scale of the distance are taken; they belong to the first
         population.  Default N, at least 100.

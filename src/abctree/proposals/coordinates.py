@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from abctree.errors import ParameterError
+from abctree.errors import ParameterError, wrong
 from abctree.problem.priors.continuous import Fixed
 from abctree.problem.priors.discrete import Atoms, Integers, Lattice
 from abctree.problem.priors.functions import DensityPrior
@@ -15,6 +15,9 @@ from abctree.problem.priors.joint import Dirichlet
 from abctree.problem.priors.product import Product
 from abctree.protocols import Prior
 from abctree.types import BoolArray, FloatArray, IntArray
+
+#: Where it is asked whether a parameter's outer draws are an end of its support.
+_OUTER = 0.001
 
 
 class Coordinates(Protocol):
@@ -164,7 +167,25 @@ def coordinates(prior: Prior, space: Literal["theta", "cube"] | None) -> Coordin
             f'`space` must be "cube" for a {type(prior).__name__}, whose density is not known, '
             'but got "theta".'
         )
-    return InCube(prior) if product is None or space == "cube" else InTheta.of_prior(product)
+    is_heaped = product is not None and _is_heaped(product)
+    if space == "theta" and is_heaped:
+        raise wrong(
+            "space", 'be "cube" where many prior draws are an end of the prior, up to rounding',
+            '"theta"', "The density is infinite there, and no step would lead to it.",
+        )  # fmt: skip
+    if product is None or is_heaped or space == "cube":
+        return InCube(prior)
+    return InTheta.of_prior(product)
+
+
+def _is_heaped(prior: Product) -> bool:
+    """Whether a thousandth of the draws of a parameter are where its density is infinite.
+
+    Rounded to floats, a hundredth of the draws of Beta(0.1, 0.1) are 1.
+    """
+    outer = np.repeat([[_OUTER], [1.0 - _OUTER]], prior.d, axis=1)
+    with np.errstate(all="ignore"):
+        return bool(np.isposinf(prior.log_density(prior.from_cube(outer))).any())
 
 
 def _product(prior: Prior) -> Product | None:
