@@ -30,6 +30,8 @@ from abctree.proposals import (
     log_odds,
 )
 
+from .conftest import z_score
+
 SIDE = 4.0
 #: Beyond the tolerance a size of 1 + SOFTNESS counts nothing.
 SOFTNESS = 0.35
@@ -471,6 +473,25 @@ def test_density_prior_is_known_to_the_target():
     mean, error = mean_and_error([run.evidence(0.6).estimate / exact - 1 for run in runs])
     assert error < 0.04
     assert abs(mean) < 3.5 * error
+
+
+def test_a_density_that_is_zero_nearly_everywhere_thins_without_a_word():
+    """The bound of thinning is then above 0, though next to no candidate has a weight."""
+
+    def density(theta):
+        return np.where(np.abs(theta[:, 0]) < 1e-3, 0.0, -np.inf)
+
+    problem = abctree.Problem(
+        abctree.DensityPrior(density, {"a": (-3.0, 3.0)}),
+        lambda theta, rng: theta + rng.normal(size=theta.shape), [0.5], vectorized=True,
+    )  # fmt: skip
+    exact = stats.norm.cdf(0.7) - stats.norm.cdf(0.3)
+    found = [
+        abctree.abc_tree(problem, n_simulations=1000, rng=s).evidence(0.2).estimate
+        for s in range(8)
+    ]
+    assert abs(z_score(found, exact)) < 3.5
+    assert np.std(found) / np.sqrt(8) < 0.05 * exact
 
 
 def test_it_reaches_further_than_boxes_on_a_ridge():

@@ -210,6 +210,7 @@ def fit_thinned(
     share = kept / len(ratio)
     k = np.searchsorted(below, _BELOW * below[-1])
     k = min(int(k), int(np.flatnonzero(share * _MOST_CANDIDATES >= 1.0)[-1]))
+    k = max(k, int(np.searchsorted(ratio, 0.0, side="right")))  # a prior may be 0 nearly everywhere
     return Thinned(base, target, float(ratio[k]), float(1.0 / share[k]), students)
 
 
