@@ -365,6 +365,14 @@ def test_names_that_are_no_mathematics_or_long_leave_a_picture(names, draw):
     figure.draw_without_rendering()  # which warns where names leave no room
 
 
+@pytest.mark.parametrize("draw", [
+    plots.failure_map, plots.partition, lambda run: plots.pair(run.posterior()),
+])  # fmt: skip
+def test_names_of_a_hundred_letters_are_cut_where_they_would_cover_others(draw):
+    names = ("rate_of_recovery_" * 6 + "1", "rate_of_recovery_" * 6 + "2")
+    assert misplaced(draw(run(dict.fromkeys(names, (-5.0, 5.0)), 2, n=300, proposal="boxes"))) == []
+
+
 def test_a_formula_is_drawn_as_one_but_for_what_does_not_parse():
     figure = plots.failure_map(run({r"$\alpha$": (0.0, 1.0), "b$^$": (0.0, 1.0)}, 2, n=300))
     axes = figure.axes[0]

@@ -96,6 +96,7 @@ def partition(
         ax.scatter(across, up, s=size, c=TRUTH, linewidths=0, alpha=0.8, zorder=3)
     x, y = sides
     ax.set(xlim=x.limits, ylim=y.limits, xlabel=x.label, ylabel=y.label)
+    fit_texts([(ax, ax.xaxis.label), (ax, ax.yaxis.label)])
     quieten(ax)
     ax.set_title(_title(result, played, sides), fontsize="medium")
     return finished(ax)

@@ -119,9 +119,13 @@ def legend_name(name: str) -> str:
 
     Matplotlib leaves out what begins with an underscore; the blank before it says otherwise.
     """
-    half = _LONGEST // 2
-    short = name if len(name) <= _LONGEST else f"{name[:half]}…{name[-half:]}"
+    short = _shortened(name, _LONGEST)
     return f" {short}" if short.startswith("_") else short
+
+
+def _shortened(text: str, most: int) -> str:
+    half = max(1, most // 2)
+    return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
 
 
 def quieten(ax: Axes) -> None:
@@ -191,12 +195,17 @@ def _power_of_ten(value: float) -> str:
 
 
 def fit_texts(texts: Sequence[tuple[Axes, Text]]) -> None:
-    """Make titles or labels so small, all of them alike, that none is longer than its axes."""
+    """Make titles or labels so small, all of them alike, that none is longer than its axes.
+
+    What nobody could read then loses its middle.
+    """
     size = min((text.get_fontsize() for _, text in texts), default=0.0)
     for ax, text in texts:
-        box, letters = ax.get_window_extent(), max(map(len, text.get_text().split("\n")))
+        lines, box = text.get_text().split("\n"), ax.get_window_extent()
         room = (box.width if text.get_rotation() == 0.0 else box.height) / figure_of(ax).dpi * 72.0
-        size = min(size, room / (_LETTER * max(1, letters)))
+        most = int(room / (_LETTER * _SMALLEST))
+        text.set_text("\n".join(_shortened(line, most) for line in lines))
+        size = min(size, room / (_LETTER * max(1, *map(len, lines))))
     for _, text in texts:
         text.set_fontsize(max(size, _SMALLEST))
 

@@ -20,6 +20,7 @@ from abctree.faces.plots.canvas import (
     check_parallel,
     figure_of,
     finished,
+    fit_texts,
     grid_of_axes,
     legend_above,
     one_axes,
@@ -287,6 +288,7 @@ def failure_map(
         ax.set_facecolor(FAINT)
         ax.set_ylabel(names[1])
         figure_of(ax).colorbar(cells, ax=ax, label="share that failed")
+    fit_texts([(ax, ax.xaxis.label), (ax, ax.yaxis.label)])
     quieten(ax)
     return finished(ax)
 
