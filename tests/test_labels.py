@@ -447,6 +447,27 @@ def test_tables_of_simulations_are_told_to_a_vectorised_problem():
     assert abs(session.result().posterior().mean()[0] - 1.0) < 0.2
 
 
+@pytest.mark.parametrize("kind", ["dict", "pandas", "polars"])
+def test_parameters_in_named_columns_are_read_by_their_names(kind):
+    def simulate(theta, rng):
+        return theta + rng.normal(size=2)
+
+    prior = {"low": (-3.0, 0.0), "high": (0.0, 9.0)}
+    result = abctree.abc_tree(
+        abctree.Problem(prior, simulate, [-1.0, 2.0]), n_simulations=300, rng=1, proposal="boxes"
+    )
+    rows = result.table.theta[:5]
+    held = {"high": rows[:, 1], "weight": np.ones(5), "low": rows[:, 0]}
+    table = held if kind == "dict" else module(kind).DataFrame(held)
+    for ask in result.histogram().pdf, result.mixture_ratio, result.problem.prior.log_density:
+        np.testing.assert_array_equal(ask(table), ask(rows))
+        with pytest.raises(abctree.ParameterError, match="the columns low, high, but got"):
+            ask({"high": rows[:, 1]})
+        for bad in "a", {"low": [1.0], "high": [1.0, 2.0]}:
+            with pytest.raises(abctree.ParameterError, match="must be an array of numbers"):
+                ask(bad)
+
+
 @pytest.mark.slow
 def test_no_library_is_imported_for_its_labels():
     import subprocess

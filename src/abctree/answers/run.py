@@ -23,6 +23,7 @@ from abctree.markup import listed, page, paragraphs, short, title
 from abctree.method import METHODS
 from abctree.numbers import checked_number
 from abctree.problem import Problem
+from abctree.problem.priors.cube import checked_theta
 from abctree.proposals.proposal import UniformCube
 from abctree.proposals.ranges import cube_range, mean_density, middle, out_of_support
 from abctree.protocols import HasBounds
@@ -170,7 +171,7 @@ class Run:
         ParameterError
             If the prior is a map without an inverse (`PriorTransform`).
         """
-        rows = np.asarray(theta, dtype=np.float64)
+        rows = checked_theta(theta, self.problem.names)
         lower, upper = cube_range(self.problem.prior, rows)
         total = np.zeros(len(rows))
         for mixture in self.rounds[-1].mixtures:

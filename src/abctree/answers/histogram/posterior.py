@@ -30,6 +30,7 @@ from abctree.errors import ParameterError
 from abctree.keywords import checks_keywords_of_methods, place_of
 from abctree.numbers import check_rule, checked_rng, unit_of
 from abctree.problem.priors.circles import Direction, circles_of
+from abctree.problem.priors.cube import checked_theta
 from abctree.proposals.ranges import cube_range, mean_over, middle, out_of_support
 from abctree.protocols import HasCubeDensity, HasLogDensity, Prior
 from abctree.types import FloatArray, IntArray, RNGLike
@@ -117,7 +118,7 @@ class StepPosterior(ByParameter):
         prior cannot say volumes.  Along a discrete parameter the density is with respect to counts,
         and that of an atom that is cut by boxes is the average over its interval of the cube.
         """
-        theta = np.asarray(theta, dtype=np.float64)
+        theta = checked_theta(theta, self.names)
         lower, upper = cube_range(self.prior, theta)
         cube = middle(lower, upper)
         density = self._average([self._heights(f, in_theta=True) for f in self.folds], lower, upper)

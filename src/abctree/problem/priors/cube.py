@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from numbers import Real
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -98,8 +98,8 @@ def checked_cube(name: str, cube: object, d: int) -> FloatArray:
 
 
 def checked_theta(theta: object, names: tuple[str, ...]) -> FloatArray:
-    """The parameters (n, n_parameters) as float64 without nan."""
-    rows = _checked_rows("theta", theta, len(names))
+    """The parameters (n, n_parameters) as float64 without nan; columns with names go by these."""
+    rows = _checked_rows("theta", _in_order(theta, names), len(names))
     bad = np.isnan(rows).any(axis=0)
     if bad.any():
         raise ParameterError(
@@ -118,6 +118,17 @@ def checked_boxes(lower: object, upper: object, d: int) -> tuple[FloatArray, Flo
             "a smaller entry. Give both corners of every box."
         )
     return low, high
+
+
+def _in_order(theta: Any, names: tuple[str, ...]) -> object:
+    """The columns of a table or a dict in the order of the names; others are left out."""
+    held = theta if isinstance(theta, Mapping) else getattr(theta, "columns", ())
+    if not any(isinstance(name, str) for name in held):
+        return theta
+    if not set(names) <= set(held):
+        raise wrong("theta", f"have the columns {', '.join(names)}", ", ".join(map(str, held)))
+    columns = [np.asarray(theta[name]) for name in names]
+    return np.array(columns).T if len({x.shape for x in columns}) == 1 else columns
 
 
 def _checked_rows(name: str, rows: object, width: int) -> FloatArray:
