@@ -170,6 +170,13 @@ def test_pair_shows_the_named_parameters_in_their_order(cloud):
     assert [ax.get_xlabel().split()[0] for ax in axes[2:]] == ["c", "a"]
 
 
+def test_pair_marks_the_truth_of_a_series_by_its_labels(cloud):
+    truth = pytest.importorskip("pandas").Series({"c": 3.0, "b": 2.0, "a": 1.0})
+    lines = [line for ax in plots.pair(cloud, truth=truth).axes for line in ax.get_lines()]
+    marked = [line.get_xdata()[0] for line in lines if line.get_label() == "truth"]
+    assert marked == [1.0, 2.0, 3.0]
+
+
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_pair_works_with_few_draws(n):
     figure = plots.pair(posterior(np.arange(2.0 * n).reshape(n, 2) + 0.25), truth=[0.5, 40.0])
@@ -254,6 +261,7 @@ def test_pair_draws_into_given_axes(cloud):
         ({"names": ["z"]}, "`names` must be some of a, b, c"),
         ({"names": []}, "`names` must be some of"),
         ({"truth": [1.0]}, "`truth` must be one number for each"),
+        ({"truth": "a"}, "`truth` must be numbers, but got 'a'"),
         ({"truth": {"z": 1.0}}, "`truth` must name some of"),
         ({"bins": 0}, "`bins` must be a whole number of at least 1"),
         ({"bins": 2.5}, "`bins` must be a whole number of at least 1, but got 2.5"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy.stats import qmc
@@ -227,17 +227,22 @@ def columns_of(posterior: Posterior, names: Sequence[str] | None) -> list[int]:
     return [posterior.names.index(name) for name in chosen]
 
 
-def truth_of(posterior: Posterior, truth: object) -> FloatArray:
+def truth_of(posterior: Posterior, truth: Any) -> FloatArray:
     """(p,) Values to mark; nan for none."""
     p = len(posterior.names)
     if truth is None:
         return np.full(p, np.nan)
+    if hasattr(truth, "iloc") and isinstance(next(iter(truth.index), None), str):
+        truth = dict(truth.items())  # a Series, or a row of a DataFrame
     if isinstance(truth, Mapping):
         unknown = [name for name in truth if name not in posterior.names]
         if unknown:
             raise wrong("truth", f"name some of {', '.join(posterior.names)}", unknown)
         return np.array([float(truth.get(name, np.nan)) for name in posterior.names])
-    values = np.asarray(truth, dtype=np.float64)
+    try:
+        values = np.asarray(truth, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise wrong("truth", "be numbers", repr(truth), "Write [0.5, 2.0].") from None
     if values.shape != (p,):
         raise ParameterError(
             f"`truth` must be one number for each of {', '.join(posterior.names)}, but got shape "
