@@ -6,6 +6,7 @@ size of a block, nor the number of workers, nor a retry changes what a simulatio
 
 from __future__ import annotations
 
+from functools import cache
 from sys import getrefcount
 from typing import Any, cast
 
@@ -91,10 +92,14 @@ class Generators:
 
 def seeds(root: int, index: IntArray) -> SeedArray:
     """A 64-bit seed (n,) for each simulation (n,)."""
-    from abctree.kernels.generator import (
-        mix,  # it needs numba, which what is given seeds has loaded
-    )
-
     found = np.empty(len(index), dtype=np.uint64)
-    mix(np.uint64(root), index, found)
+    _mix()(np.uint64(root), index, found)
     return found
+
+
+@cache  # to import anew what is there takes longer than the kernel
+def _mix() -> Any:
+    """The kernel; it needs numba, which what is given seeds has loaded."""
+    from abctree.kernels.generator import mix
+
+    return mix

@@ -8,6 +8,10 @@ from typing import Any
 from abctree.types import FloatArray
 
 
+#: Of this module: `compiled` is among them once it is imported.
+_names = globals()
+
+
 @cache
 def load() -> Any:
     """The module `compiled`; numba takes a third of a second, which workers do not spend."""
@@ -18,11 +22,11 @@ def load() -> Any:
 
 def loaded() -> Any:
     """The module `compiled`, or None where nobody has loaded it."""
-    return globals().get("compiled")
+    return _names.get("compiled")
 
 
 def within(array: FloatArray, low: float, high: float) -> bool:
     """Whether all numbers are in [low, high]; nan is not."""
-    if (compiled := loaded()) is not None:  # of few numbers NumPy takes ten times as long
+    if (compiled := _names.get("compiled")) is not None:  # NumPy is ten times slower for a few
         return bool(compiled.within(array.reshape(-1), low, high))
     return bool(((array >= low) & (array <= high)).all())

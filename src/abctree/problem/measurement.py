@@ -117,7 +117,7 @@ class Measurement:
         As long as the distance has no scale, summaries are looked at, and all are inf.
         """
         usable = None
-        if not is_finite(summary):
+        if not within(summary, -_LARGEST, _LARGEST):
             usable = finite_rows(summary)
             source = "simulator" if self.model.summary is None else "summary"
             failures += _unnamed(~usable, failures, theta, index, f"{source} returned nan or inf")
@@ -130,7 +130,7 @@ class Measurement:
             distance[usable] = self._distances(
                 summary[usable], theta[usable], index[usable], failures
             )
-        if not is_finite(distance):
+        if not within(distance, 0.0, _LARGEST):
             bad = ~np.isfinite(distance)
             failures += _unnamed(bad, failures, theta, index, "distance returned nan or inf")
             distance[bad] = np.inf
@@ -182,11 +182,6 @@ class Measurement:
         if not np.isfinite(distance):
             raise SimulatorError(f"The distance of simulation {number} is {distance}.")
         return distance
-
-
-def is_finite(array: FloatArray) -> bool:
-    """Whether no number is nan or inf."""
-    return within(array, -_LARGEST, _LARGEST)
 
 
 def finite_rows(summary: FloatArray) -> BoolArray:

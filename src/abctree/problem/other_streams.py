@@ -53,11 +53,12 @@ class Watch:
     def __init__(self, root: int, index: IntArray, *, is_elsewhere: bool) -> None:
         self._is_elsewhere = is_elsewhere
         self._before: dict[str, object] = {}
+        first = int(index[0])
         if is_elsewhere:
-            _seed(root, int(index[0]))
+            _seed(root, first)
             search(root)
-        every = _EVERY if index[0] < _LATER else _LATER
-        if is_elsewhere or int(index[0]) % every < len(index):
+        every = _EVERY if first < _LATER else _LATER
+        if is_elsewhere or first % every < len(index):
             self._before = _states(is_elsewhere=is_elsewhere)
 
     def moved(self) -> tuple[OtherStream, ...]:
