@@ -50,14 +50,18 @@ def locate(
 
 def draw_in_boxes(
     lower: FloatArray, upper: FloatArray, share: FloatArray, u: FloatArray, cube: FloatArray
-) -> FloatArray:
-    """Points (n, d), strictly inside the cube, of boxes that have shares (K,)."""
+) -> tuple[FloatArray, IntArray, FloatArray]:
+    """Points (n, d), strictly inside the cube, of boxes that have shares (K,).
+
+    And the box (n,) of each, and its density (n,).
+    """
     cumulative = np.cumsum(share)
     box = np.searchsorted(cumulative, u * cumulative[-1], side="right")
     box = np.minimum(box, len(cumulative) - 1)
     low, high = lower[box], upper[box]
     point = np.minimum(low + (high - low) * cube, np.nextafter(high, low))
-    return np.asarray(np.maximum(point, np.maximum(low, np.finfo(float).tiny)))
+    point = np.maximum(point, np.maximum(low, np.finfo(float).tiny))
+    return point, box, share[box] / np.prod(high - low, axis=1)
 
 
 def normalise(values: FloatArray) -> float:
@@ -85,9 +89,9 @@ def euclidean(rows: FloatArray, to: FloatArray) -> FloatArray:
     return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows - to, rows - to)))
 
 
-def add_times(total: FloatArray, n: int, values: FloatArray) -> None:
-    """Add n times some values to a total."""
-    total += n * values
+def add_densities(total: FloatArray, n: int, share: FloatArray, volume: FloatArray) -> None:
+    """Add the density of n draws in boxes that have shares and volumes."""
+    total += n * (share / volume)
 
 
 def mean_rates(alpha: FloatArray, beta: FloatArray, found: FloatArray) -> None:

@@ -183,7 +183,6 @@ def test_defensive_share_is_drawn_from_the_prior_and_bounds_every_weight():
     own = game_of(problem, None, np.random.default_rng(0), defensive=0.2)
     folds = [fold.Fold(partition, known, Mixture(0.0, ()))]
     pulled = inner_loop.pull_arms(own, folds, np.arange(500))
-    share = pulled.offered[0][1] * boxes.volume
-    q = share / share.sum()
+    q = pulled.offered[0][1].share
     np.testing.assert_allclose(q, 0.8 * np.array([0.0, 1.0]) + 0.2 * partition.prior_mass)
     np.testing.assert_allclose(pulled.proposal, (q / boxes.volume)[pulled.arm])

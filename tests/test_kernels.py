@@ -51,15 +51,20 @@ def test_soft_tree_of_some_rows_is_that_of_their_copy():
 @given(seed=seeds, n=st.integers(1, 200), d=st.integers(1, 4))
 def test_points_drawn_in_boxes_are_as_defined(seed, n, d):
     rng, cube, label = table(seed, n, d)
-    corners = compiled.boxes_of_tree(*grown(cube, label, 20, 2, 8)[:5], d)
+    tree = grown(cube, label, 20, 2, 8)[:5]
+    corners = compiled.boxes_of_tree(*tree, d)
     share = rng.random(len(corners[0])) * (rng.random(len(corners[0])) < 0.7)
     last = np.nextafter(1.0, 0.0)
     u = np.concatenate([rng.random(n), [0.0, 0.0, last, last]])
     point = np.vstack([rng.random((n, d)), *([[value] * d] for value in (0.0, last) * 2)])
     expected = definition.draw_in_boxes(*corners, share, u, point)
     numbers = np.concatenate([u, point.ravel()])
-    compiled.draw_in_boxes(*corners, share, numbers, point)
-    np.testing.assert_array_equal(point, expected)
+    volume = np.prod(corners[1] - corners[0], axis=1)
+    box, density = np.empty(len(point), np.int32), np.empty(len(point))
+    compiled.draw_in_boxes(*corners, volume, share, numbers, point, box, density)
+    for fast, slow in zip((point, box, density), expected, strict=True):
+        np.testing.assert_array_equal(fast, slow)
+    np.testing.assert_array_equal(box, definition.locate(*tree, point))
     assert ((point > 0.0) & (point < 1.0)).all()
 
 
@@ -141,11 +146,11 @@ def test_uniform_points_compiled_equal_reference(seed, n, k):
 
 
 @given(seed=seeds, n=st.integers(0, 200))
-def test_add_times_compiled_equals_reference(seed, n):
-    total, values = np.random.default_rng(seed).random((2, 7))
+def test_add_densities_compiled_equals_reference(seed, n):
+    total, share, volume = np.random.default_rng(seed).random((3, 7))
     fast, slow = total.copy(), total.copy()
-    compiled.add_times(fast, n, values)
-    definition.add_times(slow, n, values)
+    compiled.add_densities(fast, n, share, volume)
+    definition.add_densities(slow, n, share, volume)
     assert np.array_equal(fast, slow)
 
 

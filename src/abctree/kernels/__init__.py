@@ -7,7 +7,6 @@ from typing import Any
 
 from abctree.types import FloatArray
 
-
 #: Of this module: `compiled` is among them once it is imported.
 _names = globals()
 

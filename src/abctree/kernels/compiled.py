@@ -123,13 +123,21 @@ def locate_others(
     return m
 
 
-@jit
+@jit(fastmath=set(), error_model="numpy")
 def draw_in_boxes(
-    lower: FloatArray, upper: FloatArray, share: FloatArray, u: FloatArray, cube: FloatArray
+    lower: FloatArray,
+    upper: FloatArray,
+    volume: FloatArray,
+    share: FloatArray,
+    u: FloatArray,
+    cube: FloatArray,
+    box: IntArray,
+    density: FloatArray,
 ) -> None:
     """Points (n, d) of boxes (K, d) that have shares (K,), from n (1 + d) uniform numbers.
 
-    The first n say the boxes, the others the places in them; see `abctree.data.Boxes.sample`.
+    The first n say the boxes, the others the places in them; see `abctree.data.Boxes.sample`.  And
+    the box (n,) of each point, and the density (n,) there.
     """
     n, d = cube.shape
     most = len(share) - 1
@@ -148,6 +156,8 @@ def draw_in_boxes(
                 above = middle
             else:
                 k = middle + 1
+        box[i] = k
+        density[i] = share[k] / volume[k]
         for j in range(d):
             low, high = lower[k, j], upper[k, j]
             at = low + (high - low) * u[n + i * d + j]
@@ -265,11 +275,11 @@ def euclidean(rows: FloatArray, to: FloatArray, found: FloatArray) -> None:
         found[i] = math.sqrt(even + odd)
 
 
-@jit
-def add_times(total: FloatArray, n: int, values: FloatArray) -> None:
-    """Add n times some values (K,) to a total (K,)."""
+@jit(fastmath=set(), error_model="numpy")
+def add_densities(total: FloatArray, n: int, share: FloatArray, volume: FloatArray) -> None:
+    """Add to a total (K,) the density of n draws in boxes that have shares and volumes (K,)."""
     for k in range(len(total)):
-        total[k] += n * values[k]
+        total[k] += n * (share[k] / volume[k])
 
 
 @jit(fastmath=set(), error_model="numpy")

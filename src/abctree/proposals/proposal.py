@@ -8,7 +8,8 @@ the proposal itself or by a constraint, costs no simulation and counts all the s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -51,10 +52,11 @@ class OnBoxes:
     boxes: Boxes
     share: FloatArray  #: (K,) of sum 1
     given: IntArray | None = None  #: arms (n,) to be played first
-    value: FloatArray = field(init=False)  #: (K,) the density in each box, c_k
 
-    def __post_init__(self) -> None:
-        self.value = self.share / self.boxes.volume
+    @cached_property
+    def value(self) -> FloatArray:
+        """(K,) The density in each box, c_k."""
+        return self.share / self.boxes.volume
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, None]:
         """See `Proposal`."""
@@ -62,10 +64,20 @@ class OnBoxes:
         if given is not None:
             self.given = None
             return boxes.sample(given, rng), None
-        cube = np.empty((n, boxes.lower.shape[1]))
+        return self.draw_located(n, rng)[0], None
+
+    def draw_located(
+        self, n: int, rng: np.random.Generator
+    ) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Points (n, d), their boxes (n,), and their densities (n,)."""
+        boxes = self.boxes
+        cube, density = np.empty((n, boxes.lower.shape[1])), np.empty(n)
+        box: IntArray = np.empty(n, np.int32)
         u = rng.random(n + cube.size)  # in one call, which costs as much as many numbers
-        draw_in_boxes(boxes.lower, boxes.upper, self.share, u, cube)
-        return cube, None
+        draw_in_boxes(
+            boxes.lower, boxes.upper, boxes.volume, self.share, u, cube, box, density
+        )  # fmt: skip
+        return cube, box, density
 
     def density(self, cube: FloatArray) -> FloatArray:
         """See `Proposal`; O(log K) a point."""

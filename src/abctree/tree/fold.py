@@ -49,9 +49,10 @@ class Fold:
         """How much a rate counts at points (n, d): (n,)."""
         return np.ones(len(cube)) if self.models is None else self.models.at(cube)
 
-    def add(self, density: FloatArray, n_drawn: Sequence[int]) -> None:
+    def add(self, on_boxes: OnBoxes, n_drawn: Sequence[int]) -> None:
         """Count the candidates of a block that has come back, first those of the boxes."""
-        compiled.add_times(self.density, n_drawn[0], density)
+        volume = self.partition.boxes.volume
+        compiled.add_densities(self.density, n_drawn[0], on_boxes.share, volume)
         for source, n in zip(self.sources, n_drawn, strict=False):
             source.n_drawn += n
 

@@ -18,6 +18,7 @@ from abctree.data import Simulations, Table
 from abctree.kernels import compiled
 from abctree.problem import Problem
 from abctree.proposals.points import density_of, draw_from, draw_in_arms
+from abctree.proposals.proposal import OnBoxes
 from abctree.tree.fold import Fold
 from abctree.tree.game import Game
 from abctree.types import FloatArray, IntArray
@@ -39,8 +40,8 @@ class Pulls(NamedTuple):
     arm: IntArray  #: (n,)
     proposal: FloatArray  #: (n,) density relative to the prior with which each was drawn
     fold: IntArray  #: (n,)
-    #: Fold, density on its boxes (K,), and the candidates of each of its proposals.
-    offered: tuple[tuple[int, FloatArray, list[int]], ...]
+    #: Fold, how its boxes were offered, and the candidates of each of its proposals.
+    offered: tuple[tuple[int, OnBoxes, list[int]], ...]
 
 
 def inner_loop(game: Game, folds: Sequence[Fold], epsilon: float, s: int) -> int:
@@ -92,16 +93,16 @@ def pull_arms(game: Game, folds: Sequence[Fold], index: IntArray) -> Pulls:
         rows = range((f - first) % n_folds, n, n_folds)
         if not rows:
             continue
-        columns, density, n_drawn = _pull_in_fold(game, own, len(rows))
+        columns, on_boxes, n_drawn = _pull_in_fold(game, own, len(rows))
         is_mixed = len(n_drawn) > 1  # those of one source came after those of another
         place = game.rng.permutation(np.arange(n)[rows.start :: n_folds]) if is_mixed else rows
         parts.append((place, columns))
-        offered.append((f, density, n_drawn))
+        offered.append((f, on_boxes, n_drawn))
     fold = index % n_folds if n_folds > 1 else np.zeros(n, np.int64)
     return Pulls(*_in_place(parts, n), fold, tuple(offered))
 
 
-def _pull_in_fold(game: Game, own: Fold, n: int) -> tuple[Columns, FloatArray, list[int]]:
+def _pull_in_fold(game: Game, own: Fold, n: int) -> tuple[Columns, OnBoxes, list[int]]:
     """Lines 4 to 7 and 10 for n simulations of a fold; what `Pulls` has of them."""
     problem, rng, policy = game.problem, game.rng, game.rules.policy
     fixed = None
@@ -112,14 +113,18 @@ def _pull_in_fold(game: Game, own: Fold, n: int) -> tuple[Columns, FloatArray, l
     else:  # which may also fix the arms (Algorithm 3)
         fixed, q = policy.pull(own.beliefs.arms(), own.partition, n, rng)
         on_boxes = own.offer(q)
-    if fixed is None:  # lines 7 and 8
+    if fixed is None and not own.beside and problem.region.is_plain:  # lines 7, 8, and 10
+        cube, arm, density = on_boxes.draw_located(n, rng)  # nothing is refused
+        theta = np.asarray(problem.prior.from_cube(cube), dtype=np.float64)
+        return (cube, theta, arm, density), on_boxes, [n]
+    if fixed is None:
         cube, theta, n_drawn = draw_from(problem, own.sources, n, rng)
     else:
         points = draw_in_arms(problem, own.partition, fixed, rng)
         own.sources[0].tally.add(points)
         cube, theta, n_drawn = points.cube, points.theta, [points.n_drawn]
     arm, density = density_of(cube, on_boxes, own.sources)  # line 10, u = 1 / density
-    return (cube, theta, arm, density), on_boxes.value, n_drawn
+    return (cube, theta, arm, density), on_boxes, n_drawn
 
 
 def _in_place(parts: Sequence[tuple[range | IntArray, Columns]], n: int) -> Columns:
@@ -154,8 +159,8 @@ def record(
 
 def update_beliefs(folds: Sequence[Fold], pulled: Pulls, distance: FloatArray) -> None:
     """Line 11: each fold learns from the rows of the others (with F = 1, from its own)."""
-    for f, density, n_drawn in pulled.offered:
-        folds[f].add(density, n_drawn)
+    for f, on_boxes, n_drawn in pulled.offered:
+        folds[f].add(on_boxes, n_drawn)
     for f, game in enumerate(folds):
         if len(folds) == 1:
             game.beliefs.learn(pulled.arm, distance)
