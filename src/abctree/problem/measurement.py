@@ -124,26 +124,22 @@ class Measurement:
         if self.needs_pilot:
             return np.full(len(summary), np.inf)
         if usable is None:
-            distance = self._distances(summary, theta, index, failures)
-        else:
-            distance = np.full(len(summary), np.inf)
-            distance[usable] = self._distances(
-                summary[usable], theta[usable], index[usable], failures
-            )
-        if not within(distance, 0.0, _LARGEST):
-            bad = ~np.isfinite(distance)
-            failures += _unnamed(bad, failures, theta, index, "distance returned nan or inf")
-            distance[bad] = np.inf
+            return self._distances(summary, theta, index, failures)
+        distance = np.full(len(summary), np.inf)
+        distance[usable] = self._distances(summary[usable], theta[usable], index[usable], failures)
         return distance
 
     def _distances(
         self, summary: FloatArray, theta: FloatArray, index: IntArray, failures: list[Failure]
     ) -> FloatArray:
-        """Distances (n,) of finite summaries, inf and a failure for each row that raises."""
+        """Distances (n,) of finite summaries, inf and a failure for each row that has none."""
         if not len(summary):
             return np.empty(0)
         try:
-            return self.checked_distances(summary).copy()  # a function may use its array again
+            given = self._called(summary)
+            if within(given, 0.0, _LARGEST):
+                return given.copy()  # a function may use its array again
+            distance = _not_negative(given, summary, self.observed_summary).copy()
         except CAUGHT as first:  # find the rows that raise, keep the others
             let_through(first)
             distance = np.full(len(summary), np.inf)
@@ -155,13 +151,20 @@ class Measurement:
                     known = isinstance(error, SimulatorError)  # its message names the distance
                     source = "" if known else "distance raised "
                     note_failure(failures, index[i], theta[i], error, source)
-            return distance
+        bad = ~np.isfinite(distance)
+        failures += _unnamed(bad, failures, theta, index, "distance returned nan or inf")
+        distance[bad] = np.inf
+        return distance
 
     def checked_distances(self, summary: FloatArray) -> FloatArray:
         """Distances (n,), which may be nan or inf."""
+        return _not_negative(self._called(summary), summary, self.observed_summary)
+
+    def _called(self, summary: FloatArray) -> FloatArray:
+        """What the distance says (n,)."""
         own = summary.copy()  # a function may write into what it is given
         value = floats(self.distance(own, self.observed_summary), "distance")
-        return _not_negative(one_each(value, len(summary)), summary, self.observed_summary)
+        return one_each(value, len(summary))
 
     def rerun(self, theta: FloatArray, index: IntArray, root: int, number: int) -> float:
         """The distance of simulation `number`, made again alone; what it raises is not caught.
@@ -211,8 +214,6 @@ class NegativeDistanceError(SimulatorError):
 
 def _not_negative(distance: FloatArray, simulated: FloatArray, observed: FloatArray) -> FloatArray:
     """The distances (n,), 0 where rounding took them below; further below 0 they are an error."""
-    if within(distance, 0.0, np.inf):
-        return distance
     below = distance < 0.0
     negative = np.flatnonzero(below)
     if not len(negative):
@@ -253,7 +254,8 @@ class Discrepancy:
         """Simulate, summarise and measure the first rows: see `Work`."""
         began, n = time.time(), 0
         theta, index, measurement = rows.theta, rows.index, self.measurement
-        watch = Watch(self.root, index, is_elsewhere=self.__dict__["process"] != os.getpid())
+        is_elsewhere = self.__dict__["process"] != os.getpid()
+        watch = Watch.of_call(self.root, index, is_elsewhere=is_elsewhere)
         summary = np.empty((len(index), *measurement.observed_summary.shape))
         failures: list[Failure] = []
         interrupt: KeyboardInterrupt | None = None
@@ -270,7 +272,9 @@ class Discrepancy:
         if n < len(index):
             summary, theta, index = summary[:n], theta[:n], index[:n]
         distance = measurement.distances(summary, theta, index, failures)
-        done = Simulations(distance, summary, tuple(failures), began, watch.moved())
+        done = Simulations(
+            distance, summary, tuple(failures), began, () if watch is None else watch.moved()
+        )
         if interrupt is not None:
             raise InterruptedWorkError(done) from interrupt
         return done

@@ -17,7 +17,7 @@ import pickle
 import random
 import sys
 from collections import Counter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -50,21 +50,23 @@ class Watch:
     each call, so that no call repeats another.
     """
 
-    def __init__(self, root: int, index: IntArray, *, is_elsewhere: bool) -> None:
+    def __init__(self, *, is_elsewhere: bool) -> None:
         self._is_elsewhere = is_elsewhere
-        self._before: dict[str, object] = {}
+        self._before = _states(is_elsewhere=is_elsewhere)
+
+    @classmethod
+    def of_call(cls, root: int, index: IntArray, *, is_elsewhere: bool) -> Self | None:
+        """The watch of a call with these simulations; None where it is not watched."""
         first = int(index[0])
         if is_elsewhere:
             _seed(root, first)
             search(root)
         every = _EVERY if first < _LATER else _LATER
-        if is_elsewhere or first % every < len(index):
-            self._before = _states(is_elsewhere=is_elsewhere)
+        is_watched = is_elsewhere or first % every < len(index)
+        return cls(is_elsewhere=is_elsewhere) if is_watched else None
 
     def moved(self) -> tuple[OtherStream, ...]:
         """The streams that were drawn from since."""
-        if not self._before:
-            return ()
         now = _states(is_elsewhere=True)
         moved = [name for name, state in self._before.items() if now.get(name, state) != state]
         return tuple(self._as_told(name) for name in moved)

@@ -171,12 +171,15 @@ class Model:
         root: int,
     ) -> Iterator[int]:
         """Put summaries into rows (n, ...), call by call; yields how many are finished."""
-        generators, shape = Generators(root), rows.shape[1:]
-        seeded = (theta.copy(), streams.seeds(root, index)) if self.vectorized == "seeds" else None
+        shape = rows.shape[1:]
+        if is_seeded := self.vectorized == "seeds":  # made for all calls at once
+            points, seeds = theta.copy(), streams.seeds(root, index)
+        else:
+            generators = Generators(root)
         for a, b in pairwise(self._ends_of_calls(index)):
             try:
-                if seeded is not None:  # made for all calls at once
-                    data = self.simulator(seeded[0][a:b], seeded[1][a:b])
+                if is_seeded:
+                    data = self.simulator(points[a:b], seeds[a:b])
                 else:  # without a name: a generator that somebody holds does not serve again
                     data = self.simulator(*self.arguments(theta[a:b], index[a:b], generators))
                 rows[a:b] = self.read(data, shape, b - a)
