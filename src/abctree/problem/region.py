@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
@@ -11,6 +12,7 @@ import numpy as np
 from abctree.data import Boxes, Partition
 from abctree.errors import ParameterError
 from abctree.problem.priors.cube import inside
+from abctree.problem.priors.product import Product
 from abctree.protocols import Constraint, HasCubeDensity, Prior
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -40,6 +42,11 @@ class Region:
     def is_plain(self) -> bool:
         """Whether π(Ω_k) is the volume of the box, exactly."""
         return self.constraint is None and not self.has_density
+
+    @cached_property
+    def to_theta(self) -> Callable[[FloatArray], FloatArray]:
+        """The prior as a map of points (n, d) that the library drew itself."""
+        return self.prior.from_own if type(self.prior) is Product else self.prior.from_cube
 
     def feasible(self, theta: FloatArray, cube: FloatArray | None = None) -> BoolArray:
         """Where the constraint holds and, if `cube` (n, d) is given, the prior has density."""

@@ -112,10 +112,10 @@ def draw_points(
         none = np.empty(0, dtype=np.int64)
         return Points(np.empty((0, problem.d)), np.empty((0, len(problem.names))), none, 0)
 
-    prior, is_plain = problem.region.prior, problem.region.is_plain
+    to_theta, is_plain = problem.region.to_theta, problem.region.is_plain
     cube, kept = proposal.draw(int(n * per_point), rng)
     if is_plain and kept is None and len(cube) == n:  # nothing is refused
-        theta = np.asarray(prior.from_cube(cube), dtype=np.float64)
+        theta = np.asarray(to_theta(cube), dtype=np.float64)
         return Points(cube, theta, np.arange(1, n + 1), n)
     drawn = iter([(cube, kept)])
     n_proposed = 0
@@ -126,7 +126,7 @@ def draw_points(
         kept = np.ones(want, dtype=bool) if kept is None else kept
         rows = slice(None) if kept.all() else kept
         theta = np.full((want, len(problem.names)), np.nan)
-        theta[rows] = prior.from_cube(cube[rows])
+        theta[rows] = to_theta(cube[rows])
         looked = np.arange(n_proposed + 1, n_proposed + want + 1)
         n_proposed += want
         return cube, theta, looked, kept

@@ -154,8 +154,8 @@ class Runner:
                     ledger.put(*chunk)
                 if self._ahead:
                     self._gather(lambda chunk: chunk)
-                n_back += len(chunk[1])
                 if self._listener.is_told_all:
+                    n_back += len(chunk[1])
                     self._listener.tell(partial(self._now, n_back))
         except KeyboardInterrupt:
             self._gather(_sound)

@@ -115,7 +115,7 @@ def _pull_in_fold(game: Game, own: Fold, n: int) -> tuple[Columns, OnBoxes, list
         on_boxes = own.offer(q)
     if fixed is None and not own.beside and problem.region.is_plain:  # lines 7, 8, and 10
         cube, arm, density = on_boxes.draw_located(n, rng)  # nothing is refused
-        theta = np.asarray(problem.prior.from_cube(cube), dtype=np.float64)
+        theta = np.asarray(problem.region.to_theta(cube), dtype=np.float64)
         return (cube, theta, arm, density), on_boxes, [n]
     if fixed is None:
         cube, theta, n_drawn = draw_from(problem, own.sources, n, rng)

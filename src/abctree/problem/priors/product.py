@@ -135,7 +135,10 @@ class Product:
 
         Unbounded parameters read 0 and 1 as the nearest floats inside.
         """
-        points = checked_cube("cube", cube, self.d)
+        return self.from_own(checked_cube("cube", cube, self.d))
+
+    def from_own(self, points: FloatArray) -> FloatArray:
+        """`from_cube` of points (n, d) that need not be looked at: the library drew them."""
         if len(self._parts) == 1:
             return self._parts[0].block.from_cube(points)
         theta = np.empty((len(points), len(self.names)))
