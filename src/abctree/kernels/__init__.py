@@ -19,11 +19,6 @@ def load() -> Any:
     return compiled
 
 
-def loaded() -> Any:
-    """The module `compiled`, or None where nobody has loaded it."""
-    return _names.get("compiled")
-
-
 def within(array: FloatArray, low: float, high: float) -> bool:
     """Whether all numbers are in [low, high]; nan is not."""
     if (compiled := _names.get("compiled")) is not None:  # NumPy is ten times slower for a few

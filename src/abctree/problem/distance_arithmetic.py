@@ -11,8 +11,8 @@ from functools import cache
 import numpy as np
 import scipy
 
+from abctree import kernels
 from abctree.errors import ParameterError, SimulatorError, warn, wrong
-from abctree.kernels import load, loaded
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Eigenvalues of a correlation matrix below this share of the largest count as zero.
@@ -52,13 +52,14 @@ def euclidean(simulated: FloatArray, observed: FloatArray) -> FloatArray:
 
     One pass where the kernels are there: of few rows NumPy takes ten times as long.
     """
-    kernels = loaded()
-    s, o = np.asarray(simulated, dtype=np.float64), np.asarray(observed, dtype=np.float64)
-    is_plain = s.ndim == 2 and s.flags.c_contiguous and o.flags.c_contiguous and o.size <= _PART
-    if kernels is None or not (is_plain and s.shape[1:] == o.shape and _sums_as_einsum()):
-        return norm(differences(s, o), 2.0)
+    compiled = getattr(kernels, "compiled", None)  # where somebody has loaded it
+    s = np.ascontiguousarray(simulated, np.float64)
+    o = np.ascontiguousarray(observed, np.float64)
+    is_plain = s.ndim == 2 and s.shape[1:] == o.shape and o.size <= _PART
+    if compiled is None or not (is_plain and _sums_as_einsum()):
+        return norm(differences(simulated, observed), 2.0)
     found = np.empty(len(s))
-    kernels.euclidean(s, o, found)
+    compiled.euclidean(s, o, found)
     return found
 
 
@@ -66,7 +67,7 @@ def euclidean(simulated: FloatArray, observed: FloatArray) -> FloatArray:
 def _sums_as_einsum() -> bool:
     """Whether NumPy adds up as the kernel does; builds for other processors have another order."""
     rows, found = np.sin(np.arange(999.0)).reshape(27, 37), np.empty(27)
-    load().euclidean(rows, np.zeros(37), found)
+    kernels.load().euclidean(rows, np.zeros(37), found)
     return np.array_equal(found, norm(rows, 2.0))
 
 

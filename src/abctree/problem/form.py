@@ -16,6 +16,8 @@ from abctree.types import BoolArray, Data, FloatArray, IntArray
 
 #: Where values are missing: an array, or one for each field of a record.
 Missing = BoolArray | Mapping[Hashable, Data]
+#: What is wanted of a user's function.
+FLOAT = np.dtype(np.float64)
 #: Would be taken for numbers, or for arrays of small whole numbers.
 _TEXT = (str, bytes, bytearray, memoryview)
 

@@ -16,7 +16,7 @@ from abctree.errors import ParameterError, SimulatorError
 from abctree.kernels import within
 from abctree.problem.distance_arithmetic import named, one_each
 from abctree.problem.distances import lacks_scale, standardised
-from abctree.problem.form import floats, names_of_entries
+from abctree.problem.form import FLOAT, floats, names_of_entries
 from abctree.problem.other_streams import Watch, search
 from abctree.problem.simulators import CAUGHT, Model, let_through, note_failure
 from abctree.protocols import Distance, TaughtDistance
@@ -163,8 +163,10 @@ class Measurement:
     def _called(self, summary: FloatArray) -> FloatArray:
         """What the distance says (n,)."""
         own = summary.copy()  # a function may write into what it is given
-        value = floats(self.distance(own, self.observed_summary), "distance")
-        return one_each(value, len(summary))
+        value = self.distance(own, self.observed_summary)
+        if type(value) is np.ndarray and value.dtype == FLOAT and value.shape == (len(own),):
+            return value
+        return one_each(floats(value, "distance"), len(own))
 
     def rerun(self, theta: FloatArray, index: IntArray, root: int, number: int) -> float:
         """The distance of simulation `number`, made again alone; what it raises is not caught.

@@ -18,7 +18,7 @@ import numpy as np
 
 from abctree import streams
 from abctree.data import Failure
-from abctree.problem.form import Form, floats
+from abctree.problem.form import FLOAT, Form, floats
 from abctree.problem.labels import check_order_of_rows
 from abctree.streams import Generators
 from abctree.types import Data, FloatArray, IntArray, SeedArray, SimulatorFunction, SummaryFunction
@@ -157,9 +157,13 @@ class Model:
             except CAUGHT as error:
                 let_through(error)
                 raise SummaryError(f"summary raised {described(error)}") from error
-        if lead and type(data) is not np.ndarray:
-            check_order_of_rows(data, source)
-        row = as_row(data, (n, *shape) if lead else shape, source, self.form, lead)
+        wanted = (n, *shape) if lead else shape
+        if type(data) is not np.ndarray:
+            if lead:
+                check_order_of_rows(data, source)
+        elif data.dtype == FLOAT and data.shape == wanted and self.form is None:
+            return data if lead else data[None]  # as nearly always, and as `as_row` has it
+        row = as_row(data, wanted, source, self.form, lead)
         return row if lead else row[None]
 
     def fill(
@@ -176,7 +180,7 @@ class Model:
             points, seeds = theta.copy(), streams.seeds(root, index)
         else:
             generators = Generators(root)
-        for a, b in pairwise(self._ends_of_calls(index)):
+        for a, b in pairwise(self._ends_of_calls(index) if len(index) > 1 else range(2)):
             try:
                 if is_seeded:
                     data = self.simulator(points[a:b], seeds[a:b])

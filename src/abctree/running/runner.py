@@ -130,11 +130,11 @@ class Runner:
         """Begin a block; the answer waits for it."""
         rows = Rows(theta, index, self._unit)
         missing = self._ledger.begin(rows)
-        chunks: Iterator[Chunk] = iter(())
-        if self._executor is not None and len(missing.index):
-            if self._work.measurement is not self.problem.measurement:  # the pilot has scaled it
-                self._work = Discrepancy(self.problem.measurement, self.root)
-            chunks = self._executor.chunks(self._work, missing)
+        if self._executor is None or not len(missing.index):
+            return partial(self._answer, rows, iter(()))
+        if self._work.measurement is not self.problem.measurement:  # the pilot has scaled it
+            self._work = Discrepancy(self.problem.measurement, self.root)
+        chunks = self._executor.chunks(self._work, missing)
         if _is_ahead(type(chunks)):
             self._ahead.append(cast("Ahead", chunks))
         return partial(self._answer, rows, chunks)

@@ -86,9 +86,13 @@ def pull_arms(game: Game, folds: Sequence[Fold], index: IntArray) -> Pulls:
     The plan's share of the prior in q* bounds every weight by its inverse.  A policy decides on the
     arms in place of lines 4 to 6, as Algorithm 3 does.
     """
-    n, n_folds, first = len(index), len(folds), int(index[0])
+    n, n_folds = len(index), len(folds)
+    if n_folds == 1 and not folds[0].beside:  # the paper: there is nothing to be put in place
+        columns, on_boxes, n_drawn = _pull_in_fold(game, folds[0], n)
+        return Pulls(*columns, np.zeros(n, np.int64), ((0, on_boxes, n_drawn),))
+    first = int(index[0])
     parts: list[tuple[range | IntArray, Columns]] = []
-    offered = []
+    offered: list[tuple[int, OnBoxes, list[int]]] = []
     for f, own in enumerate(folds):
         rows = range((f - first) % n_folds, n, n_folds)
         if not rows:
