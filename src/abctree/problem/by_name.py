@@ -5,8 +5,9 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any, Literal
 
 import numpy as np
@@ -38,7 +39,7 @@ def by_name(
         return simulator
     two = _two_of(signature)
     if two[:1] == [_WHOLE] or (two and not set(two) & set(names)):
-        asked = list(_asked_of(simulator, two[0]))
+        asked = _asked_of(simulator, two[0])
         _check_known('`simulator` asks for theta["{}"]', asked, names)
         return OfNamedTheta(simulator, tuple(names)) if asked else simulator
     return _of_arguments(simulator, signature, names, stream)
@@ -91,21 +92,27 @@ def _check_known(says: str, asked: Sequence[str], names: Sequence[str]) -> None:
             )
 
 
-def _asked_of(simulator: SimulatorFunction, argument: str) -> Iterator[str]:
+def _asked_of(simulator: SimulatorFunction, argument: str) -> Sequence[str]:
     """Texts that the simulator itself subscribes its argument with, as in ``theta["beta"]``."""
     function: Any = inspect.unwrap(simulator)
     while isinstance(function, functools.partial):
         function = function.func
     if not hasattr(function, "__code__"):
         function = getattr(function, "__func__", None) or type(function).__call__
-    if not hasattr(function, "__code__"):
-        return
-    steps = [step for step in dis.get_instructions(function) if step.opname not in _SKIPPED]
-    for whole, key, step in zip(steps, steps[1:], steps[2:], strict=False):
-        is_subscript = step.opname == "BINARY_SUBSCR" or step.argrepr == "[]"
-        is_text = key.opname == "LOAD_CONST" and isinstance(key.argval, str)
-        if is_subscript and whole.argval == argument and is_text:
-            yield key.argval
+    return _asked_in(function.__code__, argument) if hasattr(function, "__code__") else ()
+
+
+@functools.lru_cache  # a problem that is made again takes a tenth of the time
+def _asked_in(code: CodeType, argument: str) -> tuple[str, ...]:
+    """Texts that code subscribes a name with."""
+    steps = [step for step in dis.get_instructions(code) if step.opname not in _SKIPPED]
+    return tuple(
+        key.argval
+        for whole, key, step in zip(steps, steps[1:], steps[2:], strict=False)
+        if (step.opname == "BINARY_SUBSCR" or step.argrepr == "[]")
+        and (key.opname == "LOAD_CONST" and isinstance(key.argval, str))
+        and whole.argval == argument
+    )
 
 
 @dataclass(frozen=True)

@@ -162,8 +162,8 @@ class _MultiLevelBeliefs:
 
     def arms(self) -> Arms:
         """α and β now, in O(K · levels)."""
-        tree = self.tree
-        alpha, beta = np.empty(tree.n_boxes), np.empty(tree.n_boxes)
+        tree, n_boxes = self.tree, len(self.counts)
+        alpha, beta = np.empty(n_boxes), np.empty(n_boxes)
         compiled.shrink(
             tree.parent, tree.node_of_box, self.counts, self.root_rate, self.strength, alpha, beta
         )
