@@ -94,7 +94,7 @@ class PriorDraws:
         whole = UniformCube(self._problem.d)
         if self._problem.region.is_plain:  # none is refused
             self._cube, _ = whole.draw(n, rng)
-            self._theta, self._cost = self._problem.prior.from_cube(self._cube), n
+            self._theta, self._cost = self._problem.region.to_theta(self._cube), n
             return
         drawn = draw_points(self._problem, whole, n, rng)
         self._cube, self._theta, self._cost = drawn.cube, drawn.theta, drawn.n_drawn

@@ -25,8 +25,9 @@ from abctree.data import OtherStream
 from abctree.types import IntArray
 
 #: In the process of the run, the call that has one of so many simulations is watched: of the first
-#: ones, which show it if any do, and of the later ones, for a look takes as long as 500 cheap ones.
-_EVERY, _LATER = 500, 5_000
+#: ones, which show it if any do, and ten times fewer of those after ten times as many, and once
+#: more, for a look takes as long as 500 cheap ones.
+_EVERY, _LATER, _LATEST = 500, 5_000, 50_000
 #: Generators of a worker process that are watched, and how often they are looked for: when the work
 #: arrives, before the first call, and, as many make theirs in it, before the second.
 _MOST, _SEARCHES = 100, 3
@@ -61,7 +62,7 @@ class Watch:
         if is_elsewhere:
             _seed(root, first)
             search(root)
-        every = _EVERY if first < _LATER else _LATER
+        every = _EVERY if first < _LATER else _LATER if first < _LATEST else _LATEST
         is_watched = is_elsewhere or first % every < len(index)
         return cls(is_elsewhere=is_elsewhere) if is_watched else None
 

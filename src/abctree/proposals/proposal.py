@@ -18,6 +18,9 @@ from abctree.data import Boxes
 from abctree.kernels.compiled import draw_in_boxes
 from abctree.types import BoolArray, FloatArray, IntArray
 
+#: No point has a smaller coordinate: 0 maps to -inf under an unbounded prior.
+_TINY = float(np.finfo(np.float64).tiny)
+
 
 class Proposal(Protocol):
     """A law of points of the cube."""
@@ -38,7 +41,7 @@ class UniformCube:
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, None]:
         """See `Proposal`."""
         cube = rng.random((n, self.d))
-        return np.maximum(cube, np.finfo(float).tiny, out=cube), None
+        return np.maximum(cube, _TINY, out=cube), None
 
     def density(self, cube: FloatArray) -> FloatArray:
         """One."""
