@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from abctree.data import effective_sample_size
-from abctree.kernels.gaussian import gaussian_sums, squared_distances
+from abctree.kernels.gaussian import exponents_below, gaussian_sums, squared_distances
 from abctree.keywords import checks_keywords, part_named
 from abctree.numbers import ruled
 from abctree.types import BoolArray, FloatArray
@@ -241,11 +241,8 @@ class KernelDensity:
         return np.asarray(np.broadcast_to(peak, (len(self.particle),)))
 
     def _log_density(self, z: FloatArray) -> FloatArray:
-        exponent = self._smooth_exponent(z)
         # The largest term stands apart, so that no sum is lost to underflow.
-        largest = exponent.max(axis=1)
-        exponent -= largest[:, None]
-        np.maximum(exponent, _NOTHING, out=exponent)
+        exponent, largest = self._smooth_exponent(z)
         kernel = np.exp(exponent, out=exponent)
         for j, column in enumerate(np.flatnonzero(self.is_lattice).tolist()):
             away = np.abs(z[:, column, None] - self.particle[None, :, column])
@@ -253,16 +250,18 @@ class KernelDensity:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.einsum("ij,j->i", kernel, self.weight)) + largest)
 
-    def _smooth_exponent(self, z: FloatArray) -> FloatArray:
-        """(n, N) Log-density of every step in the continuous coordinates."""
+    def _smooth_exponent(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(n, N) Log-density of every step in the continuous coordinates, less the largest (n,)."""
         y, centre = self._in_steps(z), self._centre
         if len(self._root) == 1:
-            square = squared_distances(y, centre)
-        else:
-            square = _quadratic_forms(y, centre.T, self._precision)
-        square *= -0.5
-        square -= self._log_norm
-        return square
+            largest = np.empty(len(y))
+            return exponents_below(y, centre, self._log_norm[0], largest), largest
+        exponent = _quadratic_forms(y, centre.T, self._precision)
+        exponent *= -0.5
+        exponent -= self._log_norm
+        largest = exponent.max(axis=1)
+        exponent -= largest[:, None]
+        return np.maximum(exponent, _NOTHING, out=exponent), largest
 
     def _in_steps(self, z: FloatArray) -> FloatArray:
         """(n, k') Continuous coordinates in units of the step, or standard ones if it varies."""
