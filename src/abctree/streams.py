@@ -92,7 +92,7 @@ class Generators:
 
 def seeds(root: int, index: IntArray) -> SeedArray:
     """A 64-bit seed (n,) for each simulation (n,)."""
-    found = np.empty(len(index), dtype=np.uint64)
+    found = np.empty(len(index), np.uint64)
     _mix()(np.uint64(root), index, found)
     return found
 

@@ -22,5 +22,6 @@ def load() -> Any:
 def within(array: FloatArray, low: float, high: float) -> bool:
     """Whether all numbers are in [low, high]; nan is not."""
     if (compiled := _names.get("compiled")) is not None:  # NumPy is ten times slower for a few
-        return bool(compiled.within(array.reshape(-1), low, high))
+        found: bool = compiled.within(array.reshape(-1), low, high)
+        return found
     return bool(((array >= low) & (array <= high)).all())
