@@ -48,6 +48,16 @@ def locate(
     return np.asarray(np.argmax(inside.all(axis=2), axis=1))
 
 
+def links_of_tree(feature, left, right, box):
+    """The node above each, -1 for the root; the children, a leaf its own; the leaf of each box."""
+    m = len(feature)
+    inner = [i for i in range(m) if feature[i] >= 0]
+    above = {child: i for i in inner for child in (left[i], right[i])}
+    child = [(left[i], right[i]) if i in inner else (i, i) for i in range(m)]
+    leaves = sorted((box[i], i) for i in range(m) if i not in inner)
+    return [above.get(i, -1) for i in range(m)], child, [i for _, i in leaves]
+
+
 def draw_in_boxes(
     lower: FloatArray, upper: FloatArray, share: FloatArray, u: FloatArray, cube: FloatArray
 ) -> tuple[FloatArray, IntArray, FloatArray]:

@@ -82,6 +82,16 @@ def test_locate_compiled_equals_brute_force(seed, n, d):
         np.testing.assert_array_equal(fast, slow)
 
 
+@given(seed=seeds, n=st.integers(1, 200), d=st.integers(1, 4))
+def test_links_of_a_tree_are_as_defined(seed, n, d):
+    _, cube, label = table(seed, n, d)
+    feature, _, left, right, box = tree = grown(cube, label, 20, 2, 8)[:5]
+    made = SplitTree(*tree)
+    links = made.parent, made.lookup[2], made.node_of_box
+    for fast, slow in zip(links, definition.links_of_tree(feature, left, right, box), strict=True):
+        np.testing.assert_array_equal(fast, slow)
+
+
 @given(seed=seeds, n=st.integers(1, 3000))
 def test_normalise_compiled_equals_reference(seed, n):
     fast = np.random.default_rng(seed).random(n)

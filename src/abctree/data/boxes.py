@@ -55,26 +55,29 @@ class SplitTree:
     @cached_property
     def parent(self) -> IntArray:
         """(m,) The node above; -1 for the root."""
-        parent: IntArray = np.full(self.n_nodes, -1, dtype=np.int32)
-        inner = np.flatnonzero(self.feature >= 0)
-        parent[self.left[inner]] = inner
-        parent[self.right[inner]] = inner
-        return parent
+        return self._links[0]
 
     @cached_property
     def lookup(self) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
         """The tree as `kernels.compiled.locate` reads it: a leaf is its own child (m, 2)."""
-        own, is_leaf = np.arange(self.n_nodes)[:, None], self.feature < 0
-        child = np.where(is_leaf[:, None], own, np.stack([self.left, self.right], axis=1))
-        return np.maximum(self.feature, 0), self.threshold, _short(child), self.box
+        return np.maximum(self.feature, 0), self.threshold, self._links[1], self.box
 
     @cached_property
     def node_of_box(self) -> IntArray:
         """(K,) The leaf node of each box."""
-        node: IntArray = np.empty(self.n_boxes, dtype=np.int32)
-        leaves = np.flatnonzero(self.feature < 0)
-        node[self.box[leaves]] = leaves
-        return node
+        return self._links[2]
+
+    @cached_property
+    def _links(self) -> tuple[IntArray, IntArray, IntArray]:
+        """`parent` (m,), children (m, 2), and `node_of_box` (K,)."""
+        from abctree.kernels.growth import links_of_tree  # it needs numba, as `kernels.load`
+
+        m = self.n_nodes
+        parent: IntArray = np.empty(m, np.int32)
+        child: IntArray = np.empty((m, 2), np.int32)
+        node: IntArray = np.empty(self.n_boxes, np.int32)
+        links_of_tree(self.feature, self.left, self.right, self.box, parent, child, node)
+        return parent, child, node
 
 
 def _short(numbers: IntArray) -> IntArray:

@@ -137,7 +137,7 @@ def update_denominators(
         cube, fold = table.cube[part], table.fold[part]
         denominator = table.denominator[part].copy()
         for f, mixture in enumerate(mixtures):
-            rows = np.flatnonzero(fold == f)
+            rows = (fold == f).nonzero()[0]
             if part.start >= begin:
                 denominator[rows] = mixture(cube[rows])
             elif mixture.layers:

@@ -1,4 +1,4 @@
-"""A tree of soft labels, grown best-first: what a default run cuts its boxes by."""
+"""A tree of soft labels, grown best-first: what a default run cuts its boxes by; links of trees."""
 
 from __future__ import annotations
 
@@ -155,3 +155,27 @@ def grow_soft_tree(
                 row_box[row[i]] = k
             k += 1
     return feature[:m].copy(), threshold[:m].copy(), left[:m].copy(), right[:m].copy(), box, row_box
+
+
+@jit
+def links_of_tree(
+    feature: IntArray,
+    left: IntArray,
+    right: IntArray,
+    box: IntArray,
+    parent: IntArray,
+    child: IntArray,
+    node_of_box: IntArray,
+) -> None:
+    """The node above each (m,), -1 for the root, both children (m, 2), and the leaf of each box.
+
+    A leaf is its own child.
+    """
+    parent[0] = -1
+    for i in range(len(feature)):
+        child[i, 0] = left[i] if feature[i] >= 0 else i
+        child[i, 1] = right[i] if feature[i] >= 0 else i
+        if feature[i] >= 0:
+            parent[left[i]] = parent[right[i]] = i
+        else:
+            node_of_box[box[i]] = i

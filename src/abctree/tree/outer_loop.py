@@ -173,7 +173,7 @@ def _teachers(game: Game, f: int) -> IntArray:
     others = np.ones(len(table), dtype=bool) if plan.n_folds == 1 else table.fold != f
     if plan.window == "rolling":
         others &= table.round == table.round[-1]
-    return np.flatnonzero(others).astype(np.int32)
+    return others.nonzero()[0].astype(np.int32)
 
 
 def _lowered(game: Game, epsilon: Tolerances, played: Round) -> Tolerances:
