@@ -102,7 +102,7 @@ def _asked_of(simulator: SimulatorFunction, argument: str) -> Sequence[str]:
     return _asked_in(function.__code__, argument) if hasattr(function, "__code__") else ()
 
 
-@functools.lru_cache  # a problem that is made again takes a tenth of the time
+@functools.lru_cache  # to take code apart takes longer than all else that makes a problem
 def _asked_in(code: CodeType, argument: str) -> tuple[str, ...]:
     """Texts that code subscribes a name with."""
     steps = [step for step in dis.get_instructions(code) if step.opname not in _SKIPPED]
