@@ -61,19 +61,15 @@ def degree_for(r: int) -> int:
     return next(fits, 2)
 
 
-@cache
-def _factorials(most: int, ndim: int) -> tuple[IntArray, FloatArray]:
-    """0, 1, ..., and their factorials, along the first of some axes."""
-    j = np.arange(most + 1).reshape(-1, *[1] * (ndim - 1))
-    return j, special.factorial(j)
-
-
 def monomials(z: FloatArray, powers: IntArray) -> FloatArray:
     """(..., r) -> (..., q): each over its α! (so that coefficients are derivatives at 0)."""
-    j, factorial = _factorials(int(powers.max()), z.ndim)
+    most = int(powers.max())
     found = np.ones((len(powers), *z.shape[:-1]))
+    raised = np.ones((most + 1, *z.shape[:-1]))
     for i, power in enumerate(powers.T):
-        found *= (z[..., i] ** j / factorial)[power]
+        for j in range(most):  # a multiplication takes a tenth of the time of a power
+            raised[j + 1] = raised[j] * z[..., i] / (j + 1)
+        found *= raised[power]
     return np.moveaxis(found, 0, -1)
 
 
@@ -88,6 +84,8 @@ class Surface:
 
     def value(self, y: FloatArray) -> FloatArray:
         """(..., r) -> (...)."""
+        if self.degree == 0:
+            return np.full(y.shape[:-1], self.beta[0])
         return np.asarray(self.design(y) @ self.beta)
 
     def design(self, y: FloatArray) -> FloatArray:
@@ -103,6 +101,8 @@ class Surface:
 
     def _bent(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Bent coordinates, and their derivatives by ρ."""
+        if not self.rate.any():
+            return y, -0.5 * y * y
         rate = np.where(np.abs(self.rate) < 1e-8, 1e-8, self.rate)
         along = np.maximum(rate * y, -0.98)
         bent = np.log1p(along) / rate
@@ -160,7 +160,7 @@ def regression(
     terms = surface(at).design(y)
     (value, slope, weight), last = objective(at), False
     for _ in range(30):
-        design = surface(at).by_parameters(y, terms)[:, :n]
+        design = surface(at).by_parameters(y, terms) if bends else terms
         known = (design * weight[:, None]).T @ design + np.diag(ridge)
         if last:
             break
