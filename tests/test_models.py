@@ -30,12 +30,13 @@ def geometric(theta, rng):
     return rng.negative_binomial(N, 1.0 / (1.0 + theta[:, 0]))[:, None]
 
 
+@cache
 def exact():
     """Evidence of a sum of 11 to 13, by quadrature, and the posterior means under it."""
     sums = np.arange(TOTAL - 1, TOTAL + 2)
     laws = (
-        lambda mean: stats.poisson(N * mean).pmf(sums).sum(),
-        lambda mean: stats.nbinom(N, 1.0 / (1.0 + mean)).pmf(sums).sum(),
+        lambda mean: stats.poisson.pmf(sums, N * mean).sum(),
+        lambda mean: stats.nbinom.pmf(sums, N, 1.0 / (1.0 + mean)).sum(),
     )
     z = np.array([integrate.quad(law, 0.0, HIGH)[0] / HIGH for law in laws])
     first = [integrate.quad(lambda m, law=law: m * law(m), 0.0, HIGH)[0] / HIGH for law in laws]

@@ -151,7 +151,7 @@ def test_smc_mixture_ratio_integrates_to_one():
         constraint=lambda t: t["a"] < 2.0 + t["b"],
     )
     result = smc(problem, n_simulations=3000, n_particles=100, rng=0)
-    cube = np.random.default_rng(1).random((20_000, 3))
+    cube = np.random.default_rng(1).random((8_000, 3))
     theta = problem.prior.from_cube(cube)
     allowed = problem.region.feasible(theta)
     inside = result.mixture_ratio(theta[allowed])
