@@ -10,6 +10,7 @@ import abctree
 from abctree import ParameterError
 from abctree.kernels import bandits, beta, transport
 
+pytestmark = pytest.mark.xdist_group("bandits")  # they share kernels that no run compiles
 ALPHA_LEVEL = 1e-4
 
 

@@ -327,13 +327,15 @@ def test_bart_says_what_to_install_before_anything_is_simulated(monkeypatch):
 
 @needs_stochtree
 def test_posterior_and_evidence_agree_with_the_closed_form():
-    mean, error = mean_and_error(relative_errors(2, 8, 5_000, partitioner=Bart(**QUICK)))
+    # With three folds there are two forests in five fewer, and simulations cost little.
+    settings = {"partitioner": Bart(**QUICK), "n_folds": 3}
+    mean, error = mean_and_error(relative_errors(2, 8, 7_000, **settings))
     assert (np.abs(mean) < 3.5 * error + 0.005).all(), (mean, error)
     assert (error < 0.05).all()
 
 
 @needs_stochtree
 def test_corners_that_are_not_the_cuts_would_be_noticed():
-    broken = Inflated(Bart(**QUICK))
-    mean, error = mean_and_error(relative_errors(2, 5, 4_000, partitioner=broken))
+    settings = {"partitioner": Inflated(Bart(**QUICK)), "n_folds": 3}
+    mean, error = mean_and_error(relative_errors(2, 5, 4_000, **settings))
     assert (np.abs(mean) > 3.5 * error + 0.005).any(), (mean, error)

@@ -18,6 +18,7 @@ from abctree.kernels import dynamic_trees
 from abctree.testing import check_partitioner
 from tests.test_unbiased import mean_and_error, relative_errors
 
+pytestmark = pytest.mark.xdist_group("dynamic trees")  # they share kernels
 HABITS = {
     "n_particles": 50,
     "max_boxes": 300,

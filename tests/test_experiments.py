@@ -34,6 +34,7 @@ from experiments.methods import METHODS, Method, play
 
 from .conftest import z_score
 
+pytestmark = pytest.mark.xdist_group("experiments")  # they share runs
 ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -11,6 +11,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 import abctree
 
+pytestmark = pytest.mark.xdist_group("learned")  # they share runs
 PRIOR = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
 TRUTH = np.array([1.0, -2.0])
 

@@ -17,6 +17,7 @@ from abctree.answers import Posterior
 from abctree.faces.plots.canvas import number
 
 figure_module = pytest.importorskip("matplotlib.figure")
+pytestmark = pytest.mark.xdist_group("plots")  # they share runs
 
 
 def posterior(theta, weight=None, names="abcdef", continuous=None, bounds=None):
