@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import platform
@@ -312,10 +311,10 @@ def _picture(figure: Figure, caption: str) -> Picture:
     """A figure as SVG that can stand in a page beside others: text stays text."""
     import matplotlib as mpl
 
-    buffer = io.StringIO()
+    from abctree.faces.plots.canvas import svg_of
+
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "abctree"}):
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    svg = buffer.getvalue()
+        svg = svg_of(figure)
     svg = svg[svg.index("<svg") :]
     # Ids of groups, which nothing refers to, would be those of the next picture, too.
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
