@@ -195,8 +195,9 @@ def expansion_of(y: FloatArray, value: FloatArray, white: FloatArray) -> Surface
     """A polynomial near a smooth function known at y (m, r), near 0 above all; or its constant."""
     known, r = np.isfinite(value), y.shape[1]
     y, value = y[known], value[known]
-    degree = 0 if np.ptp(value) == 0.0 else degree_for(r)
-    surface = Surface(white, degree, value[:1], np.zeros(r))
+    if np.ptp(value) == 0.0:
+        return Surface(white, 0, value[:1], np.zeros(r))
+    surface = Surface(white, degree_for(r), value[:1], np.zeros(r))
     scale = np.exp(-0.5 * ((y @ white.T) ** 2).sum(axis=1)) + 1e-3
     design = surface.design(y) * scale[:, None]
     return replace(surface, beta=np.linalg.lstsq(design, value * scale, rcond=None)[0])
