@@ -117,9 +117,8 @@ class Result(Run):
         they are.  Where there are two summaries more than parameters, draws are also read by local
         ones (``posterior(summaries="local")``): of the two regressions with all draws the one that
         is closer to the known parameters is the default; where there are a hundred draws for each
-        summary, the second is on both kinds, and is left if it is worse by a standard error.  Where
-        another is clearly closer, by three standard errors of the energy score, it is taken.  That
-        costs seconds and no simulation.
+        summary, the second is on both kinds.  Where another is clearly closer, by three standard
+        errors of the energy score, it is taken.  That costs seconds and no simulation.
 
         Numbers that no simulation tells from one another, such as independent measurements of one
         kind, are compared sorted in all of this, if the distance compares number with number.
