@@ -56,6 +56,6 @@ def test_an_answer_beyond_all_accepted_draws_says_so():
             told.append("Hardly any accepted draw" in str(result.summary()))
             off.append(abs(result.answer().mean()[1] - mean) / spread)
     told, off = np.reshape(told, (3, 2)), np.reshape(off, (3, 2))
-    assert np.array_equal(told, off > 2.0)  # one of raw numbers is read by local summaries, well
+    assert np.array_equal(told, off > 1.5)  # one of raw numbers is read by local summaries, well
     assert told[:, 0].sum() == 2
     assert off[:, 1].max() < 1.0

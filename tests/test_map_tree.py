@@ -278,7 +278,7 @@ def test_dyadic_cuts_the_box_of_the_largest_average_density(rng):
     ("make", "says"),
     [
         (lambda: LimitedShrinkage(surprise=0.0), "`surprise` must be positive"),
-        (lambda: Peaks(most=-1), "`most` must be at least 0"),
+        (lambda: Peaks(most=-1), "`most` must be a whole number of at least 0"),
         (lambda: Peaks(partitioner=3), "`partitioner` must have a method"),
         (lambda: Dyadic(pick="x"), "`pick` must be"),
     ],

@@ -136,7 +136,7 @@ def test_rows_are_read_in_threads_if_the_distance_may_be_called_in_them(monkeypa
         result = abctree.rejection(problem(distance=distance), n_simulations=1000, rng=1)
         started.clear()
         assert result.answer().reading is not None
-        assert len(started) == expected
+        assert len(set(started)) == expected
 
 
 @pytest.mark.slow
