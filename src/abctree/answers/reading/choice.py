@@ -49,7 +49,8 @@ class Choice:
     #: it, and the standard error.  Below 0 it is better.  Of two kinds of rows that stand in, near
     #: by the run's own summaries or by local ones, those are told that speak least for it.
     scores: dict[Cell, tuple[float, float]]
-    n: int  #: rows that stood in for the observation
+    #: Rows that stood in for the observation; a reading that was worse at a third was left there.
+    n: int
 
     @property
     def local_is_fair(self) -> bool:
