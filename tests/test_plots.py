@@ -14,7 +14,7 @@ from scipy import stats
 import abctree
 from abctree import MissingDependencyError, ParameterError, plots
 from abctree.answers import Posterior
-from abctree.faces.plots.canvas import number, svg_of, write_png
+from abctree.faces.plots.canvas import number
 
 figure_module = pytest.importorskip("matplotlib.figure")
 pytestmark = pytest.mark.xdist_group("plots")  # they share runs
@@ -107,22 +107,6 @@ def test_a_notebook_shows_figures_by_itself(cloud, monkeypatch, known):
     assert list(png.type_printers) == ([] if known else [figure_module.Figure])
     if not known:
         assert png.type_printers[figure_module.Figure](figure).startswith(b"\x89PNG")
-
-
-@pytest.mark.slow
-def test_a_picture_that_is_drawn_once_is_that_of_matplotlib(corner, monkeypatch, tmp_path):
-    draws, draw = [], figure_module.Figure.draw
-    monkeypatch.setattr(figure_module.Figure, "draw", lambda *a: draws.append(1) or draw(*a))
-    monkeypatch.setitem(sys.modules["matplotlib"].rcParams, "svg.hashsalt", "abctree")
-    write_png(plots.failure_map(corner), tmp_path / "own.png", dpi=130)
-    svg = svg_of(plots.failure_map(corner))
-    assert len(draws) == 2
-    plots.failure_map(corner).savefig(tmp_path / "its.png", dpi=130)
-    assert (tmp_path / "own.png").read_bytes() == (tmp_path / "its.png").read_bytes()
-    given = {"transparent": True, "metadata": {"Date": None}}
-    plots.failure_map(corner).savefig(tmp_path / "its.svg", **given)
-    assert (tmp_path / "its.svg").read_text("utf-8") == svg
-    assert len(draws) == 6  # the twin
 
 
 def test_pair_has_a_panel_for_each_pair_and_hides_the_others(cloud):

@@ -81,8 +81,8 @@ def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
     first = (of_kind & (np.cumsum(of_kind, axis=1) % _FIRST == 1)).any(axis=0)
     ask(first, np.ones(len(cells), dtype=bool))
     mean, *_ = _gaps(score[first], share[:, first], cells.index(default))
-    may_win = np.array([cell._replace(summaries=default.summaries) == default for cell in cells])
-    ask(~first, may_win | (mean <= 0.0))
+    is_default = [cell._replace(summaries=default.summaries) == default for cell in cells]
+    ask(~first, is_default | (mean <= 0.0))
     mean, error, ratio = _gaps(score, share, cells.index(default))
     if rows.fair_local is not None:
         other = cells.index(default._replace(summaries="local"))

@@ -176,10 +176,8 @@ class Answer:
 
 
 def _saved(drawn: NamedDict, directory: Path) -> list[str]:
-    from abctree.faces.plots.canvas import write_png
-
     for name, figure in drawn.items():
-        write_png(figure, directory / f"{name}.png", dpi=130)
+        figure.savefig(directory / f"{name}.png", dpi=130)
     return [f"{name}.png" for name in drawn]
 
 

@@ -14,8 +14,6 @@ from abctree.errors import ParameterError, needed
 from abctree.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -65,25 +63,6 @@ def _png(figure: Figure) -> bytes:
     file = io.BytesIO()
     figure.savefig(file, format="png")
     return file.getvalue()
-
-
-def write_png(figure: Figure, file: Path, dpi: float) -> None:
-    """What `savefig` writes, but drawn once: that draws twice, for a box that nobody asks for."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    figure.set_dpi(dpi)
-    FigureCanvasAgg(figure).print_png(file)
-
-
-def svg_of(figure: Figure) -> str:
-    """The same for text that `savefig` would write as SVG on no ground, with no date."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    for ground in (figure.patch, *(ax.patch for ax in figure.axes)):
-        ground.set(facecolor="none", edgecolor="none")
-    buffer = io.StringIO()
-    FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None})
-    return buffer.getvalue()
 
 
 def one_axes(ax: Axes | None, width: float, height: float) -> Axes:

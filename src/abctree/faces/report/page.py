@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import platform
@@ -311,10 +312,10 @@ def _picture(figure: Figure, caption: str) -> Picture:
     """A figure as SVG that can stand in a page beside others: text stays text."""
     import matplotlib as mpl
 
-    from abctree.faces.plots.canvas import svg_of
-
+    buffer = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "abctree"}):
-        svg = svg_of(figure)
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     # Ids of groups, which nothing refers to, would be those of the next picture, too.
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
