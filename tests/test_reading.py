@@ -12,6 +12,8 @@ from scipy import stats
 
 import abctree
 from abctree.answers.reading import modes, regression, rows
+from abctree.problems import gaussian_mixture
+from abctree.problems.truth import GaussianMixtureTruth
 
 from .conftest import z_score
 
@@ -23,6 +25,11 @@ SQUARE = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
 def shift(theta, rng):
     """theta + e, two summaries."""
     return theta + rng.standard_normal(theta.shape)
+
+
+def steep(theta, rng):
+    """Near exp(1.2 theta), two summaries."""
+    return np.exp(1.2 * theta) * (1.0 + 0.02 * rng.standard_normal(theta.shape))
 
 
 def many(theta, rng):
@@ -306,16 +313,56 @@ def test_the_answer_takes_simulations_that_are_equally_near_together(observed):
 
 def test_rows_that_stand_in_for_the_observation_veto_a_bad_regression():
     """x = exp(3 θ): far from the observation the regression is wrong, and fewer rows are better."""
-
-    def steep(theta, rng):
-        return np.exp(1.2 * theta) * (1.0 + 0.02 * rng.standard_normal(theta.shape))
-
     result = run(steep, (1.0, 1.0), 3)
     choice = result.answer().reading
     assert choice.chosen != choice.default
     gap, error = choice.scores[choice.chosen]
     assert gap < -2.0 * error
-    assert "better than the default, ridge at ESS 300" in str(choice)
+    assert f"better than the default, {choice.default}, " in str(choice)
+
+
+def default_ess(change):
+    """That of a table of 4 000 rows whose weights are changed by their order of distance."""
+    rng = np.random.default_rng(1)
+    theta = rng.uniform(-5.0, 5.0, (4000, 1))
+    data = theta + 0.5 * rng.standard_normal(theta.shape)
+    weights = change(np.argsort(np.argsort(np.abs(data[:, 0]))), rng)
+    result = abctree.from_table(
+        {"a": theta[:, 0]}, data, [0.0], prior={"a": (-5.0, 5.0)}, distance="euclidean",
+        weights=weights / weights.mean(),
+    )  # fmt: skip
+    return result.answer().reading.default.ess
+
+
+def test_more_draws_are_read_where_weights_are_uneven_and_farther_rows_worth_it():
+    """Twice a tenth of the simulations, in steps; else a tenth."""
+
+    def uneven(order, rng):
+        return np.exp(0.8 * rng.standard_normal(len(order)))
+
+    assert default_ess(lambda order, rng: np.ones(len(order))) == pytest.approx(400.0)
+    assert 748.0 <= default_ess(uneven) <= 800.0
+    # The nearest rows are worth 450; of more, with thirty times the weight, 900 are worth as much.
+    heavy = default_ess(lambda order, rng: uneven(order, rng) * np.where(order < 1000, 1.0, 30.0))
+    assert 400.0 <= heavy <= 470.0
+
+
+@pytest.mark.slow
+def test_more_draws_read_a_crowded_table_better_and_one_of_the_prior_worse():
+    truth, gain = GaussianMixtureTruth(2), []
+    for seed in range(16):
+        made = abctree.abc_tree(gaussian_mixture(2), n_simulations=4000, rng=seed)
+        less, usual = made.adjusted(ess=400.0), made.adjusted()
+        gain.append(np.diff([truth.tv20(draws.theta, draws.weights) for draws in (usual, less)])[0])
+    assert z_score(np.array(gain), 0.0) > 3.0
+    gain = []
+    for seed in range(8):  # twin: more draws are not always better
+        problem = abctree.Problem(SQUARE, steep, np.ones(2), vectorized=True)
+        made = abctree.rejection(problem, n_simulations=4000, rng=seed)
+        assert made.answer().reading.default.ess == pytest.approx(400.0)
+        spread = [made.adjusted(ess=ess).std()[0] for ess in (700.0, 400.0)]
+        gain.append(np.diff(np.abs(np.log(np.array(spread) / (0.02 / 1.2))))[0])
+    assert z_score(np.array(gain), 0.0) < -3.0
 
 
 def test_nothing_vetoes_a_regression_that_is_right():
@@ -373,7 +420,7 @@ def test_the_answer_is_the_same_each_time_and_says_what_it_is():
     again = run.__wrapped__(n_simulations=1000).answer()
     assert np.array_equal(first.theta, again.theta)
     assert first.is_adjusted
-    assert str(first.reading).startswith("Read as ridge at ESS 200")
+    assert str(first.reading).startswith(f"Read as {first.reading.default}: none of 8")
 
 
 def test_without_summaries_the_answer_is_the_draws():
@@ -423,7 +470,7 @@ def test_calibration_sees_intervals_that_are_too_narrow(monkeypatch):
 @pytest.mark.slow
 def test_calibration_prints_both_readings_and_what_it_cannot_see():
     text = str(run().calibration(50))
-    assert "ridge at ESS 300" in text
+    assert str(run().answer().reading.default) in text
     assert "raw at ESS" in text
     assert "does not see" in text
     with pytest.raises(abctree.ParameterError, match="`n` must be a whole number of at least 1"):

@@ -17,6 +17,7 @@ from abctree.answers.reading.local import LocalModel
 from abctree.answers.reading.modes import modes, nearest_mode
 from abctree.answers.reading.near import Points, epanechnikov, nearest, systematic
 from abctree.answers.reading.regression import Regression, moved, regression
+from abctree.answers.reading.sizes import count_for, larger_ess, largest_ess, usual_ess
 from abctree.answers.run import Run
 from abctree.answers.selection import just_above, usable
 from abctree.data import running_ess
@@ -36,11 +37,6 @@ _THINNED = 200_000
 _NEAREST = 20
 #: Rows without which a table is read as it is, and cannot be checked.
 FEWEST = 100
-#: A reading must leave rows outside of it, of which the nearest ends it.
-_LARGEST_SHARE = 0.7
-#: An adjustment wants more draws than an unadjusted answer: it removes most of what ε adds.  They
-#: are a share of the simulations, within bounds, and of few simulations twice as large a share.
-_SHARE, _AT_LEAST, _AT_MOST = 0.1, 300.0, 3000.0
 #: Local models, each where the draws of the one before are.
 _LOCAL_STEPS = 2
 #: Local summaries say nothing of an observation that is so many times as near, by the run's own
@@ -164,15 +160,17 @@ class Rows:
     @cached_property
     def largest_ess(self) -> float:
         """The largest effective sample size that a reading may have."""
-        # Of the nearest: the farthest may be so heavy that all rows together are worth less.
-        return min(_LARGEST_SHARE * float(self._reached.max(initial=0.0)), len(self) / 2.5)
+        return largest_ess(self._reached)
+
+    @cached_property
+    def usual_ess(self) -> float:
+        """That of draws which say where the posterior is."""
+        return usual_ess(self._reached, self.run.n_simulations)
 
     @property
-    def usual_ess(self) -> float:
-        """The effective sample size of an adjustment where nothing speaks against it."""
-        share = _SHARE * self.run.n_simulations
-        wanted = np.clip(share, min(_AT_LEAST, 2.0 * share), _AT_MOST)
-        return min(float(wanted), self.largest_ess)
+    def default_ess(self) -> float:
+        """That of an adjustment where nothing speaks against it."""
+        return larger_ess(self._reached, self.usual_ess)
 
     @cached_property
     def local(self) -> Local | None:
@@ -254,7 +252,7 @@ class Rows:
     @property
     def near(self) -> tuple[FloatArray, FloatArray]:
         """Places (m, k) of the draws of the usual reading, and their weights (m,)."""
-        n = _count(self._reached, self.usual_ess)
+        n = count_for(self._reached, self.usual_ess)
         return self.places[:n], self.weight[:n] * epanechnikov(self.distance[:n], self.distance[n])
 
     @cached_property
@@ -278,7 +276,7 @@ class Rows:
 
     def epsilon(self, ess: float) -> float:
         """The tolerance of a reading; the nearest are read together if they are ties."""
-        last = float(self.distance[_count(self._reached, ess)])
+        last = float(self.distance[count_for(self._reached, ess)])
         return last if last > self.distance[0] else just_above(self.distance, last, np.inf)
 
     @cached_property
@@ -314,11 +312,11 @@ class Rows:
         """
         most = max(cell.ess for cell in cells)
         # About as many rows as at the observation, or more where these do not do.
-        count = max(3 * _count(self._reached, most) // 2, 1)
+        count = max(3 * count_for(self._reached, most) // 2, 1)
         while True:
             row = nearest(distance, count)
             row = row[self.number[row] != without]
-            wanted = _count(running_ess(self.weight[row]), most)
+            wanted = count_for(running_ess(self.weight[row]), most)
             if wanted < len(row) - 1 or count >= len(self):
                 break
             count *= 2
@@ -329,7 +327,7 @@ class Rows:
         moves = slice(None) if self.moves.all() else self.moves
         fits: dict[tuple[float, bool], tuple[Regression, Fitted]] = {}
         for cell in cells:
-            n = _count(reached, cell.ess)
+            n = count_for(reached, cell.ess)
             if cell.method is None:
                 yield Reading(self, row[:n], z[:n], weight[:n])
                 continue
@@ -363,7 +361,7 @@ class Rows:
 
     def accepted(self, ess: float) -> IntArray:
         """The nearest rows, up to an effective sample size."""
-        return np.arange(_count(self._reached, ess))
+        return np.arange(count_for(self._reached, ess))
 
     def picked(
         self, n: int, ess: float, rng: np.random.Generator
@@ -386,10 +384,3 @@ class Rows:
             stand += [(rows, j) for j in rows.of_number(near.number[row]).tolist()]
             shares.append(count / count.sum())
         return stand, block_diag(*shares)
-
-
-def _count(reached: FloatArray, ess: float) -> int:
-    """How many of the nearest rows are read: enough, or those worth most, but for one at least."""
-    enough = np.flatnonzero(reached >= ess)
-    last = int(enough[0]) if len(enough) else int(np.argmax(reached))
-    return min(last + 1, len(reached) - 1)
