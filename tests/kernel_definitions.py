@@ -265,15 +265,6 @@ def squared_distances(y, centre):
     return square
 
 
-def exponents_below(
-    y: FloatArray, centre: FloatArray, log_norm: float, largest: FloatArray
-) -> FloatArray:
-    """Logarithms of Gaussian densities less the largest of each row, none below -600."""
-    exponent = -0.5 * squared_distances(y, centre) - log_norm
-    largest[:] = exponent.max(axis=1)
-    return np.asarray(np.maximum(exponent - largest[:, None], -600.0))
-
-
 def log_gaussian_sums(y, centre, weight):
     """Log Σ_j w_j exp(−|y_i − c_j|² / 2)."""
     square = ((y[:, None, :] - centre.T) ** 2).sum(axis=2)

@@ -279,17 +279,6 @@ def test_squared_distances_are_as_defined_to_the_last_bit(seed, d, n, size):
     np.testing.assert_array_equal(gaussian.squared_distances(y, centre), right)
 
 
-@given(seed=seeds, d=st.integers(0, 5), n=st.integers(1, 40), size=st.floats(0.1, 1e150))
-def test_exponents_of_gaussians_are_as_defined_to_the_last_bit(seed, d, n, size):
-    rng = np.random.default_rng(seed)
-    y, centre = size * rng.normal(size=(4, d)), rng.normal(size=(d, n))
-    log_norm, (fast, slow) = rng.normal(), np.empty((2, 4))
-    found = gaussian.exponents_below(y, centre, log_norm, fast)
-    right = definition.exponents_below(y, centre, log_norm, slow)
-    np.testing.assert_array_equal(found, right)
-    np.testing.assert_array_equal(fast, slow)
-
-
 @given(seed=seeds, d=st.integers(1, 5), n=st.integers(1, 9), size=st.floats(0.1, 60.0))
 def test_gaussian_sums_are_as_defined(seed, d, n, size):
     rng = np.random.default_rng(seed)

@@ -131,7 +131,7 @@ def test_smc_mixture_weighs_a_particle_far_in_the_tail_of_the_prior():
     density = SimpleNamespace(
         weight=np.full(3, 1 / 3),
         log_peak=np.full(3, -1.0),
-        log_density_compiled=lambda z: log_density,
+        log_density=lambda z: log_density,
     )
     base = SimpleNamespace(of=lambda theta, cube: theta, theta=lambda z: (z, log_base))
     table = SimpleNamespace(theta=np.zeros((3, 1)), cube=np.full((3, 1), 0.5))

@@ -72,32 +72,6 @@ def squared_distances(y: FloatArray, centre: FloatArray) -> FloatArray:
     return found
 
 
-@jit
-def exponents_below(
-    y: FloatArray, centre: FloatArray, log_norm: float, largest: FloatArray
-) -> FloatArray:
-    """``−|y_i − c_j|² / 2 − log_norm`` (n, N) less the largest (n,) of each row, at least -600.
-
-    As `squared_distances`, rounded as NumPy rounds it.
-    """
-    found = np.empty((len(y), centre.shape[1]))
-    # Of numbers that are not negative the bits have the same order, and are compared side by side.
-    bits, least = found.view(np.int64), largest.view(np.int64)
-    for i in range(len(y)):
-        row = found[i]
-        _squares(y[i], centre, row)
-        smallest = bits[i, 0]
-        for j in range(len(row)):
-            smallest = min(smallest, bits[i, j])
-        least[i] = smallest
-        top = -0.5 * largest[i] - log_norm
-        for j in range(len(row)):
-            below = (-0.5 * row[j] - log_norm) - top
-            row[j] = max(below, _NOTHING)
-        largest[i] = top
-    return found
-
-
 @jit(fastmath={"reassoc", "contract"})
 def gaussian_sums(
     y: FloatArray, centre: FloatArray, weight: FloatArray

@@ -41,7 +41,7 @@ class Particles:
         nothing of where such draws come from, and would make its weight too small.
         """
         z = self.coordinates.of(table.theta, table.cube)
-        log_ratio = self.kernels.log_density_compiled(z) - self.coordinates.theta(z)[1]
+        log_ratio = self.kernels.log_density(z) - self.coordinates.theta(z)[1]
         own = table.theta[self.rows], table.cube[self.rows]
         log_base = self.coordinates.theta(self.coordinates.of(*own))[1]
         with np.errstate(divide="ignore"):

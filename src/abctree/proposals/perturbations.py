@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from abctree.data import effective_sample_size
-from abctree.kernels.gaussian import exponents_below, gaussian_sums, squared_distances
+from abctree.kernels.gaussian import gaussian_sums, squared_distances
 from abctree.keywords import checks_keywords, part_named
 from abctree.numbers import ruled
 from abctree.types import BoolArray, FloatArray
@@ -220,18 +220,14 @@ class KernelDensity:
 
         O(n N k), or O(n N k²) with a covariance for each particle; memory bounded.
         """
+        if len(self._root) == 1 and not self.is_lattice.any():
+            total, largest = gaussian_sums(self._in_steps(z), self._centre, self.weight)
+            with np.errstate(divide="ignore"):
+                return np.asarray(np.log(total) + largest - self._log_norm)
         answer = np.empty(len(z))
         for rows in _blocks(len(z), len(self.particle)):
             answer[rows] = self._log_density(z[rows])
         return answer
-
-    def log_density_compiled(self, z: FloatArray) -> FloatArray:
-        """`log_density` but for its last bits, at a third of the time where steps are alike."""
-        if self.is_lattice.any() or len(self._root) > 1:
-            return self.log_density(z)
-        total, largest = gaussian_sums(self._in_steps(z), self._centre, self.weight)
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(total) + largest - self._log_norm)
 
     @cached_property
     def log_peak(self) -> FloatArray:
@@ -254,9 +250,9 @@ class KernelDensity:
         """(n, N) Log-density of every step in the continuous coordinates, less the largest (n,)."""
         y, centre = self._in_steps(z), self._centre
         if len(self._root) == 1:
-            largest = np.empty(len(y))
-            return exponents_below(y, centre, self._log_norm[0], largest), largest
-        exponent = _quadratic_forms(y, centre.T, self._precision)
+            exponent = squared_distances(y, centre)
+        else:
+            exponent = _quadratic_forms(y, centre.T, self._precision)
         exponent *= -0.5
         exponent -= self._log_norm
         largest = exponent.max(axis=1)
