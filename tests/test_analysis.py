@@ -96,6 +96,23 @@ def test_evidence_is_unbiased_with_an_honest_standard_error():
     assert z_scores(small)[1] > 4
 
 
+def test_the_error_of_evidence_counts_candidates_that_were_refused():
+    """Where every simulation is accepted, what varies is how many candidates one takes."""
+    found, without = [], []
+    for seed in range(24):
+        problem = abctree.Problem(
+            {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}, lambda theta, rng: np.zeros(len(theta)), 0.0,
+            vectorized=True,
+        )  # fmt: skip
+        run = abctree.abc_tree(problem, n_simulations=300, rng=seed)
+        found.append(run.evidence(0.5))
+        table = run.table
+        without.append(evidence(table.distance, run.weights(), 0.5, fold=table.fold))
+    spread = np.std([e.estimate for e in found], ddof=1)  # ± 15 %
+    assert 0.55 < spread / np.mean([e.standard_error for e in found]) < 1.5
+    assert spread / np.mean([e.standard_error for e in without]) > 1.7  # the twin
+
+
 def test_evidence_of_prior_draws_is_a_share_with_binomial_error():
     distance = np.array([0.1, 0.2, 0.3, np.inf, np.nan, 0.2])
     e = evidence(distance, np.ones(6), 0.3)  # strictly below

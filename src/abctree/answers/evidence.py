@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -126,13 +127,16 @@ def evidence(
     relative_error: float = 0.0,
     fold: IntArray | None = None,
     n_simulations: int | None = None,
+    n_candidates: Sequence[float] = (),
 ) -> Evidence:
     """Z(ε) = (1/T) Σ w_i 1[d_i < ε] over all T simulations, failures included.
 
     The standard error is that of the mean of w · 1[d < ε], from its sample variance over all rows;
     where all were accepted, with a rejection imagined that has not come yet.
-    Rows that the run stratified (rounds, folds) make the true error a little smaller.  It cannot
-    know of a region that no proposal has visited.
+    Points that proposals refused before they were simulated are drawn, too, and worth 0: where
+    `n_candidates` of each fold were looked at, the variance is over these.  Rows that the run
+    stratified (rounds, folds) make the true error a little smaller.  It cannot know of a region
+    that no proposal has visited.
 
     Distances (T,) and raw weights (T,) are those of *all* simulations, or of the closest of
     `n_simulations`: the others count as rejected.  The `relative_error` of a normaliser that stands
@@ -149,7 +153,9 @@ def evidence(
     n = len(reward) if n_simulations is None else n_simulations
     groups = groups if n == len(reward) else [reward]
     estimate = float(reward.sum() / n) if n else np.nan
-    variance = sum(_variance_of_sum(g, n - len(reward)) for g in groups) / max(1, n) ** 2
+    drawn = n_candidates if len(n_candidates) == len(groups) else np.zeros(len(groups))
+    refused = [max(m - len(g), n - len(reward)) for m, g in zip(drawn, groups, strict=True)]
+    variance = sum(map(_variance_of_sum, groups, refused)) / max(1, n) ** 2
     total = float(np.sqrt(variance + (relative_error * estimate) ** 2))
     return Evidence(
         epsilon=float(epsilon),
@@ -190,7 +196,7 @@ def _nearby_weight(distance: FloatArray, weight: FloatArray, n_accepted: int) ->
     return float(weight[rows].max(initial=0.0))
 
 
-def _variance_of_sum(reward: FloatArray, rejected: int) -> float:
+def _variance_of_sum(reward: FloatArray, rejected: float) -> float:
     """Variance of the sum over independent rows, some of them rejected and not given.
 
     A single row says nothing of its spread, so its size stands for it.  Where no row was rejected

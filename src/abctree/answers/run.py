@@ -144,8 +144,7 @@ class Run:
         table = self.table
         # The pilot's prior draws belong to the first population.
         own = table.round <= 1 if self.population == 1 else table.round == self.population
-        share = float(np.mean(own)) or 1.0
-        return np.where(own, table.prior_weight / table.proposal / share, 0.0)
+        return np.where(own, table.prior_weight / table.proposal / (float(own.mean()) or 1.0), 0.0)
 
     def _check_mixture(self) -> None:
         if np.isnan(self.table.denominator).any():
@@ -293,11 +292,13 @@ class Run:
             epsilon = self.answer_epsilon
         self._check_kept(epsilon)
         fold = self.table.fold if self.plan.n_folds > 1 else None
+        refuses = self.population is None and (weights or self.default_weights) == "mixture"
         found = evidence(
             self.table.distance,
             self.weights(weights),
             epsilon,
             relative_error=self.problem.region.normaliser[1],
+            n_candidates=[m.n_candidates for m in self.rounds[-1].mixtures if refuses],
             # Populations are strata as folds are, but each has a budget of its own.
             fold=self.table.round if self.population is not None else fold,
             n_simulations=self.n_simulations,

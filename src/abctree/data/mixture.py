@@ -37,6 +37,11 @@ class Steps:
         """(n, d) -> (n,), O(log K) a point."""
         return np.asarray(self.value[self.boxes.locate(cube)])
 
+    @property
+    def mass(self) -> float:
+        """The integral over the cube."""
+        return float(self.boxes.volume @ self.value)
+
 
 #: What a round drew from: candidates that were looked at, and the density of one that is kept.
 Layer: TypeAlias = tuple[tuple[float, Density], ...]
@@ -65,6 +70,15 @@ class Mixture:
             for n_drawn, law in layer:
                 total += n_drawn * law.density(cube)
         return total
+
+    @property
+    def n_candidates(self) -> float:
+        """Points that were looked at, those that a proposal or a constraint refused included."""
+        number = self.n_prior
+        for layer in self.layers:
+            for n_drawn, law in layer:
+                number += n_drawn * (law.mass if isinstance(law, Steps) else 1.0)
+        return float(number)
 
     def newest(self, cube: FloatArray) -> FloatArray:
         """The share of the newest layer in M: (n, d) -> (n,)."""
