@@ -118,7 +118,7 @@ def _mixtures_of_boxes(result: Any) -> Iterator[Known]:
 
 
 def _mixtures_of_kernels(result: Any) -> Iterator[Known]:
-    """All populations so far by all their proposals; each draw without its own kernel.
+    """All populations so far by all their proposals; each draw by what it did not teach.
 
     Rows beyond the first tolerance, above which no answer is read, get no weight: the density of a
     population costs a look at each of its particles.

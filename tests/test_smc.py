@@ -125,21 +125,73 @@ def test_smc_mixture_leaves_a_draw_out_of_its_own_denominator():
     assert z_score(wrong, 1.0) < -4.0
 
 
+def without_own_kernel_alone(self, table):
+    """The ratio at a particle without the kernel there, in the covariances of all of them."""
+    z, own = self.coordinates.of(table.theta, table.cube), self.kernels
+    ratio = np.exp(own.log_density(z) - self.coordinates.theta(z)[1])
+    volume = np.sqrt(np.linalg.det(2.0 * np.pi * own.covariance)) * own.scale.prod()
+    at_itself = own.weight / volume * np.exp(-self.coordinates.theta(z)[1][self.rows])
+    ratio[self.rows] = (ratio[self.rows] - at_itself) / (1.0 - own.weight)
+    return ratio
+
+
+@pytest.mark.slow
+def test_smc_mixture_leaves_a_draw_out_of_the_steps_that_it_taught(monkeypatch):
+    # Steps by ten neighbours reach farther towards each of them than if it had not been there.
+    known = truth.GaussTruth(2).evidence(1.5)
+    right, wrong = [], []
+    for seed in range(100):
+        result = smc(problems.gauss(2), n_simulations=1500, n_particles=50, rng=seed,
+                     kernel="local", weights="mixture")  # fmt: skip
+        right.append(result.evidence(1.5).estimate / known)
+        with monkeypatch.context() as twin:
+            twin.setattr(
+                kernel_mixture.Particles, "ratio_without_oneself", without_own_kernel_alone
+            )
+            kernel_mixture.update_mixture(result.table, result.rounds[-1].mixtures[0])
+        wrong.append(result.evidence(1.5).estimate / known)
+    assert abs(z_score(right, 1.0)) < 3.5
+    assert np.std(right) / 10.0 < 0.01
+    assert z_score(wrong, 1.0) < -3.5
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_smc_mixture_at_a_draw_does_not_know_of_it(kernel):
+    """The proposal that is learned from a draw says the same of its place where it is another."""
+    rng = np.random.default_rng(4)
+    base = SimpleNamespace(of=lambda theta, cube: theta, theta=lambda z: (z, np.zeros(len(z))))
+    rule, weight = perturbations.as_perturbation(kernel), rng.uniform(0.5, 1.5, 40)
+    place = rng.normal(size=(40, 2))
+    table = SimpleNamespace(theta=place, cube=place)
+
+    def ratio(z):
+        density = perturbations.KernelDensity.of(z, weight, rule, np.zeros(2, bool), np.ones(2))
+        own = kernel_mixture.Particles(density, base, plain_problem().prior, np.arange(40))
+        return own.ratio_without_oneself(table), density.log_density(place)
+
+    moved = place.copy()
+    moved[7] += 0.5
+    (here, told), (there, told_there) = ratio(place), ratio(moved)
+    assert there[7] == pytest.approx(here[7], rel=1e-9)
+    assert abs(told_there[7] - told[7]) > 1e-4  # the twin: by all particles
+    assert not np.allclose(np.delete(there, 7), np.delete(here, 7), rtol=1e-4)
+
+
 def test_smc_mixture_weighs_a_particle_far_in_the_tail_of_the_prior():
     # At 40 standard deviations of the prior a kernel is exp(800) times as dense as the prior.
-    log_density, log_base = np.array([0.0, -1.0, 0.0]), np.array([-800.0, -799.0, -0.9])
+    def dense(n):
+        return SimpleNamespace(log_density=lambda z: np.full(len(z), -n))
+
     density = SimpleNamespace(
-        weight=np.full(3, 1 / 3),
-        log_peak=np.full(3, -1.0),
-        log_density=lambda z: log_density,
+        log_density=lambda z: np.array([0.0, -1.0, 0.0]),
+        without=lambda some: dense(0.5) if len(some) else None,
     )
+    log_base = np.array([-800.0, -799.0, -0.9])
     base = SimpleNamespace(of=lambda theta, cube: theta, theta=lambda z: (z, log_base))
     table = SimpleNamespace(theta=np.zeros((3, 1)), cube=np.full((3, 1), 0.5))
-    particles = kernel_mixture.Particles(density, base, plain_problem().prior, np.arange(3))
+    particles = kernel_mixture.Particles(density, base, plain_problem().prior, np.array([0, 2]))
     ratio = particles.ratio_without_oneself(table)
-    left = 1.5 * (1.0 - np.exp([-1.0, 0.0, -1.0]) / 3)
-    expected = np.exp([600.0, 600.0, 0.9]) * left
-    assert np.allclose(ratio, expected)
+    assert np.allclose(ratio, np.exp([600.0, 600.0, 0.4]))
 
 
 def test_smc_mixture_ratio_integrates_to_one():

@@ -80,8 +80,9 @@ def smc(
     weights : {"population", "mixture"}
         Who answers: the last population by its own weights, as published; or all populations by
         the mixture of all their proposals, which `posterior` reads at any ε.  The mixture costs
-        O(T N) for each population.  Each draw is weighted without the kernels that are centred at
-        itself: with them the evidence comes out up to a fifth too small.
+        O(T N) for each population.  Each draw is weighted by what particles of other folds would
+        have proposed: by kernels that are centred at itself, or learned their steps from it, the
+        evidence comes out up to a fifth too small.
     min_ess : float
         A population goes on until its effective sample size is at least this, too.
     space : {"theta", "cube"}

@@ -14,6 +14,8 @@ from abctree.types import FloatArray, IntArray
 
 #: Densities relative to the prior are kept within exp(± this): weights stay finite and positive.
 FAR = 600.0
+#: Parts of the particles, each weighted by what the others would have proposed.
+_FOLDS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,19 +39,19 @@ class Particles:
     def ratio_without_oneself(self, table: Table) -> FloatArray:
         """The density relative to the cube at all rows of the table: (n,).
 
-        At a particle it is that of the other particles: a kernel that is centred at a draw says
-        nothing of where such draws come from, and would make its weight too small.
+        At a particle it is that by particles of other folds.  A kernel that is centred at a draw
+        says nothing of where such draws come from, and would make its weight too small; so do
+        those next to it, whose steps are wider in its direction if they were learned from it.
         """
         z = self.coordinates.of(table.theta, table.cube)
-        log_ratio = self.kernels.log_density(z) - self.coordinates.theta(z)[1]
-        own = table.theta[self.rows], table.cube[self.rows]
-        log_base = self.coordinates.theta(self.coordinates.of(*own))[1]
-        with np.errstate(divide="ignore"):
-            itself = np.log(self.kernels.weight) + self.kernels.log_peak - log_base
-        others = -np.expm1(np.minimum(itself - log_ratio[self.rows], 0.0))
-        ratio = _exp(log_ratio)
-        ratio[self.rows] *= others / np.maximum(1.0 - self.kernels.weight, 1e-300)
-        return ratio
+        log_base = self.coordinates.theta(z)[1]
+        log_ratio = self.kernels.log_density(z) - log_base
+        for fold in range(_FOLDS):
+            own = np.arange(fold, len(self.rows), _FOLDS)
+            rows, others = self.rows[own], self.kernels.without(own)
+            log_density = -np.inf if others is None else others.log_density(z[rows])
+            log_ratio[rows] = log_density - log_base[rows]
+        return _exp(log_ratio)
 
 
 def _exp(log_ratio: FloatArray) -> FloatArray:
@@ -58,7 +60,7 @@ def _exp(log_ratio: FloatArray) -> FloatArray:
 
 
 def update_mixture(table: Table, mixture: Mixture) -> None:
-    """Write M of all rows (n,) into the table, each without the kernels that are centred at itself.
+    """Write M of all rows (n,) into the table, each by proposals learned without it.
 
     ``M(u) = n_prior + Σ_t N_t q_t(u)`` with N_t the points drawn for population t, refused ones
     included.

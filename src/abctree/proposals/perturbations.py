@@ -18,7 +18,7 @@ from abctree.data import effective_sample_size
 from abctree.kernels.gaussian import gaussian_sums, squared_distances
 from abctree.keywords import checks_keywords, part_named
 from abctree.numbers import ruled
-from abctree.types import BoolArray, FloatArray
+from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Entries of a matrix of points against particles that are held at once (256 KiB: a cache).
 _BLOCK = 2**15
@@ -169,6 +169,7 @@ class KernelDensity:
     scale: FloatArray  #: (k,) of the standard units in which steps are stated
     covariance: FloatArray  #: (1 or N, k, k) of the steps, in standard units
     is_lattice: BoolArray  #: (k,)
+    rule: Perturbation  #: that the covariance is by
 
     @classmethod
     def of(
@@ -192,7 +193,14 @@ class KernelDensity:
         covariance = np.asarray(rule.covariance(standard, w), dtype=np.float64)
         k = particle.shape[1]
         covariance = covariance.reshape(-1, k, k) + np.diag(1.0 * (alike & ~is_lattice))
-        return cls(particle, w, center, scale, _not_flat(covariance), is_lattice)
+        return cls(particle, w, center, scale, _not_flat(covariance), is_lattice, rule)
+
+    def without(self, some: IntArray) -> KernelDensity | None:
+        """The proposal had some of the particles not been there; None if they have all weight."""
+        particle, weight = (np.delete(own, some, axis=0) for own in (self.particle, self.weight))
+        if not weight.any():
+            return None
+        return self.of(particle, weight, self.rule, self.is_lattice, self.scale)
 
     @property
     def k(self) -> int:
@@ -228,13 +236,6 @@ class KernelDensity:
         for rows in _blocks(len(z), len(self.particle)):
             answer[rows] = self._log_density(z[rows])
         return answer
-
-    @cached_property
-    def log_peak(self) -> FloatArray:
-        """(N,) Log-density of each particle's own kernel at the particle."""
-        lattice = np.log(_mass(np.zeros(1), self._lattice_sd)).sum(axis=1)
-        peak = lattice - self._log_norm
-        return np.asarray(np.broadcast_to(peak, (len(self.particle),)))
 
     def _log_density(self, z: FloatArray) -> FloatArray:
         # The largest term stands apart, so that no sum is lost to underflow.
