@@ -10,6 +10,8 @@ import pytest
 import abctree
 from abctree import ParameterError
 
+from .conftest import z_score
+
 RNG = np.random.default_rng(0)
 PRIOR = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
 THETA = RNG.uniform(size=(1000, 2))
@@ -148,6 +150,35 @@ def test_weights_that_are_no_ratios_of_densities_spoil_the_evidence_alone_and_ar
         wrong = abctree.from_table(theta, summary, [0.2, 0.8], weights=ratio / ratio.sum())
     np.testing.assert_allclose(wrong.answer().mean(), right.answer().mean())
     assert wrong.evidence(0.2).estimate < 0.001 * right.evidence(0.2).estimate
+
+
+def test_weighted_rows_have_the_posterior_and_the_evidence_of_the_prior():
+    # Closed forms at a tolerance: a point of the disc around the observation, and the noise.
+    epsilon, noise, observed = 0.1, 0.05, np.array([0.5, 0.4])
+    variance = noise**2 + epsilon**2 / 4.0
+    found, twin = [], []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        theta = (1.9 - np.sqrt(3.61 - 3.6 * rng.uniform(size=(2000, 2)))) / 1.8
+        ratio = 1.0 / (1.9 - 1.8 * theta).prod(axis=1)
+        summary = theta + noise * rng.normal(size=theta.shape)
+        for weights, into in ((ratio, found), (None, twin)):
+            result = abctree.from_table(
+                theta,
+                summary,
+                observed,
+                prior={"theta1": (0.0, 1.0), "theta2": (0.0, 1.0)},
+                distance="euclidean",
+                weights=weights,
+            )
+            draws = result.posterior(epsilon=epsilon)
+            evidence = result.evidence(epsilon).estimate / (np.pi * epsilon**2)
+            spread = np.diag(draws.cov()).mean() / variance
+            into.append([*(draws.mean() - observed), spread - 1.0, evidence - 1.0])
+    z, z_twin = ([z_score(column, 0.0) for column in np.transpose(rows)] for rows in (found, twin))
+    assert np.abs(z).max() < 3.5
+    assert (np.std(found, axis=0) / np.sqrt(40) < [0.002, 0.002, 0.02, 0.02]).all()
+    assert np.abs(z_twin).max() > 7.0  # weights dropped
 
 
 @pytest.mark.parametrize("observed", [[0.2, np.nan, 0.8], np.ma.masked_invalid([0.2, np.nan, 0.8])])
