@@ -6,7 +6,9 @@ import json
 import os
 import pickle
 import shutil
+import signal
 import stat
+import subprocess
 import sys
 import tempfile
 import time
@@ -431,6 +433,32 @@ def test_an_interruption_kills_the_program_and_goes_on(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         call(python("import time; time.sleep(60)"))
     assert started[0].returncode == -9
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("timeout") is None, reason="of coreutils")
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks processes up in /proc")
+@pytest.mark.parametrize("knows", [True, False])
+def test_only_a_program_that_knows_its_time_ends_where_its_parent_was_killed(tmp_path, knows):
+    inner = ["sh", "-c", f"sleep 60 & echo $! >'{tmp_path}/part'; mv part pid; wait"]
+    command = ["timeout", "3", *inner] if knows else inner
+    code = (
+        "import abctree, numpy as np\n"
+        f"model = abctree.External({command!r}, names=('a',), cwd={str(tmp_path)!r}, timeout=3)\n"
+        "model(np.zeros(1), np.random.default_rng(1))"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([PYTHON, "-c", code], env=environment) as parent:
+        until((tmp_path / "pid").exists)
+        parent.kill()
+        parent.wait(60)
+    child = int((tmp_path / "pid").read_text())
+    if knows:
+        until(lambda: not alive(child))
+        return
+    time.sleep(5.0)
+    assert alive(child)
+    os.kill(child, signal.SIGKILL)
 
 
 # In a run ---------------------------------------------------------------------------------------

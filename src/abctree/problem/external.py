@@ -78,7 +78,8 @@ class External:
     timeout : float, optional
         Seconds after which the program, and every process that it has started in its process group,
         is killed.  On Linux, these are killed, too, when the program ends by itself.  Where this
-        process is killed by ``kill -9``, nobody kills them, but for those of worker processes.
+        process is killed by ``kill -9``, nobody kills them, but for those of worker processes; a
+        command that begins with ``timeout 60`` (of coreutils) ends by itself.
     cwd : path, optional
         Where the program runs; default the temporary directory.  All simulations share it, and
         what they leave there stays: let the program write to ``{dir}`` if it can.
