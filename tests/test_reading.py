@@ -438,8 +438,13 @@ def test_a_tiny_table_is_read_as_it_is():
     tiny = run(n_simulations=60)
     assert tiny.answer().reading is None
     for ask in (tiny.fit, tiny.calibration, tiny.adjusted, lambda: abctree.cross_validate(tiny)):
-        with pytest.raises(abctree.ParameterError, match="100 simulations or more"):
+        with pytest.raises(abctree.ParameterError, match=r"100 simulations or more.*Run more\.$"):
             ask()
+    problem = abctree.Problem(SQUARE, shift, np.array([1.0, -2.0]), vectorized=True)
+    populations = abctree.smc(problem, n_simulations=300, n_particles=10, rng=1)
+    assert np.isfinite(populations.table.distance).sum() >= 100
+    with pytest.raises(abctree.ParameterError, match='or give smc weights="mixture"'):
+        populations.fit()
 
 
 # Calibration ------------------------------------------------------------------------------------

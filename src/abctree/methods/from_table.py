@@ -177,7 +177,8 @@ def _weights(given: Data, n: int) -> FloatArray:
     if abs(mean - 1.0) > _FAR_FROM_ONE + 5.0 * weight.std() / np.sqrt(n):
         warn(
             f"The mean of `weights` is {mean:.3g}, where that of densities of the prior over those "
-            "of the proposal is 1: the evidence is off by as much, and nothing else."
+            "of the proposal is 1: the evidence is off by as much, and nothing else, unless only a "
+            "few rows of large weight, far from the data, are missing."
         )
     return weight
 

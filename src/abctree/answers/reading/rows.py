@@ -136,9 +136,11 @@ class Rows:
     def checked(self) -> Rows:
         """The same, if they are enough to be compared with each other."""
         if len(self) < FEWEST:
+            of_one = self.run.default_weights == "population"
             raise ParameterError(
                 f"`n_simulations` must leave {FEWEST} simulations or more with a finite distance "
-                f"for this, but left {len(self)}. Run more."
+                f"and a weight above 0 for this, but left {len(self)}. Run more"
+                + (', or give smc weights="mixture".' if of_one else ".")
             )
         return self
 
