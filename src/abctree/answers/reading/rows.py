@@ -170,7 +170,7 @@ class Rows:
         return usual_ess(self._reached, self.run.n_simulations)
 
     @property
-    def default_ess(self) -> float:
+    def adjusted_ess(self) -> float:
         """That of an adjustment where nothing speaks against it."""
         return larger_ess(self._reached, self.usual_ess)
 

@@ -33,7 +33,7 @@ _FEWEST = 20.0
 
 def default_cell(rows: Rows) -> Cell:
     """The reading that is taken where nothing speaks against it."""
-    return Cell(_METHODS[0], rows.default_ess, rows.summaries)
+    return Cell(_METHODS[0], rows.adjusted_ess, rows.summaries)
 
 
 def choose(rows: Rows, n: int, rng: np.random.Generator) -> Choice:
