@@ -31,7 +31,10 @@ def has_all(entries: list[Entry], size: int) -> bool:
         return len(entries[0].numbers) == size
     if sum(len(entry.numbers) for entry in entries) < size:
         return False
-    return len(np.unique(np.concatenate([entry.numbers for entry in entries]))) == size
+    answered = np.zeros(size, dtype=bool)
+    for entry in entries:
+        answered[_places(entry)] = True
+    return bool(answered.all())
 
 
 def joined(entries: list[Entry], size: int) -> Simulations:
@@ -43,10 +46,11 @@ def joined(entries: list[Entry], size: int) -> Simulations:
     summary = np.empty((size, *parts[0].summary.shape[1:]))
     failures: dict[int, Failure] = {}
     for entry, done in zip(entries, parts, strict=True):
-        place = entry.numbers - entry.first
+        place = _places(entry)
         distance[place], summary[place] = done.distance, done.summary
-        for number in failures.keys() & set(entry.numbers.tolist()):  # answered again
-            del failures[number]
+        if failures:  # some may be answered again
+            for number in failures.keys() & set(entry.numbers.tolist()):
+                del failures[number]
         failures.update({failure.index: failure for failure in done.failures})
     return Simulations(
         distance,
@@ -55,6 +59,15 @@ def joined(entries: list[Entry], size: int) -> Simulations:
         min(done.began for done in parts),
         tuple(stream for done in parts for stream in done.other_streams),
     )
+
+
+def _places(entry: Entry) -> slice | IntArray:
+    """Where the answers are in the block; a slice, if one follows the other."""
+    place = entry.numbers - entry.first
+    follow = len(place) > 0 and place[-1] - place[0] == len(place) - 1
+    if follow and (place[1:] > place[:-1]).all():
+        return slice(int(place[0]), int(place[-1]) + 1)
+    return place
 
 
 def _with_few_tracebacks(failures: list[Failure]) -> tuple[Failure, ...]:
