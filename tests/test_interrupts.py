@@ -79,12 +79,15 @@ def test_without_holding_it_back_the_run_is_lost(monkeypatch, method, module, na
     assert name == "pull_arms" or not is_sound(result)
 
 
-def test_ctrl_c_in_the_search_for_the_mode_does_not_lose_the_run(monkeypatch):
+def test_ctrl_c_in_the_search_for_the_mode_ends_the_search_and_not_the_run(monkeypatch):
     calls = disturb(monkeypatch, from_run, "find_mode", at=1)
     result = abctree.map_tree(gaussian_mixture(2), n_simulations=2000, rng=1)
-    assert result.n_simulations == 2000
+    assert not calls, "it is found when it is asked for"
+    with pytest.raises(KeyboardInterrupt):
+        result.mode()
     assert np.isfinite(result.mode().theta).all()
-    assert len(calls) == 1, "it is found once"
+    result.mode()
+    assert len(calls) == 2, "it is found once"
 
 
 def test_the_second_ctrl_c_does_not_wait(monkeypatch):

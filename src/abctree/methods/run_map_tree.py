@@ -10,7 +10,6 @@ from abctree.keywords import checks_keywords
 from abctree.methods.run_abc_tree import play_rounds
 from abctree.problem import Problem
 from abctree.running.executors import ExecutorLike
-from abctree.running.interrupts import Interrupts
 from abctree.running.ledger import StoreLike
 from abctree.running.play import play
 from abctree.running.progress import ProgressLike
@@ -123,7 +122,4 @@ def map_tree(
     True
     """
     spec = RunSpec.of("map_tree", locals())
-    result = play(play_rounds, problem, spec, executor, progress, store)
-    with Interrupts():  # Ctrl-C must not lose the run now that it is over
-        result.mode()
-    return result
+    return play(play_rounds, problem, spec, executor, progress, store)
