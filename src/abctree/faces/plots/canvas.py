@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -101,10 +101,9 @@ def figure_of(ax: Axes) -> Figure:
 def finished(ax: Axes) -> Figure:
     """The figure of some axes, where what is no mathematics stands as it is written."""
     from matplotlib.mathtext import MathTextParser
-    from matplotlib.text import Text
 
     figure, parser = figure_of(ax), MathTextParser("path")
-    for text in figure.findobj(Text):
+    for text in _texts(figure):
         try:  # a name may hold dollars, which would begin a formula
             for line in text.get_text().split("\n"):
                 if "$" in line:
@@ -112,6 +111,17 @@ def finished(ax: Axes) -> Figure:
         except ValueError:
             text.set_parse_math(False)
     return figure
+
+
+def _texts(artist: Artist) -> Iterator[Text]:
+    """All texts but those of ticks, which are numbers and are made when they are drawn."""
+    from matplotlib.axis import Axis
+    from matplotlib.text import Text
+
+    if isinstance(artist, Text):
+        yield artist
+    for part in [artist.label] if isinstance(artist, Axis) else artist.get_children():
+        yield from _texts(part)
 
 
 def legend_name(name: str) -> str:
