@@ -53,10 +53,11 @@ def rng():
     return np.random.default_rng(20_240_607)
 
 
-def in_memory(folder):
-    """Yields a folder in memory where there is one, for tests that are not about the disk."""
+@pytest.fixture
+def tmp_path(tmp_path):
+    """A folder in memory where there is one: most tests that write are not about the disk."""
     if not Path("/dev/shm").is_dir():
-        yield folder
+        yield tmp_path
     else:
         with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
             yield Path(other)

@@ -62,7 +62,7 @@ def test_beta_above_knows_point_masses():
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "x"), [(0.2, 3.0, 0.3), (5.0, 2.0, 0.95), (40.0, 400.0, 0.2), (1, 1, 0.99)]
+    ("a", "b", "x"), [(0.2, 3.0, 0.3), (5.0, 2.0, 0.95), (40.0, 400.0, 0.2), (1.0, 1.0, 0.99)]
 )
 def test_draws_above_a_level_have_the_law_of_the_tail(a, b, x, rng):
     above = beta.beta_above(x, a, b)

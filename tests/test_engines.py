@@ -243,14 +243,18 @@ def test_the_pool_of_joblib_loses_nothing_with_a_worker(truth, dies):
 
 
 @pytest.fixture
-def page(tmp_path):
-    """The scripts of the page, each in its file; the others of it are run by `test_docs`."""
+def page(tmp_path_factory):
+    """The scripts of the page, each in its file; the others of it are run by `test_docs`.
+
+    On the disk: a folder in memory may forbid that programs are started from it.
+    """
+    folder = tmp_path_factory.mktemp("page")
     text = (ROOT / "docs" / "how-to" / "on-a-cluster.md").read_text("utf-8")
     script = r"^```python(?: no-run)?\n# (\w+\.py)\n(.*?)^```$"
     for name, code in re.findall(script, text, re.DOTALL | re.MULTILINE):
-        (tmp_path / name).write_text(code)
-    (tmp_path / "runs").mkdir()
-    return tmp_path
+        (folder / name).write_text(code)
+    (folder / "runs").mkdir()
+    return folder
 
 
 def test_the_script_for_mpi_runs_and_goes_on(page):

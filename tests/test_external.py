@@ -26,6 +26,12 @@ PYTHON = sys.executable
 PRIOR = {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}
 
 
+@pytest.fixture
+def tmp_path(tmp_path_factory):
+    """A folder on the disk: one in memory may forbid that programs are started from it."""
+    return tmp_path_factory.mktemp("programs")
+
+
 @pytest.fixture(autouse=True)
 def scratch(tmp_path, monkeypatch):
     """Temporary directories are made here, and none is left."""

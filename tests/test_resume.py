@@ -17,7 +17,7 @@ import pytest
 import abctree
 from abctree.methods.run_abc_tree import play, play_rounds
 from abctree.running import executors, journal, spec
-from tests.conftest import Clock, in_memory
+from tests.conftest import Clock
 from tests.runs import (
     FILE,
     Notebook,
@@ -30,13 +30,6 @@ from tests.runs import (
     posterior,
     recorded,
 )
-
-
-@pytest.fixture
-def tmp_path(tmp_path):
-    """A folder in memory where there is one: most tests are not about the disk."""
-    yield from in_memory(tmp_path)
-
 
 DEFAULT, BOXES = {"proposal": "adaptive"}, {"proposal": "boxes"}
 PUBLISHED = {"preset": "published", "block": 20, "quota": 60, "n_pilot": 50}

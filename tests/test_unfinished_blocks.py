@@ -20,7 +20,7 @@ import abctree
 from abctree.data import Failure, Rows, Simulations
 from abctree.problem import Discrepancy, measurement, simulators
 from abctree.running.executors import pooled
-from tests.conftest import in_memory, until
+from tests.conftest import until
 from tests.runs import (
     FILE,
     Notebook,
@@ -38,12 +38,6 @@ N = 400
 UNIT = 7
 #: What the simulators do and have done: a file has no room for it, and a worker has its own.
 STATE = {"calls": 0, "rows": 0, "interrupt": 0, "nap": 0.0}
-
-
-@pytest.fixture
-def tmp_path(tmp_path):
-    """A folder in memory where there is one."""
-    yield from in_memory(tmp_path)
 
 
 @pytest.fixture(autouse=True)
