@@ -64,7 +64,8 @@ def slanting(d=3):
 
 
 def adaptive(problem, n, rng=1, **kwargs):
-    return abctree.abc_tree(problem, n_simulations=n, rng=rng, proposal="adaptive", **kwargs)
+    given = {"proposal": "adaptive", "block": n // 20, **kwargs}
+    return abctree.abc_tree(problem, n_simulations=n, rng=rng, **given)
 
 
 def kinds(result):
@@ -486,10 +487,7 @@ def test_a_density_that_is_zero_nearly_everywhere_thins_without_a_word():
         lambda theta, rng: theta + rng.normal(size=theta.shape), [0.5], vectorized=True,
     )  # fmt: skip
     exact = stats.norm.cdf(0.7) - stats.norm.cdf(0.3)
-    found = [
-        abctree.abc_tree(problem, n_simulations=1000, rng=s).evidence(0.2).estimate
-        for s in range(8)
-    ]
+    found = [adaptive(problem, 1000, rng=s).evidence(0.2).estimate for s in range(8)]
     assert abs(z_score(found, exact)) < 3.5
     assert np.std(found) / np.sqrt(8) < 0.05 * exact
 
@@ -497,10 +495,7 @@ def test_a_density_that_is_zero_nearly_everywhere_thins_without_a_word():
 def test_it_reaches_further_than_boxes_on_a_ridge():
     reached = {}
     for proposal in ("boxes", "adaptive"):
-        runs = [
-            abctree.abc_tree(slanting(), n_simulations=3_000, rng=seed, proposal=proposal)
-            for seed in range(3)
-        ]
+        runs = [adaptive(slanting(), 3_000, rng=seed, proposal=proposal) for seed in range(3)]
         reached[proposal] = np.array([run.posterior(ess=100).epsilon for run in runs])
     assert (reached["adaptive"] < reached["boxes"]).all()
     assert reached["adaptive"].mean() < 0.8 * reached["boxes"].mean()
@@ -581,7 +576,7 @@ def test_summaries_are_modelled_in_units_of_the_distance(distance, rng):
 def test_masses_of_the_step_function_are_those_of_weighted_draws():
     gains = []
     for seed in range(3):
-        result = abctree.abc_tree(gaussian_mixture(5), n_simulations=4_000, rng=seed)
+        result = adaptive(gaussian_mixture(5), 4_000, rng=seed)
         exact = GaussianMixtureTruth(5).draws(2_000, result.epsilon, rng=0)
         # The twin: what is believed of the boxes, as if draws were uniform in them.
         plan = dataclasses.replace(result.plan, proposal=("boxes",))

@@ -58,6 +58,7 @@ def test_a_run_whose_summaries_stay_in_its_folder_has_the_numbers_of_one_in_memo
 
 @pytest.mark.parametrize("settings", [{"proposal": "adaptive"}, {"executor": "threads"}])
 def test_what_learns_from_summaries_reads_them_while_the_run_goes_on(tmp_path, settings):
+    settings = {"block": N // 20, **settings}
     in_memory = abctree.abc_tree(gauss(2), n_simulations=N, rng=1, **settings)
     made = abctree.abc_tree(gauss(2), store=tmp_path / "run", **IN_STORE, **settings)
     assert set(differences(made, in_memory)) <= {"tracebacks"}
@@ -103,8 +104,9 @@ def test_loading_reads_distances_and_not_summaries(tmp_path, monkeypatch):
 
 
 def test_summaries_of_another_run_in_the_folder_are_refused(tmp_path):
-    made = abctree.abc_tree(gauss(2), store=tmp_path / "one", **IN_STORE)
-    abctree.abc_tree(gauss(2), store=tmp_path / "two", **{**IN_STORE, "rng": 2})
+    for name, seed in (("two", 2), ("one", 1)):
+        given = {**IN_STORE, "rng": seed, "proposal": "boxes"}
+        made = abctree.abc_tree(gauss(2), store=tmp_path / name, **given)
     shutil.copy(tmp_path / "two" / FILE, tmp_path / "one" / FILE)
     with pytest.raises(abctree.StoreError, match="another one than before"):
         made.answer()
@@ -123,7 +125,7 @@ def test_what_cannot_leave_summaries_in_a_folder_says_why(tmp_path):
     for call, says in refused:
         with pytest.raises(abctree.ParameterError, match=says):
             call()
-    made = abctree.abc_tree(gauss(2), store=tmp_path / "run", **IN_STORE)
+    made = abctree.abc_tree(gauss(2), store=tmp_path / "run", **IN_STORE, proposal="boxes")
     with pytest.raises(abctree.ParameterError, match='`summaries` must be "own"'):
         made.posterior(summaries="learned")
 

@@ -49,7 +49,7 @@ def run(prior, d_out, n=1500, rng=3, **settings):
         return theta[:, :d_out] + rng.normal(size=(len(theta), d_out))
 
     problem = abctree.Problem(prior, simulate, np.zeros(d_out), vectorized=True)
-    return abctree.abc_tree(problem, n_simulations=n, rng=rng, **settings)
+    return abctree.abc_tree(problem, n_simulations=n, rng=rng, **{"proposal": "boxes", **settings})
 
 
 @pytest.fixture(scope="module")
@@ -370,7 +370,7 @@ def test_other_pictures_have_texts_that_are_where_they_belong(tiny, draw):
 ])  # fmt: skip
 @pytest.mark.filterwarnings("error::UserWarning:matplotlib")
 def test_names_that_are_no_mathematics_or_long_leave_a_picture(names, draw):
-    figure = draw(run(dict.fromkeys(names, (-5.0, 5.0)), 2, n=300, proposal="boxes"))
+    figure = draw(run(dict.fromkeys(names, (-5.0, 5.0)), 2, n=300))
     figure.draw_without_rendering()  # which warns where names leave no room
 
 
@@ -379,7 +379,7 @@ def test_names_that_are_no_mathematics_or_long_leave_a_picture(names, draw):
 ])  # fmt: skip
 def test_names_of_a_hundred_letters_are_cut_where_they_would_cover_others(draw):
     names = ("rate_of_recovery_" * 6 + "1", "rate_of_recovery_" * 6 + "2")
-    assert misplaced(draw(run(dict.fromkeys(names, (-5.0, 5.0)), 2, n=300, proposal="boxes"))) == []
+    assert misplaced(draw(run(dict.fromkeys(names, (-5.0, 5.0)), 2, n=300))) == []
 
 
 def test_a_formula_is_drawn_as_one_but_for_what_does_not_parse():
