@@ -71,14 +71,14 @@ def test_abc_tree_with_the_same_seed_is_the_same_run(kwargs):
 def test_abc_tree_takes_every_kind_of_rng_of_spec_7():
     seed = np.random.SeedSequence(5)
     runs = [
-        abctree.abc_tree(problem(), n_simulations=300, rng=rng)
+        abctree.abc_tree(problem(), n_simulations=300, rng=rng, proposal="boxes")
         for rng in (5, seed, np.random.PCG64(5), np.random.default_rng(5))
     ]
     for run in runs[1:]:
         same(runs[0], run)
     generator = np.random.default_rng(5)
-    abctree.abc_tree(problem(), n_simulations=300, rng=generator)
-    again = abctree.abc_tree(problem(), n_simulations=300, rng=generator)
+    abctree.abc_tree(problem(), n_simulations=300, rng=generator, proposal="boxes")
+    again = abctree.abc_tree(problem(), n_simulations=300, rng=generator, proposal="boxes")
     assert (again.table.theta != runs[0].table.theta).any()
 
 
@@ -97,9 +97,9 @@ def test_the_execution_chunk_never_changes_a_result(chunk, seed):
 def test_a_simulator_with_a_shared_stream_would_be_noticed():
     # The twin that must fail: one generator for all calls ties results to the chunks.
     p = problem(vectorized, vectorized=True, batch_size=10**6)
-    whole = abctree.abc_tree(p, n_simulations=400, rng=0)
+    whole = abctree.abc_tree(p, n_simulations=400, rng=0, proposal="boxes")
     q = problem(vectorized, vectorized=True, batch_size=10)
-    parts = abctree.abc_tree(q, n_simulations=400, rng=0)
+    parts = abctree.abc_tree(q, n_simulations=400, rng=0, proposal="boxes")
     assert (whole.table.distance != parts.table.distance).any()
 
 
@@ -359,7 +359,7 @@ def test_a_floor_of_tied_distances_is_played_until_the_budget_ends():
     def simulate(theta, rng):
         return np.round(theta + rng.normal(size=theta.shape))
 
-    result = abctree.abc_tree(problem(simulate), n_simulations=5000, rng=0)
+    result = abctree.abc_tree(problem(simulate), n_simulations=5000, rng=0, block=250)
     assert result.n_simulations == 5000
     assert result.epsilon > 0.0
     assert len(result.posterior(epsilon=result.epsilon)) > 100
@@ -461,7 +461,7 @@ def test_posterior_and_evidence_name_a_tolerance_that_is_no_number(method, name)
 
 
 def test_weights_of_all_kinds_estimate_the_same_evidence():
-    result = abctree.abc_tree(problem(), n_simulations=20_000, rng=1)
+    result = abctree.abc_tree(problem(), n_simulations=20_000, rng=1, block=1000)
     estimates = [result.evidence(1.0, kind) for kind in ("mixture", "round", "draw")]
     for e in estimates[1:]:
         assert abs(e.estimate - estimates[0].estimate) < 4 * np.hypot(

@@ -161,7 +161,7 @@ def test_curve_ends_with_what_the_run_answers(finished):
 def test_weights_after_a_round_are_those_of_a_run_that_ended_there():
     """Twin: one round further they are others."""
     problem = problems.gaussian_mixture(2)
-    settings = {"n_simulations": 4_000, "rng": 3}
+    settings = {"n_simulations": 4_000, "rng": 3, "block": 200}
     whole = abctree.abc_tree(problem, **settings)
     shorter = abctree.abc_tree(problem, max_rounds=4, **settings)
     stages = {known.n: known for known in curves._stages(whole, "mixture")}

@@ -170,7 +170,7 @@ def test_they_say_nothing_of_data_that_no_line_with_noise_made():
     def table(observed):
         prior = {"a": (0.0, 10.0), "b": (0.0, 10.0)}
         problem = abctree.Problem(prior, rare, observed, vectorized=True)
-        return rows.Rows.of(abctree.abc_tree(problem, n_simulations=5000, rng=1))
+        return rows.Rows.of(abctree.abc_tree(problem, n_simulations=5000, rng=1, block=250))
 
     found = table(np.array([300.0, 200, 1, 1, 1, 0, 0, 0, 0, 0]))
     assert found.local is not None

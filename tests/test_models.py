@@ -117,7 +117,7 @@ def test_simulations_leave_a_model_that_is_out_of_reach():
     models = abctree.Models(
         {**problems(), "far": abctree.Problem({"mean": (0.0, 1.0)}, far, [12.0], vectorized=True)}
     )
-    result = abctree.abc_tree(models, n_simulations=2000, rng=3)
+    result = abctree.abc_tree(models, n_simulations=2000, rng=3, block=100)
     comparison = abctree.compare(result, epsilon=EPSILON)
     assert comparison.probability["far"] == 0.0
     share = comparison.interval()
@@ -261,7 +261,7 @@ def test_a_distance_that_is_scaled_in_the_pilot_is_one_for_all():
         )
         for f in (poisson, geometric)
     }
-    result = abctree.abc_tree(abctree.Models(scaled), n_simulations=1000, rng=1)
+    result = abctree.abc_tree(abctree.Models(scaled), n_simulations=1000, rng=1, proposal="boxes")
     scale = result.problem.distance.scale
     assert result.of_model("poisson").problem.distance.scale == scale
     assert abctree.compare(result).probability["poisson"] > 0.0

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from .conftest import command, until
 from .runs import numbers
 
 PRIOR = {"a": (-4.0, 4.0), "b": (-4.0, 4.0)}
+BOXES = partial(abctree.abc_tree, proposal="boxes")
 
 
 @dataclass
@@ -58,7 +60,7 @@ def problem(simulator):
     return abctree.Problem(PRIOR, simulator, observed, summary=summary)
 
 
-def run(simulator, store=None, method=abctree.abc_tree):
+def run(simulator, store=None, method=BOXES):
     return method(problem(simulator), n_simulations=300, rng=1, store=store)
 
 
