@@ -26,10 +26,10 @@ from scipy.special import ndtri
 
 import abctree
 from abctree.answers.reading.choice import Cell
-from abctree.answers.reading.near import systematic
 from abctree.answers.reading.rows import Reading, Rows
 from abctree.answers.reading.veto import default_cell
 from abctree.answers.selection import default_ess
+from abctree.near import systematic
 from abctree.problems import gaussian_mixture
 from abctree.problems.truth import GaussianMixtureTruth
 from abctree.proposals.ranges import cube_range, middle

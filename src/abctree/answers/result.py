@@ -17,7 +17,6 @@ from abctree.answers.reading.calibration import Calibration
 from abctree.answers.reading.choice import Summaries
 from abctree.answers.reading.fit import DOUBT, Fit
 from abctree.answers.reading.learned import in_order, learned, local
-from abctree.answers.reading.near import epanechnikov
 from abctree.answers.reading.predict import Keeps, Maps, Predictive, predictive
 from abctree.answers.reading.regression import Method
 from abctree.answers.run import Run, Weights
@@ -26,6 +25,7 @@ from abctree.answers.weighted import log_of
 from abctree.errors import warnings_kept, wrong
 from abctree.keywords import checks_keywords_of_methods
 from abctree.method import METHODS
+from abctree.near import epanechnikov
 from abctree.numbers import check_rule, checked_count, checked_rng
 from abctree.problem.models import Models
 from abctree.problem.ridge import Regressor

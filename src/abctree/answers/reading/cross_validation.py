@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from abctree.answers.reading.choice import Cell
-from abctree.answers.reading.near import systematic
 from abctree.answers.reading.rows import Rows
 from abctree.answers.reading.veto import default_cell
 from abctree.answers.run import Run, check_is_run
 from abctree.keywords import checks_keywords
+from abctree.near import systematic
 from abctree.numbers import check_rule, checked_count, checked_rng
 from abctree.threads import one_blas_thread
 from abctree.types import FloatArray, RNGLike

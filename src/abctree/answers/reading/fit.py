@@ -9,8 +9,8 @@ import scipy  # its parts are imported when they are used
 from scipy.fft import dct
 
 from abctree.answers.reading.local import LocalModel
-from abctree.answers.reading.near import spread, systematic
 from abctree.answers.reading.rows import Rows
+from abctree.near import spread, systematic
 from abctree.numbers import unit_of
 from abctree.types import FloatArray
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import scipy  # its parts are imported when they are used
 
-from abctree.answers.reading.near import spread
 from abctree.data import effective_sample_size
+from abctree.near import spread
 from abctree.problem.ridge import Fitted, Ridge
 from abctree.types import FloatArray, IntArray
 

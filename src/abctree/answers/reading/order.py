@@ -9,9 +9,9 @@ import scipy  # its parts are imported when they are used
 from scipy.fft import dct
 from scipy.special import ndtri
 
-from abctree.answers.reading.near import Points
 from abctree.answers.reading.rows import MOST, Rows
 from abctree.answers.selection import usable
+from abctree.near import Points
 from abctree.types import FloatArray
 
 #: Rows without which an order is not told from none, and rows that are looked at, at most.

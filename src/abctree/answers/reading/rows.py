@@ -15,13 +15,13 @@ from scipy.special import ndtri
 from abctree.answers.reading.choice import Cell, Reread, Summaries
 from abctree.answers.reading.local import LocalModel
 from abctree.answers.reading.modes import modes, nearest_mode
-from abctree.answers.reading.near import Points, epanechnikov, nearest, systematic
 from abctree.answers.reading.regression import Regression, moved, regression
 from abctree.answers.reading.sizes import count_for, larger_ess, largest_ess, usual_ess
 from abctree.answers.run import Run
 from abctree.answers.selection import just_above, usable
 from abctree.data import running_ess
 from abctree.errors import ParameterError, wrong
+from abctree.near import Points, epanechnikov, nearest, systematic
 from abctree.problem.models import Models
 from abctree.problem.priors.cube import inside
 from abctree.problem.ridge import Fitted, varies

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from abctree.answers.reading.choice import Cell, Choice
-from abctree.answers.reading.near import spread, systematic
 from abctree.answers.reading.regression import Method
 from abctree.answers.reading.rows import Reading, Rows
 from abctree.data import effective_sample_size
+from abctree.near import spread, systematic
 from abctree.types import BoolArray, FloatArray, IntArray
 
 #: Rows that stand in for the observation, and the share of the default's effective sample size that
