@@ -371,10 +371,11 @@ def test_processes_lose_nothing_when_spawned_workers_are_killed(tmp_path, spawne
 def test_processes_lose_nothing_when_someone_kills_workers_at_random_moments():
     executor = forked(timeout=10.0)
     killed = []
+    most = 4  # where a start is slow all may hit one worker, which is started five times
 
     def kill(rng=np.random.default_rng(0)):  # noqa: B008
         end = time.monotonic() + 60.0
-        while len(killed) < 6 and time.monotonic() < end:
+        while len(killed) < most and time.monotonic() < end:
             time.sleep(rng.uniform(0.05, 0.2))
             children = multiprocessing.active_children()
             if children:
@@ -388,7 +389,7 @@ def test_processes_lose_nothing_when_someone_kills_workers_at_random_moments():
         killer.start()
         result = play(executor, problem(naps), n=600, lookahead=1)
         killer.join(60.0)
-    assert len(killed) == 6
+    assert len(killed) == most
     assert not result.failures
     same(result, play(None, lookahead=1))
 
