@@ -36,7 +36,7 @@ def largest_ess(reached: FloatArray) -> float:
 
 
 def usual_ess(reached: FloatArray, n_simulations: int) -> float:
-    """A share of the simulations."""
+    """That of an adjustment, by the number of simulations alone: a share of them."""
     share = _SHARE * n_simulations
     wanted = np.clip(share, min(_AT_LEAST, 2.0 * share), _AT_MOST)
     return min(float(wanted), largest_ess(reached))
