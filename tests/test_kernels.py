@@ -29,10 +29,19 @@ def grown(cube, label, *limits):
 @given(seed=seeds, n=st.integers(0, 120), d=st.integers(1, 4), most=st.integers(1, 30))
 @example(seed=8082, n=102, d=3, most=5)  # two dimensions part the same rows
 def test_soft_tree_compiled_equals_reference(seed, n, d, most):
+    grows_as_defined(seed, n, d, most, 8)
+
+
+@pytest.mark.parametrize(("d", "n_bins"), [(2, 300), (17, 8)])
+def test_soft_tree_of_slices_that_fill_more_than_a_word_equals_reference(d, n_bins):
+    grows_as_defined(1, 150, d, 10, n_bins)
+
+
+def grows_as_defined(seed, n, d, most, n_bins):
     _, cube, label = table(seed, n, d)
     label = np.round(2.0**18 * label) / 2.0**18  # sums are exact in any order, and ties are ties
-    fast = grown(cube, label, most, 3, 8)
-    slow = definition.grow_soft_tree(cube, label, most, 3, 8)
+    fast = grown(cube, label, most, 3, n_bins)
+    slow = definition.grow_soft_tree(cube, label, most, 3, n_bins)
     for a, b in zip(fast, slow, strict=True):
         np.testing.assert_array_equal(a, b)
 

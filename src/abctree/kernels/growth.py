@@ -11,45 +11,45 @@ from abctree.types import FloatArray, IntArray
 
 
 @jit
+def _slice_of(value: float, lower: float, scale: float, n_bins: int) -> int:
+    """The slice of a box in which a coordinate is."""
+    return min(n_bins - 1, max(0, int((value - lower) * scale)))
+
+
+@jit
 def _best_cut(
-    cube: FloatArray,
+    slices: IntArray,
     label: FloatArray,
-    row: IntArray,
-    start: int,
-    stop: int,
     lower: FloatArray,
     upper: FloatArray,
     n_bins: int,
     min_rows: int,
+    sums: FloatArray,
 ) -> tuple[float, int, float]:
     """The cut at a bin edge that most reduces the squared error: gain, feature, threshold.
 
-    Of the rows start:stop.
+    Of rows whose slices are known; `sums` (d · n_bins, 2) is room.
     """
-    if stop - start < 2 * min_rows:
+    if len(label) < 2 * min_rows:
         return 0.0, -1, 0.0
     is_zero = True
-    for i in range(start, stop):
-        if label[i] != 0.0:
+    for y in label:
+        if y != 0.0:
             is_zero = False
             break
     if is_zero:  # as most of the cube is
         return 0.0, -1, 0.0
-    d = cube.shape[1]
-    sums = np.zeros((d, n_bins, 2))  # rows, and their labels
-    scale = np.empty(d)
-    for j in range(d):
-        scale[j] = n_bins / (upper[j] - lower[j])
+    d = len(lower)
+    sums[:] = 0.0  # rows in each slice of each coordinate, and their labels
     everything = 0.0
-    for i in range(start, stop):
+    for i in range(len(label)):
         y = label[i]
         everything += y
-        at = row[i]
         for j in range(d):
-            b = min(n_bins - 1, max(0, int((cube[at, j] - lower[j]) * scale[j])))
-            sums[j, b, 0] += 1.0
-            sums[j, b, 1] += y
-    n = float(stop - start)
+            at = np.uint64(j * n_bins + slices[i, j])  # not to be looked at for its sign
+            sums[at, 0] += 1.0
+            sums[at, 1] += y
+    n = float(len(label))
     base = everything * everything / max(n, 1.0)
     # Of two cuts that part the rows alike the first is taken, whatever the rounding.
     least = 1e-12 * max(base, 1.0)
@@ -60,23 +60,48 @@ def _best_cut(
         n_left = 0.0
         sum_left = 0.0
         for b in range(n_bins - 1):
-            n_left += sums[j, b, 0]
-            sum_left += sums[j, b, 1]
+            n_left += sums[j * n_bins + b, 0]
+            sum_left += sums[j * n_bins + b, 1]
             n_right = n - n_left
             if n_left < min_rows or n_right < min_rows:
                 continue
             rest = everything - sum_left
             gain = sum_left * sum_left / n_left + rest * rest / n_right - base
-            edge = lower[j] + (upper[j] - lower[j]) * (b + 1) / n_bins
-            # A box may be too thin for float64 to cut.
-            if gain > best + least and lower[j] < edge and edge < upper[j]:
-                best = gain
-                feature = j
-                threshold = edge
+            if gain > best + least:
+                edge = lower[j] + (upper[j] - lower[j]) * (b + 1) / n_bins
+                if lower[j] < edge and edge < upper[j]:  # a box may be too thin for float64 to cut
+                    best = gain
+                    feature = j
+                    threshold = edge
     return best, feature, threshold
 
 
 @jit
+def _part(label: FloatArray, row: IntArray, words: IntArray, is_right: IntArray) -> int:
+    """Put rows (n,) that go left before those that go right; how many go left.
+
+    With their labels and their slices, as `words`.  Places are unsigned numbers: of others it is
+    asked each time whether they are negative.
+    """
+    one = np.uint64(1)
+    a, b = np.uint64(0), np.uint64(len(row))
+    while True:
+        while a < b and is_right[a] == 0:
+            a += one
+        if a == b:
+            return int(a)
+        wrong = True  # is what is at a, which changes places until it is not
+        while wrong and a < b:
+            b -= one
+            wrong = is_right[b] != 0
+            label[a], label[b] = label[b], label[a]
+            row[a], row[b] = row[b], row[a]
+            for c in range(words.shape[1]):
+                words[a, c], words[b, c] = words[b, c], words[a, c]
+        if not wrong:
+            a += one
+
+
 def grow_soft_tree(
     cube: FloatArray, label: FloatArray, row: IntArray, max_boxes: int, min_rows: int, n_bins: int
 ) -> tuple[IntArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
@@ -90,6 +115,28 @@ def grow_soft_tree(
     Labels and rows are put into another order, that of the boxes: what is as long as the table must
     not be copied.
     """
+    # The numbers of slices are small, and eight bytes are moved at once.
+    n_words = -(-cube.shape[1] * np.min_scalar_type(n_bins - 1).itemsize // 8)
+    words = np.empty((len(row), n_words), dtype=np.uint64)
+    slices = words.view(np.min_scalar_type(n_bins - 1))
+    return _grow_soft_tree(cube, label, row, max_boxes, min_rows, n_bins, words, slices)
+
+
+@jit
+def _grow_soft_tree(
+    cube: FloatArray,
+    label: FloatArray,
+    row: IntArray,
+    max_boxes: int,
+    min_rows: int,
+    n_bins: int,
+    words: IntArray,
+    slices: IntArray,
+) -> tuple[IntArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
+    """See `grow_soft_tree`; with room for the slice of each row and coordinate, seen in two ways.
+
+    They are slices of the box in which a row is: a cut changes those of one coordinate only.
+    """
     n, d = len(row), cube.shape[1]
     room = 2 * max_boxes - 1
     feature = np.full(room, -1, dtype=np.int64)
@@ -100,6 +147,12 @@ def grow_soft_tree(
     stop = np.zeros(room, dtype=np.int64)
     lower = np.zeros((room, d))
     upper = np.ones((room, d))
+    for i in range(n):
+        for j in range(d):
+            slices[i, j] = _slice_of(cube[row[i], j], 0.0, float(n_bins), n_bins)
+    sums = np.empty((d * n_bins, 2))
+    is_right: IntArray = np.empty(n, dtype=np.uint8)
+    origin, scale = np.empty(2), np.empty(2)  # of the slices left and right
     # Rows are kept grouped by node: a node is the slice start:stop.
     # Cuts, the largest gain first: minus the gain, node, feature, threshold.
     heap = [(0.0, 0, 0, 0.0)]
@@ -110,25 +163,16 @@ def grow_soft_tree(
     n_boxes = 1
     while True:
         for node in range(first, m):
+            a, b = start[node], stop[node]
             g, j, t = _best_cut(
-                cube, label, row, start[node], stop[node], lower[node], upper[node], n_bins,
-                min_rows,
-            )  # fmt: skip
+                slices[a:b], label[a:b], lower[node], upper[node], n_bins, min_rows, sums
+            )
             if j >= 0:
                 heappush(heap, (-g, node, j, t))
         first = m
         if len(heap) == 0 or n_boxes >= max_boxes:
             break
         _, node, j, t = heappop(heap)
-        a = start[node]
-        b = stop[node]
-        while a < b:
-            if cube[row[a], j] < t:
-                a += 1
-            else:
-                b -= 1
-                label[a], label[b] = label[b], label[a]
-                row[a], row[b] = row[b], row[a]
         feature[node] = j
         threshold[node] = t
         left[node] = m
@@ -139,10 +183,20 @@ def grow_soft_tree(
                 upper[child, c] = upper[node, c]
         upper[m, j] = t
         lower[m + 1, j] = t
-        start[m] = start[node]
-        stop[m] = a
-        start[m + 1] = a
-        stop[m + 1] = stop[node]
+        for side in range(2):
+            origin[side] = lower[m + side, j]
+            scale[side] = n_bins / (upper[m + side, j] - lower[m + side, j])
+        a, b = start[node], stop[node]
+        own_row, own_slices = row[a:b], slices[a:b]
+        for i in range(len(own_row)):  # without a branch, which would often be foreseen wrongly
+            at = cube[own_row[i], j]
+            k = int(at >= t)
+            is_right[i] = k
+            own_slices[i, j] = _slice_of(at, origin[k], scale[k], n_bins)
+        middle = a + _part(label[a:b], own_row, words[a:b], is_right)
+        start[m] = a
+        stop[m] = start[m + 1] = middle
+        stop[m + 1] = b
         m += 2
         n_boxes += 1
     box = np.full(m, -1, dtype=np.int64)
