@@ -136,12 +136,13 @@ def test_forgetting_what_was_refused_would_be_noticed(rng):
     assert abs(value.mean() - np.mean(law.base.density(even) * even[:, 0])) > 5 * error
 
 
-def test_student_sums_are_the_plain_sums(rng):
-    cube, centre, weight = rng.random((7, 3)), rng.normal(size=(3, 11)), rng.random(11)
-    whiten, out = rng.normal(size=(3, 3)), np.empty(7)
+@pytest.mark.parametrize("d", [1, 2, 3, 6])
+def test_student_sums_are_the_plain_sums(d, rng):
+    cube, centre, weight = rng.random((7, d)), rng.normal(size=(d, 11)), rng.random(11)
+    whiten, out = rng.normal(size=(d, d)), np.empty(7)
     y = log_odds(cube)[0] @ whiten.T
     square = ((y[:, :, None] - centre) ** 2).sum(axis=1)
-    for power in (3, 4, 11):
+    for power in (3, 4, 5, 11):
         student.student_sums(cube, whiten, centre, weight, 5.0, power, out)
         expected = (1.0 + square / 5.0) ** -power @ weight / (cube * (1.0 - cube)).prod(axis=1)
         np.testing.assert_allclose(out, expected, rtol=1e-12)
