@@ -126,6 +126,14 @@ def test_density_is_that_of_the_candidates_that_are_kept(name, d, rng):
         assert abs(value.mean() - np.mean(density * function(even))) < 5 * error + 2e-3
 
 
+@pytest.mark.parametrize("name", ["students", "kernels", "blend", "thinned"])
+@pytest.mark.parametrize("d", [1, 6])
+def test_density_of_many_points_is_that_of_each(name, d, rng):
+    law, cube = laws(d, rng)[name], rng.random((300, d))
+    alone = [law.density(cube[i : i + 1])[0] for i in range(300)]
+    np.testing.assert_array_equal(law.density(cube), alone)
+
+
 def test_forgetting_what_was_refused_would_be_noticed(rng):
     law = laws(3, rng)["thinned"]
     draws, kept = law.draw(60_000, rng)

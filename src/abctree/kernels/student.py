@@ -13,6 +13,8 @@ from abctree.kernels.jit import jit
 EDGE = 1e-12
 #: Slope above which it is known to all digits: of many coordinates at faces it is none of a double.
 LEAST_SLOPE = 1e-290
+#: Points of which a mixture is worked out together.
+_AT_ONCE = 128
 
 
 @jit
@@ -103,28 +105,46 @@ def student_sums(
         out[i] = per_volume(_vectorised_sum(value), cube[i], slope)
 
 
-@jit
+@jit(fastmath=set(), error_model="numpy")
 def student_mixture(
     cube: Any, amplitude: Any, mean: Any, whiten: Any, freedom: int, out: Any
 ) -> None:
     """``out_i = Σ_k (a_k / (ν + |W_k (y_i − m_k)|²))^((ν + d)/2) / Π u_i (1 − u_i)``.
 
     With a (K,), m (K, d), and W (K, d, d), which are lower triangular; else as `student_sums`.
+    Loops over some points are the inner ones, and are vectorised.
     """
     n, d = cube.shape
-    y = np.empty(d)
-    for i in range(n):
-        slope = write_log_odds(cube[i], y)
-        total = 0.0
-        for k in range(len(mean)):
-            square = float(freedom)
+    y, point = np.empty((d, _AT_ONCE)), np.empty(d)
+    slope, total, square = np.empty(_AT_ONCE), np.empty(_AT_ONCE), np.empty(_AT_ONCE)
+    step, power = np.empty(_AT_ONCE), np.empty(_AT_ONCE)
+    for first in range(0, n, _AT_ONCE):
+        some = cube[first : first + _AT_ONCE]
+        for i in range(len(some)):
+            slope[i] = write_log_odds(some[i], point)
+            total[i] = 0.0
             for a in range(d):
-                step = 0.0
+                y[a, i] = point[a]
+        for k in range(len(mean)):
+            square[:] = float(freedom)
+            for a in range(d):
+                step[:] = 0.0
                 for b in range(a + 1):
-                    step += whiten[k, a, b] * (y[b] - mean[k, b])
-                square += step * step
-            total += root_power(amplitude[k] / square, freedom + d)
-        out[i] = per_volume(total, cube[i], slope)
+                    scale, middle, away = whiten[k, a, b], mean[k, b], y[b]
+                    for i in range(len(some)):
+                        step[i] += scale * (away[i] - middle)
+                for i in range(len(some)):
+                    square[i] += step[i] * step[i]
+            for i in range(len(some)):
+                square[i] = amplitude[k] / square[i]
+                power[i] = math.sqrt(square[i]) if (freedom + d) % 2 else 1.0
+            for _ in range((freedom + d) // 2):
+                for i in range(len(some)):
+                    power[i] *= square[i]
+            for i in range(len(some)):
+                total[i] += power[i]
+        for i in range(len(some)):
+            out[first + i] = per_volume(total[i], some[i], slope[i])
 
 
 @jit
