@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from abctree.kernels.cholesky import factor
 from abctree.kernels.jit import jit
 
 #: Distance that points keep from the faces of the cube.
@@ -163,25 +164,30 @@ def student_em(
     size = 1.0 / np.sum(weight * weight)  # points that all the weight is worth
     power = 0.5 * (freedom + d)
     mean, mass = mean.copy(), mass.copy()
-    cov, root = np.empty((n_laws, d, d)), np.empty((n_laws, d, d))
+    cov, root = np.empty((n_laws, d, d)), np.zeros((n_laws, d, d))
     whiten = np.zeros((n_laws, d, d))
     amplitude, density, square = np.empty(n_laws), np.empty(n_laws), np.empty(n_laws)
     norm = math.lgamma(power) - math.lgamma(0.5 * freedom) - 0.5 * d * math.log(math.pi * freedom)
     for k in range(n_laws):
-        cov[k] = whole
+        for a in range(d):
+            for b in range(a + 1):
+                cov[k, a, b] = whole[a, b]
     for step in range(n_steps + 1):
         for k in range(n_laws):
             for a in range(d):
-                cov[k, a, a] += ridge * cov[k, a, a] + least
-            root[k] = np.linalg.cholesky(cov[k])
+                for b in range(a + 1):
+                    root[k, a, b] = cov[k, a, b]
+                root[k, a, a] += ridge * cov[k, a, a] + least
+            factor(root[k])
+            amplitude[k] = math.log(mass[k]) + norm
             for a in range(d):
+                amplitude[k] -= math.log(root[k, a, a])
                 whiten[k, a, a] = 1.0 / root[k, a, a]
                 for b in range(a):
                     total = 0.0
                     for c in range(b, a):
                         total -= root[k, a, c] * whiten[k, c, b]
                     whiten[k, a, b] = total * whiten[k, a, a]
-            amplitude[k] = math.log(mass[k]) + norm - np.sum(np.log(np.diag(root[k])))
             amplitude[k] = freedom * math.exp(amplitude[k] / power)
         if step == n_steps:
             break
@@ -210,13 +216,12 @@ def student_em(
                     for b in range(a + 1):
                         second[k, a, b] += away * (y[i, b] - mean[k, b])
         for k in range(n_laws):
-            moved = first[k] / max(pull[k], 1e-300)
+            pulled = max(pull[k], 1e-300)
             for a in range(d):
                 for b in range(a + 1):
-                    scatter = second[k, a, b] - first[k, a] * moved[b]
+                    scatter = second[k, a, b] - first[k, a] * (first[k, b] / pulled)
                     cov[k, a, b] = scatter * size + prior * whole[a, b]
                     cov[k, a, b] /= member[k] * size + prior
-                    cov[k, b, a] = cov[k, a, b]
-            mean[k] += moved
+                mean[k, a] += first[k, a] / pulled
             mass[k] = (member[k] * size + 0.5) / (size + 0.5 * (n_laws + 1))
     return mass, mean, root

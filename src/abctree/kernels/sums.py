@@ -39,7 +39,7 @@ def summed(values: FloatArray) -> float:
     """The sum in the order in which NumPy makes it, of many values half by half."""
     right = np.empty(64, np.int64)  # values of the right halves that wait; 0 of the one at hand
     left = np.empty(64)  # sums of the left halves
-    depth = first = 0
+    depth, first = 0, np.int64(0)  # not a constant, for which all is compiled once more
     n = len(values)
     while True:
         while n > _FEW:

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from abctree.kernels.cholesky import solve
 from abctree.kernels.jit import jit
 from abctree.kernels.student import root_power
 
-#: Degrees of freedom of the laws of residuals, and what is added to a variance, a share of it.
-FREEDOM, RIDGE = 5, 1e-9
+#: Degrees of freedom of the laws of residuals.
+FREEDOM = 5
 
 
 @jit
@@ -81,21 +82,30 @@ def fit_models(
             for c in range(s):
                 sums[c] += value * target[c]
     for j in range(n_models - 1, 0, -1):
-        gram[above[j]] += gram[j]
-        moment[above[j]] += moment[j]
+        for a in range(p):
+            for b in range(a + 1):
+                gram[above[j], a, b] += gram[j, a, b]
+            for c in range(s):
+                moment[above[j], a, c] += moment[j, a, c]
     beta = np.zeros((n_models, p, s))
+    left = np.empty((p, p))
     for j in range(n_models):
+        up = above[j]
+        worth = strength / rows[up] if j > 0 else 0.0
         for a in range(p):
-            for b in range(a):
-                gram[j, b, a] = gram[j, a, b]
-        left, right = gram[j].copy(), moment[j].copy()
-        if j > 0:
-            ridge = gram[above[j]] * (strength / rows[above[j]])
-            left += ridge
-            right += ridge @ beta[above[j]]
-        for a in range(p):
+            for c in range(s):
+                beta[j, a, c] = moment[j, a, c]
+            for b in range(a + 1):
+                left[a, b] = gram[j, a, b]
+                if j > 0:
+                    prior = worth * gram[up, a, b]
+                    left[a, b] += prior
+                    for c in range(s):
+                        beta[j, a, c] += prior * beta[up, b, c]
+                        if b < a:
+                            beta[j, b, c] += prior * beta[up, a, c]
             left[a, a] += 1e-10 * (1.0 + rows[j])
-        beta[j] = np.linalg.solve(left, right)
+        solve(left, beta[j])
     model_of_box = np.empty(len(node_of_box), dtype=np.int64)
     for k in range(len(node_of_box)):
         model_of_box[k] = model[node_of_box[k]]
@@ -164,42 +174,6 @@ def predict(b: Any, x: Any, mean: Any) -> None:
             mean[c] += row[c] * value
 
 
-@jit
-def residual_laws(residual: Any, number: Any) -> tuple[Any, Any, Any]:
-    """Student laws, with 5 degrees of freedom, of the residuals of each list and a uniform ball.
-
-    The ball has radius 1, and so the covariance I / (s + 2), which is added to that of the
-    residuals.  The answer is the means (L, s), the inverse roots (L, s, s), lower triangular, and
-    amplitudes (L,): ``(a / (5 + |W (e − m)|²))^((5 + s)/2)`` is the density times the volume of the
-    ball, and times the share of residuals that are finite.
-    """
-    n_lists, s, _ = residual.shape
-    mean, whiten = np.zeros((n_lists, s)), np.zeros((n_lists, s, s))
-    amplitude = np.zeros(n_lists)
-    half = 0.5 * (FREEDOM + s)
-    norm = math.lgamma(half) - math.lgamma(0.5 * FREEDOM) - 0.5 * s * math.log(FREEDOM)
-    norm -= math.lgamma(0.5 * s + 1.0)
-    for j in range(n_lists):
-        finite = np.flatnonzero(np.isfinite(np.sum(residual[j], axis=0)))
-        n = len(finite)
-        if n == 0:
-            continue
-        e = np.empty((s, n))
-        for c in range(s):
-            for i in range(n):
-                e[c, i] = residual[j, c, finite[i]]
-            mean[j, c] = np.mean(e[c])
-            e[c] -= mean[j, c]
-        covariance = e @ e.T / n
-        for c in range(s):
-            covariance[c, c] += RIDGE * covariance[c, c] + 1.0 / (s + 2.0)
-        root = np.linalg.cholesky(covariance)
-        whiten[j] = np.linalg.inv(root)
-        log_rate = norm - np.sum(np.log(np.diag(root))) + math.log(n / number[j])
-        amplitude[j] = FREEDOM * math.exp(log_rate / half)
-    return mean, whiten, amplitude
-
-
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def acceptance_rates(
     cube: Any, box: Any, model_of_box: Any, beta: Any, list_of_box: Any, residual: Any,
@@ -209,8 +183,9 @@ def acceptance_rates(
     """``out_i = (Σ_j k(|β x_i + e_j|) + a_S η_S + a_0 η_box) / (R + a_S + a_0)``.
 
     z and e are in units of ε.  ``k(r) = 1`` for r < 1 and beyond
-    ``max(0, 1 − ((r − 1) / softness)²)²``, which has no branch.  η_S is the rate under the law of
-    `residual_laws`, and at most 1.  O(R s + s² + p s) a point.
+    ``max(0, 1 − ((r − 1) / softness)²)²``, which has no branch.  η_S is
+    ``(a / (5 + |W (z + m)|²))^((5 + s)/2)`` at ``z = β x_i``, the rate under a Student law, and at
+    most 1.  O(R s + s² + p s) a point.
     """
     s, p = beta.shape[2], beta.shape[1]
     x, mean = np.empty(p), np.empty(s)

@@ -34,7 +34,7 @@ def log_odds(cube: FloatArray) -> tuple[FloatArray, FloatArray]:
     return low - high, np.asarray((low + high).sum(axis=1))
 
 
-def _log_norm(freedom: float, root: FloatArray) -> FloatArray:
+def log_norm(freedom: float, root: FloatArray) -> FloatArray:
     """Log-density at the middle of Student laws with lower triangular roots (..., d, d)."""
     d = root.shape[-1]
     norm = special.gammaln(0.5 * (freedom + d)) - special.gammaln(0.5 * freedom)
@@ -87,7 +87,7 @@ class CubeKernels:
 
     @cached_property
     def _peak(self) -> float:
-        return float(np.exp(_log_norm(self._freedom, self.root)))
+        return float(np.exp(log_norm(self._freedom, self.root)))
 
     @cached_property
     def _whiten(self) -> FloatArray:
@@ -123,7 +123,7 @@ class Students:
     @cached_property
     def _arrays(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Amplitudes (K,), means, and inverse roots, for `student_mixture`."""
-        log_peak = np.log(self.weight) + _log_norm(_FREEDOM, self.root)
+        log_peak = np.log(self.weight) + log_norm(_FREEDOM, self.root)
         amplitude = _FREEDOM * np.exp(log_peak / (0.5 * (_FREEDOM + self.mean.shape[1])))
         whiten = np.asarray(np.linalg.inv(self.root), dtype=np.float64)
         return amplitude, self.mean, whiten

@@ -16,16 +16,12 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
+from scipy import special
 
 from abctree.data import Boxes, effective_sample_size
-from abctree.kernels.surrogate import (
-    acceptance_rates,
-    fit_models,
-    residual_laws,
-    residual_lists,
-)
+from abctree.kernels.surrogate import FREEDOM, acceptance_rates, fit_models, residual_lists
 from abctree.proposals.proposal import Blend, OnBoxes, Proposal
-from abctree.proposals.students import Students, fit_students
+from abctree.proposals.students import Students, fit_students, log_norm
 from abctree.threads import Each
 from abctree.types import BoolArray, FloatArray, IntArray
 
@@ -35,6 +31,8 @@ _ROWS, _STRENGTH = 200.0, 60.0
 _ROWS_PER_FEATURE, _MOST_FEATURES = 6, 120
 #: Residuals that a Student law of them is worth, and the box's own rate.
 _LAW_WORTH, _BOX_WORTH = 2.0, 0.1
+#: What is added to the variance of residuals, a share of it.
+_RIDGE = 1e-9
 #: Scale of the edge of the ball, in ε.
 _SOFTNESS = 0.35
 #: Residuals in a list: numbers in all, bounds, and a multiple of √T.
@@ -52,7 +50,7 @@ _CLIP, _LEAST_BOXES = 0.99, 0.1
 #: Share of the target that lies below the bound, and most candidates that a simulation may take.
 _BELOW, _MOST_CANDIDATES = 0.9, 40.0
 
-#: Of the residuals of some lists, as `residual_laws` has them.
+#: Of the residuals of some lists, as `_laws_of` has them.
 Laws: TypeAlias = tuple[FloatArray, FloatArray, FloatArray]
 
 
@@ -130,12 +128,35 @@ def fit_surrogate(
     )  # fmt: skip
     step = max(1, _AT_ONCE // z.shape[1] ** 2)
     parts = [slice(a, a + step) for a in range(0, len(number), step)]
-    laws = [*each(lambda part: residual_laws(residual[part], number[part]), parts)]
+    laws = [*each(lambda part: _laws_of(residual[part], number[part]), parts)]
     mean, whiten, amplitude = (np.concatenate(column) for column in zip(*laws, strict=True))
     return Surrogate(
         fit.boxes, fit.model_of_box, fit.beta, list_of_box, residual, number,
         (mean, whiten, amplitude), box_rate,
     )  # fmt: skip
+
+
+def _laws_of(residual: FloatArray, number: IntArray) -> Laws:
+    """Student laws, with 5 degrees of freedom, of the sum of residuals and a uniform ball.
+
+    The ball has radius 1, and so the covariance I / (s + 2).  The answer is the means m (L, s), the
+    inverse roots W (L, s, s), lower triangular, and amplitudes a (L,): the density times the volume
+    of the ball, and times the share of residuals that are finite, as `acceptance_rates` has it.
+    """
+    s = residual.shape[1]
+    finite = np.isfinite(residual).all(axis=1)
+    n = np.maximum(finite.sum(axis=1), 1)
+    e = np.where(finite[:, None], residual, 0.0)
+    mean = e.sum(axis=2, dtype=np.float64) / n[:, None]
+    e = np.where(finite[:, None], e - mean[:, :, None], 0.0)
+    covariance = e @ e.transpose(0, 2, 1) / n[:, None, None]
+    a = np.arange(s)
+    covariance[:, a, a] += _RIDGE * covariance[:, a, a] + 1.0 / (s + 2.0)
+    root = np.linalg.cholesky(covariance)
+    ball = 0.5 * s * np.log(np.pi) - special.gammaln(0.5 * s + 1.0)
+    log_rate = log_norm(FREEDOM, root) + ball + np.log(n / number)
+    amplitude = FREEDOM * np.exp(log_rate / (0.5 * (FREEDOM + s)))
+    return mean, np.linalg.inv(root), np.where(finite.any(axis=1), amplitude, 0.0)
 
 
 class Target(Protocol):
