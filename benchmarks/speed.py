@@ -48,6 +48,9 @@ class Row:
     asked: float | None = None
     large: bool = False
     new: bool = False  #: the older version has no such case
+    first: bool = (
+        False  #: in a process that has no kernel compiled: seconds, and not of a simulation
+    )
 
 
 ROWS = (
@@ -65,6 +68,8 @@ ROWS = (
     Row("its simulator alone", "bare", 10_000_000),
     Row("adaptive, d = 2", "adaptive, d = 2", 100_000, new=True),
     Row("adaptive, d = 5", "adaptive, d = 5", 100_000, new=True),
+    Row("boxes, d = 2", "boxes, d = 2", WARM, 1.67, first=True),
+    Row("default, d = 2", "default", WARM, 1.67, first=True),
     # How it grows.
     Row("T = 1e4", "boxes, d = 2", 10_000),
     Row("T = 1e7", "boxes, d = 2", 10_000_000, large=True),
@@ -77,11 +82,12 @@ GROWTH = [row.name for row in ROWS[-9:]]
 class Version:
     """A process that times the cases of a script with the code of one version."""
 
-    def __init__(self, sources: Path, cases: Path = CASES) -> None:
+    def __init__(self, sources: Path, cases: Path = CASES, **environment: str) -> None:
         threads = dict.fromkeys(command.THREADS, "1")
+        self._where = sources, cases
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(cases)],
-            env={**os.environ, **threads, "PYTHONPATH": str(sources)},
+            env={**os.environ, **threads, "PYTHONPATH": str(sources), **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -94,6 +100,15 @@ class Version:
             self._warm.add(case)
             self._ask(case, min(n, WARM), seed)
         seconds, answer = self._ask(case, n, seed)
+        return float(seconds), answer
+
+    def time_first(self, case: str, n: int, seed: int) -> tuple[float, Any]:
+        """The same of another process of this version, which has to compile everything."""
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Version(*self._where, NUMBA_CACHE_DIR=folder) as fresh,
+        ):
+            seconds, answer = fresh._ask(case, n, seed)
         return float(seconds), answer
 
     def _ask(self, *words: object) -> Any:
@@ -138,19 +153,28 @@ def measure(args: command.Options, against: str, rows: Sequence[Row]) -> dict[st
 
 
 def line_of(row: Row, old: Version, new: Version, args: command.Options) -> dict[str, Any]:
-    """One row: microseconds a simulation of each repetition, and whether tables are equal."""
+    """One row: the time of each repetition, and whether tables are equal.
+
+    In microseconds a simulation; of a first run in seconds.
+    """
     n = min(row.n, WARM) if args.quick else row.n
+    each = 1.0 if row.first else 1e6 / n
     times: dict[str, list[float]] = {"old": [], "new": []}
     same = True
     for seed in range(args.first_seed, args.first_seed + args.seeds):
-        seconds, digest = new.time(row.case, n, seed)
-        times["new"].append(1e6 * seconds / n)
+        seconds, digest = _timed(new, row, n, seed)
+        times["new"].append(each * seconds)
         if not row.new:
-            seconds, other = old.time(row.case, n, seed)
-            times["old"].append(1e6 * seconds / n)
+            seconds, other = _timed(old, row, n, seed)
+            times["old"].append(each * seconds)
             same &= digest == other
     print(f"  {row.name}: {times}", flush=True)
-    return {"name": row.name, "T": n, "asked": row.asked, "same": same, **times}
+    about = {"name": row.name, "T": n, "asked": row.asked, "same": same}
+    return {**about, **times, **({"first": True} if row.first else {})}
+
+
+def _timed(version: Version, row: Row, n: int, seed: int) -> tuple[float, Any]:
+    return (version.time_first if row.first else version.time)(row.case, n, seed)
 
 
 # Tables -----------------------------------------------------------------------------------------
@@ -158,7 +182,8 @@ def line_of(row: Row, old: Version, new: Version, args: command.Options) -> dict
 
 def tables(numbers: dict[str, Any]) -> dict[str, str]:
     """What was asked for, and how the time grows."""
-    lines = {line["name"]: line for line in numbers["rows"]}
+    lines = {line["name"]: line for line in numbers["rows"] if "first" not in line}
+    first = [line for line in numbers["rows"] if "first" in line]
     head = ["run", "T", f"at {numbers['against']}, µs", "now, µs", "times faster", "asked", "same"]
     found = {}
     for name, some in (
@@ -167,6 +192,10 @@ def tables(numbers: dict[str, Any]) -> dict[str, str]:
     ):
         if some:
             found[f"{NAME}-{name}"] = command.markdown(head, [_cells(line) for line in some])
+    if first:
+        found[f"{NAME}-first"] = command.markdown(
+            [word.replace("µs", "s") for word in head], [_cells(line) for line in first]
+        )
     found[f"{NAME}-ratios"] = command.markdown(["ratio", "got", "asked"], _ratios(lines))
     found[f"{NAME}-load"] = load_line(numbers["load"], len(numbers["rows"][0]["new"]))
     return found
@@ -224,6 +253,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         row
         for row in ROWS
         if (row.name in given.rows if given.rows else given.large or not row.large)
+        and not (row.first and args.quick)
     ]
     command.tabulate(
         NAME, args, lambda args: measure(args, given.against, rows), tables, keep=not given.rows

@@ -101,6 +101,7 @@ CASES: dict[str, Callable[[int, int], Any]] = {
     **{f"boxes, d = {d}": lambda n, seed, d=d: boxes(d, n, seed) for d in (2, 3, 5, 10, 20)},
     **{f"adaptive, d = {d}": lambda n, seed, d=d: adaptive(d, n, seed) for d in (2, 5)},
     **{f"{k * k} cells": lambda n, seed, k=k: cells(k, n, seed) for k in (10, 32, 100, 316)},
+    "default": lambda n, seed: abctree.abc_tree(gaussian_mixture(), n_simulations=n, rng=seed),
     "short": several(lambda n, seed: boxes(2, n, seed), 20),
     "scalar": scalar,
     "kernels": lambda n, seed: tree(5, n, seed, proposal=["boxes", "kernels"]),
