@@ -12,7 +12,7 @@ _FEW = 128
 
 
 @jit
-def _sum_of_few(values: FloatArray, first: int, n: int) -> float:
+def _sum_of_few(values: FloatArray, first: int | np.int64, n: int) -> float:
     """The sum of n values from the first on, by eight counters."""
     whole = n // 8 * 8
     total = 0.0

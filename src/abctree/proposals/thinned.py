@@ -144,7 +144,7 @@ def _laws_of(residual: FloatArray, number: IntArray) -> Laws:
     of the ball, and times the share of residuals that are finite, as `acceptance_rates` has it.
     """
     s = residual.shape[1]
-    finite = np.isfinite(residual).all(axis=1)
+    finite: BoolArray = np.asarray(np.isfinite(residual).all(axis=1))
     n = np.maximum(finite.sum(axis=1), 1)
     e = np.where(finite[:, None], residual, 0.0)
     mean = e.sum(axis=2, dtype=np.float64) / n[:, None]
