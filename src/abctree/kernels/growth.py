@@ -119,7 +119,33 @@ def grow_soft_tree(
     n_words = -(-cube.shape[1] * np.min_scalar_type(n_bins - 1).itemsize // 8)
     words = np.empty((len(row), n_words), dtype=np.uint64)
     slices = words.view(np.min_scalar_type(n_bins - 1))
-    return _grow_soft_tree(cube, label, row, max_boxes, min_rows, n_bins, words, slices)
+    feature, threshold, left, right, start, stop = _grow_soft_tree(
+        cube, label, row, max_boxes, min_rows, n_bins, words, slices
+    )
+    del words, slices
+    box = np.full(len(feature), -1, dtype=np.int64)
+    row_box: IntArray = np.full(len(cube), -1, dtype=np.int32)
+    _number_boxes(feature, start, stop, row, box, row_box)
+    return feature, threshold, left, right, box, row_box
+
+
+@jit
+def _number_boxes(
+    feature: IntArray,
+    start: IntArray,
+    stop: IntArray,
+    row: IntArray,
+    box: IntArray,
+    row_box: IntArray,
+) -> None:
+    """The number of each node that is a leaf, and of the rows in it."""
+    k = 0
+    for node in range(len(feature)):
+        if feature[node] < 0:
+            box[node] = k
+            for i in range(start[node], stop[node]):
+                row_box[row[i]] = k
+            k += 1
 
 
 @jit
@@ -133,7 +159,7 @@ def _grow_soft_tree(
     words: IntArray,
     slices: IntArray,
 ) -> tuple[IntArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
-    """See `grow_soft_tree`; with room for the slice of each row and coordinate, seen in two ways.
+    """Nodes, and the rows of each; with room for the slice of each row, seen in two ways.
 
     They are slices of the box in which a row is: a cut changes those of one coordinate only.
     """
@@ -199,16 +225,8 @@ def _grow_soft_tree(
         stop[m + 1] = b
         m += 2
         n_boxes += 1
-    box = np.full(m, -1, dtype=np.int64)
-    row_box: IntArray = np.full(len(cube), -1, dtype=np.int32)
-    k = 0
-    for node in range(m):
-        if feature[node] < 0:
-            box[node] = k
-            for i in range(start[node], stop[node]):
-                row_box[row[i]] = k
-            k += 1
-    return feature[:m].copy(), threshold[:m].copy(), left[:m].copy(), right[:m].copy(), box, row_box
+    arrays = feature[:m].copy(), threshold[:m].copy(), left[:m].copy(), right[:m].copy()
+    return *arrays, start[:m].copy(), stop[:m].copy()
 
 
 @jit
