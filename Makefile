@@ -23,7 +23,8 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "abctree needs Python 3.11 or newer, this is " + sys.version.split()[0])'
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@$(BIN)/abctree warm-up
+	@$(BIN)/abctree warm-up & $(BIN)/python -m tests.warm_up; wait $$!
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null || true  # which compiles the tests
 	@touch $(STAMP)
 
 demo: $(STAMP)  ## Infer the rates of a predator-prey model from a century-old fur trade record

@@ -60,7 +60,7 @@ def z_of_variance(values, expected):
 def draws_by(draw):
     """The first n draws of each seed's stream, (n_seeds, n), by a kernel that takes the state."""
 
-    @numba.njit
+    @numba.njit(cache=True)
     def draws(seeds, n):
         out = np.empty((len(seeds), n))
         state = np.empty(4, np.uint64)
