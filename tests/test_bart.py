@@ -328,8 +328,8 @@ def test_bart_says_what_to_install_before_anything_is_simulated(monkeypatch):
 @needs_stochtree
 def test_posterior_and_evidence_agree_with_the_closed_form():
     # With three folds there are two forests in five fewer, and simulations cost little.
-    settings = {"partitioner": Bart(**QUICK), "n_folds": 3}
-    mean, error = mean_and_error(relative_errors(2, 8, 7_000, **settings))
+    settings = {"partitioner": Bart(**QUICK), "n_folds": 3, "block": 350}
+    mean, error = mean_and_error(relative_errors(2, 6, 7_000, **settings))
     assert (np.abs(mean) < 3.5 * error + 0.005).all(), (mean, error)
     assert (error < 0.05).all()
 

@@ -491,7 +491,7 @@ class Inflated:
 
 def test_posterior_and_evidence_agree_with_the_closed_form():
     settings = {"partitioner": DynamicTree(n_particles=5)}
-    mean, error = mean_and_error(relative_errors(2, 8, 8_000, block=500, **settings))
+    mean, error = mean_and_error(relative_errors(2, 6, 8_000, block=1_000, **settings))
     assert (np.abs(mean) < 3.5 * error + 0.005).all(), (mean, error)
     assert (error < 0.03).all()
 

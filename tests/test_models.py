@@ -159,7 +159,7 @@ def test_probabilities_are_exact_under_the_utility_for_them(proposal):
 
     assert abs(z_score([share(r) for r in runs], truth)) > 4.0  # weights dropped
     played = [np.mean(r.table.theta[r.table.round > 0, 0] == 0) for r in runs]
-    usual = abctree.abc_tree(models, n_simulations=1000, rng=0, proposal=proposal).table
+    usual = abctree.abc_tree(models, n_simulations=1000, rng=0, proposal=proposal, block=100).table
     assert np.mean(played) > 2.0 * np.mean(usual.theta[usual.round > 0, 0] == 0)
 
 

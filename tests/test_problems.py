@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import pickle
+from functools import partial
 from pathlib import Path
 
 import numba
@@ -57,24 +58,19 @@ def z_of_variance(values, expected):
 # The generator ----------------------------------------------------------------------------------
 
 
-def draws_by(draw):
-    """The first n draws of each seed's stream, (n_seeds, n), by a kernel that takes the state."""
-
-    @numba.njit(cache=True)
-    def draws(seeds, n):
-        out = np.empty((len(seeds), n))
-        state = np.empty(4, np.uint64)
-        for i in range(len(seeds)):
-            generator.start_state(state, seeds[i])
-            for j in range(n):
-                out[i, j] = draw(state)
-        return out
-
-    return draws
+@numba.njit(cache=True)
+def uniform_draws(seeds, n, exponential=False):
+    """The first n draws of each seed's stream, (n_seeds, n)."""
+    out = np.empty((len(seeds), n))
+    state = np.empty(4, np.uint64)
+    for i in range(len(seeds)):
+        generator.start_state(state, seeds[i])
+        for j in range(n):
+            out[i, j] = generator.exponential(state) if exponential else generator.uniform(state)
+    return out
 
 
-uniform_draws = draws_by(generator.uniform)
-exponential_draws = draws_by(generator.exponential)
+exponential_draws = partial(uniform_draws, exponential=True)
 
 
 class Definition:

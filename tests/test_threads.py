@@ -105,7 +105,7 @@ def test_run_with_summaries_in_its_store_has_the_same_numbers(monkeypatch, tmp_p
         assert_equal(alone, other)
 
 
-@pytest.mark.parametrize("n_simulations", [1000, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_simulations", [600, pytest.param(5000, marks=pytest.mark.slow)])
 def test_answer_has_the_same_numbers_on_any_number_of_processors(monkeypatch, n_simulations):
     result = abctree.abc_tree(lotka_volterra(), n_simulations=n_simulations, rng=1)
     read = {}

@@ -101,7 +101,7 @@ AS_PRINTED = {"preset": "published", "block": 100}
 
 def test_algorithm_2_as_printed_is_too_narrow():
     # The twin that must fail: without pseudo-counts boxes without an acceptance are lost for ever.
-    mean, error = mean_and_error(relative_errors(2, 6, 50_000, **AS_PRINTED | {"block": 500}))
+    mean, error = mean_and_error(relative_errors(2, 6, 30_000, **AS_PRINTED | {"block": 300}))
     assert mean[0] < -0.01
     assert mean[0] < -4 * error[0]
 

@@ -208,7 +208,13 @@ def test_call_of_which_a_part_is_kept_would_be_noticed(tmp_path, monkeypatch):
 def test_parts_of_the_pilot_and_runs_without_summaries_go_on(tmp_path, distance, summaries):
     p = problem(distance=distance)
     method = partial(
-        abctree.abc_tree, p, n_simulations=N, rng=1, n_pilot=200, keep_summaries=summaries
+        abctree.abc_tree,
+        p,
+        n_simulations=N,
+        rng=1,
+        n_pilot=200,
+        keep_summaries=summaries,
+        proposal="boxes",
     )
     whole = method()
     for call in (13, 100, 205):
