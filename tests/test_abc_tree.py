@@ -370,7 +370,7 @@ def test_a_floor_of_tied_distances_is_played_until_the_budget_ends():
 
 @pytest.mark.parametrize("n_accepted", [0, 1, 2])
 def test_results_work_on_a_handful_of_draws(n_accepted):
-    result = abctree.abc_tree(problem(), n_simulations=500, rng=0)
+    result = abctree.abc_tree(problem(), n_simulations=500, rng=0, proposal="boxes")
     epsilon = np.sort(result.table.distance)[n_accepted]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", abctree.AbctreeWarning)
@@ -447,7 +447,7 @@ def test_other_methods_name_a_setting_that_is_no_number(method):
 @pytest.mark.parametrize("method", [abctree.abc_tree, abctree.rejection])
 @pytest.mark.parametrize("name", ["epsilon", "ess"])
 def test_posterior_and_evidence_name_a_tolerance_that_is_no_number(method, name):
-    more = {"keep": 50} if method is abctree.rejection else {}
+    more = {"keep": 50} if method is abctree.rejection else {"proposal": "boxes"}
     result = method(problem(), n_simulations=500, rng=0, **more)
     for value in ("1", [1.0], 1j, True):
         with pytest.raises(abctree.ParameterError, match=f"`{name}` must be (a number|above 0)"):

@@ -152,7 +152,10 @@ def test_the_mode_of_the_closest_is_found_around_the_circle():
 
 
 def test_the_step_function_is_counted_from_opposite_its_mean():
-    runs = [abctree.abc_tree(problem(p), n_simulations=3000, rng=1) for p in (PERIODIC, PLAIN)]
+    runs = [
+        abctree.abc_tree(problem(p), n_simulations=3000, rng=1, block=150)
+        for p in (PERIODIC, PLAIN)
+    ]
     steps, plain = (run.histogram() for run in runs)
     assert abs(wrapped(steps.mean()[0] - OBSERVED)) < 0.15
     assert SIGMA < steps.std()[0] < 2.0 * SIGMA
@@ -170,8 +173,9 @@ def test_the_cut_makes_no_difference():
 
     observed = [np.cos(OBSERVED), np.sin(OBSERVED)]
     made = abctree.Problem({"phi": abctree.Periodic(0, 360)}, in_degrees, observed, vectorized=True)
-    draws = abctree.abc_tree(made, n_simulations=4000, rng=3).posterior(epsilon=0.4)
-    other = abctree.abc_tree(problem(PERIODIC), n_simulations=4000, rng=3).posterior(epsilon=0.4)
+    given = {"n_simulations": 4000, "rng": 3, "block": 200}
+    draws = abctree.abc_tree(made, **given).posterior(epsilon=0.4)
+    other = abctree.abc_tree(problem(PERIODIC), **given).posterior(epsilon=0.4)
     error = np.hypot(np.deg2rad(draws.mcse()[0]), other.mcse()[0])
     assert abs(wrapped(np.deg2rad(draws.mean()[0]) - other.mean()[0])) < 4.0 * error
     assert np.deg2rad(draws.std()[0]) == pytest.approx(other.std()[0], rel=0.2)

@@ -18,6 +18,8 @@ from abctree.faces.cli.folder import to_json
 from abctree.tree import outer_loop
 from benchmarks import errors as calibration
 
+BOXES = partial(abctree.abc_tree, proposal="boxes")  # where the proposal is not the subject
+
 
 def draws(theta, log_weight=None, **fields):
     theta = np.asarray(theta, dtype=float)
@@ -476,7 +478,7 @@ def test_an_impossible_comparison_says_nothing():
         {"a": (0.0, 1.0)}, first_only, [0.4], constraint=lambda t: t["a"] < 4e-3, vectorized=True
     )
     assert diagnostics.prior_draws(thin.region) is None
-    result = abctree.abc_tree(thin, n_simulations=400, rng=0)
+    result = BOXES(thin, n_simulations=400, rng=0)
     assert diagnostics.uninformed(result.posterior()) == ()
 
 
@@ -523,7 +525,7 @@ def test_parameters_of_the_ready_problems_are_informed():
 
 
 @pytest.mark.parametrize("value", [0.0, 3.0, 1e-9])
-@pytest.mark.parametrize("method", [abctree.abc_tree, abctree.smc, abctree.rejection])
+@pytest.mark.parametrize("method", [BOXES, abctree.smc, abctree.rejection])
 def test_distances_that_are_all_equal_are_said(value, method):
     problem = abctree.Problem(
         {"a": (0.0, 1.0)},
@@ -546,7 +548,7 @@ def test_distances_of_two_values_are_no_ties():
         [1.0],
         vectorized=True,
     )
-    result = abctree.abc_tree(problem, n_simulations=500, rng=0)
+    result = BOXES(problem, n_simulations=500, rng=0)
     assert not any("equal" in w for w in result.warnings)
 
 

@@ -26,7 +26,7 @@ def result():
     problem = abctree.Problem(
         {"mu": (-5.0, 5.0), "weight": (0.0, 1.0)}, simulate, [1.0], vectorized=True
     )
-    return abctree.abc_tree(problem, n_simulations=800, rng=1)
+    return abctree.abc_tree(problem, n_simulations=800, rng=1, proposal="boxes")
 
 
 @pytest.fixture(scope="module")

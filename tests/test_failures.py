@@ -796,7 +796,7 @@ def test_a_run_without_failures_says_nothing_of_them():
     assert "fail" not in str(run.summary())
 
 
-@pytest.mark.parametrize("method", [abctree.abc_tree, abctree.rejection, abctree.smc])
+@pytest.mark.parametrize("method", [abc_tree, abctree.rejection, abctree.smc])
 @pytest.mark.parametrize(("share", "said"), [(0.6, True), (0.01, False)])
 def test_warnings_name_failures_from_the_share_on_at_which_the_summary_worries(method, share, said):
     def simulate(theta, rng):

@@ -110,7 +110,7 @@ def test_features_are_learned_from_in_place_of_the_data():
     made = problem(2, abctree.Learned(features=features, n_pilot=300), distance="mad")
     assert made.shape == (20,)
     assert made.check(rng=1).ok
-    result = abctree.abc_tree(made, n_simulations=1500, rng=1)
+    result = abctree.abc_tree(made, n_simulations=1500, rng=1, proposal="boxes")
     assert result.problem.distance.distance.is_fitted
     assert result.table.summary.shape == (1500, 20)
     assert error(result, 2) < 1.0

@@ -229,7 +229,7 @@ def test_rounds_failures_and_the_end_are_logged(caplog):
         return theta + rng.normal(size=2)
 
     caplog.set_level(logging.INFO, "abctree")
-    result = abctree.abc_tree(problem(simulate), n_simulations=1200, rng=3)
+    result = abctree.abc_tree(problem(simulate), n_simulations=1200, rng=3, proposal="boxes")
     said = [(r.levelname, r.getMessage()) for r in caplog.records if r.name == "abctree"]
     first = result.failures.first[0].index
     failed = [text for level, text in said if level == "WARNING"]

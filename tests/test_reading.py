@@ -389,7 +389,8 @@ def steps(simulated, observed):
 def test_a_row_is_read_from_the_nearest_of_all_others(settings):
     usual = {"simulator": shift, "observed": np.array([1.0, -2.0]), "distance": "euclidean"}
     problem = abctree.Problem(**{"prior": SQUARE, **usual, **settings}, vectorized=True)
-    table = rows.Rows.of(abctree.abc_tree(problem, n_simulations=1500, rng=1))
+    run = abctree.abc_tree(problem, n_simulations=1500, rng=1, proposal="boxes")
+    table = rows.Rows.of(run)
     cells = rows.Cell(None, 30.0), rows.Cell(None, 140.0)
     for j in (0, 100, len(table) - 1):
         distance = problem.distance(table.summary, table.summary[j])

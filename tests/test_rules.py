@@ -94,7 +94,7 @@ def tied(**kwargs):
     p = abctree.Problem(
         {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}, whole_steps, [1.0, -1.0], vectorized=True
     )
-    return abctree.abc_tree(p, n_simulations=2000, rng=0, **kwargs)
+    return abctree.abc_tree(p, n_simulations=2000, rng=0, proposal="boxes", **kwargs)
 
 
 def test_rounds_count_what_is_strictly_below_their_tolerance():
@@ -124,7 +124,7 @@ def test_the_past_is_relabelled_at_the_tolerance_that_was_asked_for(relabel):
     cut, beliefs = Spy(abctree.SoftTree(), "partition_and_locate"), Spy(MultiLevel(), "start")
     result = abctree.abc_tree(
         problem(), n_simulations=3000, rng=1, partitioner=cut, beliefs=beliefs, relabel=relabel,
-        n_folds=2,
+        n_folds=2, proposal="boxes",
     )  # fmt: skip
     epsilon = [r.epsilon for r in result.rounds[1:]]
     last = [epsilon[0], *epsilon[:-1]]
@@ -140,7 +140,13 @@ def test_the_past_is_relabelled_at_the_tolerance_that_was_asked_for(relabel):
 def test_the_window_says_which_rows_a_partition_learns_from(window):
     cut = Spy(abctree.SoftTree(), "partition_and_locate")
     result = abctree.abc_tree(
-        problem(), n_simulations=3000, rng=1, partitioner=cut, window=window, n_folds=2
+        problem(),
+        n_simulations=3000,
+        rng=1,
+        partitioner=cut,
+        window=window,
+        n_folds=2,
+        proposal="boxes",
     )
     fold, number = result.table.fold, result.table.round
     for s, played in enumerate(result.rounds[:-1]):
@@ -150,7 +156,7 @@ def test_the_window_says_which_rows_a_partition_learns_from(window):
 
 
 def test_ess_of_a_round_is_that_of_all_draws_so_far():
-    result = abctree.abc_tree(problem(), n_simulations=3000, rng=1)
+    result = abctree.abc_tree(problem(), n_simulations=3000, rng=1, block=150)
     last = result.rounds[-1]
     near = result.table.distance < last.epsilon
     assert last.ess == pytest.approx(effective_sample_size(mixture_weights(result.table)[near]))

@@ -202,7 +202,7 @@ def test_short_blocks_stay_where_the_run_is(monkeypatch, started):
 def test_processes_of_a_pool_leave_the_other_processors_alone(monkeypatch, started):
     monkeypatch.setattr(multiprocessing, "parent_process", object)
     willing = WillingSleeper()
-    on(monkeypatch, 2, abctree.abc_tree, problem=sleepy(willing), n_simulations=2500)
+    on(monkeypatch, 2, abctree.abc_tree, problem=sleepy(willing), n_simulations=2500, block=125)
     assert not started
 
 
