@@ -104,7 +104,7 @@ def test_the_error_of_evidence_counts_candidates_that_were_refused():
             {"a": (-5.0, 5.0), "b": (-5.0, 5.0)}, lambda theta, rng: np.zeros(len(theta)), 0.0,
             vectorized=True,
         )  # fmt: skip
-        run = abctree.abc_tree(problem, n_simulations=300, rng=seed)
+        run = abctree.abc_tree(problem, n_simulations=300, rng=seed, n_folds=2, block=60)
         found.append(run.evidence(0.5))
         table = run.table
         without.append(evidence(table.distance, run.weights(), 0.5, fold=table.fold))

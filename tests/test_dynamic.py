@@ -365,7 +365,7 @@ def least_seconds(work):
 # The partitioner ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("d", [1, 2, 4])
+@pytest.mark.parametrize("d", [1, 4])
 @pytest.mark.parametrize(
     "partitioner",
     [

@@ -8,7 +8,7 @@ import shutil
 import signal
 import time
 import warnings
-from functools import partial
+from functools import cache, partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -65,6 +65,12 @@ def run(folder=None, simulator=simulate, n=N, **kwargs):
     """A run by the cheap proposal, where none is said."""
     settings = {"n_simulations": n, "rng": 1, "proposal": "boxes", **kwargs}
     return abctree.abc_tree(problem(simulator), store=folder, **settings)
+
+
+@cache
+def whole_run(method=run):
+    """One that nothing has interrupted, in memory."""
+    return run() if method is run else method(problem(), n_simulations=N, rng=1)
 
 
 @SETTINGS
@@ -164,7 +170,7 @@ def test_run_killed_inside_a_write_is_resumed(tmp_path, share, n, before, block)
     n_kept = before + block * (share == 1.0)
     loaded = abctree.load(folder, problem())
     assert len(loaded.table) == recorded(folder) == n_kept
-    assert differences(abctree.resume(folder, problem()), run()) == []
+    assert differences(abctree.resume(folder, problem()), whole_run()) == []
 
 
 @pytest.mark.slow
@@ -259,7 +265,7 @@ def test_run_whose_first_look_fails_leaves_the_folder_for_the_next(tmp_path):
 
     with pytest.raises(abctree.SimulatorError, match="shape"):
         run(tmp_path / "x", wrong)
-    assert differences(run(tmp_path / "x"), run()) == []
+    assert differences(run(tmp_path / "x"), whole_run()) == []
 
 
 class Impatient(Cut):
@@ -277,7 +283,7 @@ def test_run_interrupted_by_the_user_goes_on(tmp_path):
     loaded = abctree.load(tmp_path / "x", problem())
     assert set(differences(loaded, first)) <= {"rounds"}  # its last round says it was interrupted
     assert loaded.stopped_because == "interrupted"
-    assert differences(abctree.resume(tmp_path / "x", problem()), run()) == []
+    assert differences(abctree.resume(tmp_path / "x", problem()), whole_run()) == []
 
 
 # Stopped and extended ---------------------------------------------------------------------------
@@ -309,9 +315,9 @@ def test_resumed_run_has_the_stopping_rules_of_its_beginning(tmp_path):
     again = abctree.resume(tmp_path / "x", problem())
     assert again.stopped_because == "2 rounds played"
     assert differences(again, stopped) == []
-    assert differences(abctree.resume(tmp_path / "x", problem(), stop=()), run()) == []
+    assert differences(abctree.resume(tmp_path / "x", problem(), stop=()), whole_run()) == []
     # The rules of the last call are those of the next.
-    assert differences(abctree.resume(tmp_path / "x", problem()), run()) == []
+    assert differences(abctree.resume(tmp_path / "x", problem()), whole_run()) == []
 
 
 def with_milestones(n, milestones, first, **kwargs):
@@ -397,7 +403,7 @@ def test_run_that_ended_by_a_failure_goes_on_if_failures_are_rejected(tmp_path):
         abctree.resume(tmp_path / "x", problem(), executor=Cut(1, at_submit=True))
     assert recorded(tmp_path / "x") == n > 5  # the failure is on record: nothing was simulated
     last = abctree.resume(tmp_path / "x", problem(), on_failure="reject")
-    assert differences(last, run()) == []
+    assert differences(last, whole_run()) == []
 
 
 # Loaded -----------------------------------------------------------------------------------------
@@ -447,7 +453,7 @@ def test_load_reads_as_much_of_the_pilot_as_there_is(tmp_path, n):
     loaded = abctree.load(tmp_path / "x", problem())
     assert loaded.stopped_because == f"unfinished: {5 * n} of {N} simulations made"
     assert len(loaded.rounds) == 1
-    assert numbers(loaded.table.theta) == numbers(run().table.theta[: 5 * n])
+    assert numbers(loaded.table.theta) == numbers(whole_run().table.theta[: 5 * n])
     assert (loaded.weights() == 1.0).all()  # prior draws
 
 
@@ -489,7 +495,7 @@ def test_clock_is_looked_at_in_the_pilot(tmp_path, monkeypatch, method, executor
     assert np.isfinite(first.weights()).all()
     assert differences(abctree.load(tmp_path / "x", p), first) == []
     monkeypatch.setattr(NAP, "seconds", 0.0)
-    whole = method(p, n_simulations=N, rng=1)
+    whole = whole_run(method)
     resumed = abctree.resume(tmp_path / "x", p, stop=())
     assert set(differences(resumed, whole)) <= {"tracebacks"}
 
@@ -507,7 +513,7 @@ def test_pilot_interrupted_by_the_user_is_a_result_once_there_is_something(tmp_p
         assert result.stopped_because == "interrupted"
         assert result.n_simulations == 5 * (n - 1)
         assert np.isfinite(posterior(result).theta).all()
-        whole = method(problem(), n_simulations=N, rng=1)
+        whole = whole_run(method)
         assert differences(abctree.resume(tmp_path / f"{n}", problem()), whole) == []
 
 
@@ -669,7 +675,7 @@ def test_method_interrupted_by_the_user_goes_on(tmp_path, method):
     assert 100 <= first.n_simulations < N
     loaded = abctree.load(tmp_path / "x", problem())
     assert set(differences(loaded, first)) <= {"rounds"}
-    whole = method(problem(), n_simulations=N, rng=1)
+    whole = whole_run(method)
     assert differences(abctree.resume(tmp_path / "x", problem()), whole) == []
 
 
@@ -807,7 +813,7 @@ def test_resume_refuses_other_settings(tmp_path, kwargs, words):
     with pytest.raises(abctree.ParameterError, match=words):
         abctree.resume(tmp_path / "x", problem(), **kwargs)
     same = {"partitioner": "soft", "utility": abctree.EffectiveSampleSize(0.5)}
-    assert differences(abctree.resume(tmp_path / "x", problem(), **same), run()) == []
+    assert differences(abctree.resume(tmp_path / "x", problem(), **same), whole_run()) == []
 
 
 @pytest.mark.parametrize("method", [abctree.resume, abctree.load])
@@ -896,5 +902,5 @@ def test_store_of_the_users_own_is_a_store():
         run(store, executor=Cut(9, at_submit=False))
     with pytest.raises(abctree.ParameterError, match=r"abctree\.resume"):
         run(store)
-    assert differences(abctree.resume(store, problem()), run()) == []
-    assert differences(abctree.load(store, problem()), run()) == []
+    assert differences(abctree.resume(store, problem()), whole_run()) == []
+    assert differences(abctree.load(store, problem()), whole_run()) == []

@@ -10,7 +10,7 @@ import time
 import warnings
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -111,6 +111,11 @@ def problem(kind="one by one", **kwargs):
     return abctree.Problem(prior, observed=[1.0, -1.0], **SIMULATORS[kind], **kwargs)
 
 
+@cache
+def uninterrupted(method, kind="one by one"):
+    return method(problem(kind), n_simulations=N, rng=1)
+
+
 def different(first, second):
     return set(differences(first, second))
 
@@ -133,8 +138,7 @@ def resumed(folder, p, **kwargs):
     "call", [41, 333, *(pytest.param(call, marks=pytest.mark.slow) for call in (42, 199))]
 )
 def test_ctrl_c_keeps_every_finished_simulation(tmp_path, method, call):
-    p = problem()
-    whole = method(p, n_simulations=N, rng=1)
+    p, whole = problem(), uninterrupted(method)
     STATE.update(calls=0, interrupt=call)
     first = method(p, n_simulations=N, rng=1, store=tmp_path / "x")
     n, noted = kept(tmp_path / "x")
@@ -155,7 +159,7 @@ def test_ctrl_c_keeps_every_finished_simulation(tmp_path, method, call):
 def test_ctrl_c_keeps_every_finished_call(tmp_path, kind, chunk):
     p = problem(kind)
     method = partial(ALL["abc_tree"], p, n_simulations=N, rng=1, executor=abctree.Serial(chunk))
-    whole = method()
+    whole = uninterrupted(ALL["abc_tree"], kind)
     for call in (9, 13, 20):
         folder = tmp_path / str(call)
         STATE.update(calls=0, rows=0, interrupt=call)
@@ -171,7 +175,7 @@ def test_call_of_which_a_part_is_kept_would_be_noticed(tmp_path, monkeypatch):
     """The twin: rows that share a generator, kept in part, make another run."""
     p = problem("vectorized")
     method = partial(ALL["abc_tree"], p, n_simulations=N, rng=1)
-    whole = method()
+    whole = uninterrupted(ALL["abc_tree"], "vectorized")
     fill = simulators.Model.fill
 
     def early(*args):
@@ -227,8 +231,7 @@ def test_parts_of_the_pilot_and_runs_without_summaries_go_on(tmp_path, distance,
 
 
 def test_run_that_is_interrupted_again_and_again_makes_no_simulation_twice(tmp_path):
-    p = problem()
-    whole = ALL["abc_tree"](p, n_simulations=N, rng=1)
+    p, whole = problem(), uninterrupted(ALL["abc_tree"])
     made = 0
     for i in range(100):
         STATE.update(calls=0, rows=0, interrupt=23)
@@ -249,8 +252,7 @@ def test_run_that_is_interrupted_again_and_again_makes_no_simulation_twice(tmp_p
 @KINDS
 @pytest.mark.parametrize("executor", ["threads", "processes", "long tasks"])
 def test_ctrl_c_keeps_what_came_back_from_workers(tmp_path, hasty, kind, executor):
-    p = problem(kind)
-    whole = ALL["abc_tree"](p, n_simulations=N, rng=1)
+    p, whole = problem(kind), uninterrupted(ALL["abc_tree"], kind)
     STATE["nap"] = 0.005
 
     def press():
@@ -282,8 +284,7 @@ class BlockByBlock:
 
 def test_executor_that_tells_of_whole_blocks_only_loses_the_others(tmp_path):
     """The twin: what the tests above call kept is not there by itself."""
-    p = problem()
-    whole = ALL["abc_tree"](p, n_simulations=N, rng=1)
+    p, whole = problem(), uninterrupted(ALL["abc_tree"])
     STATE.update(calls=0, interrupt=199)
     method = partial(ALL["abc_tree"], p, n_simulations=N, rng=1)
     first = method(store=tmp_path / "x", executor=BlockByBlock())
@@ -324,8 +325,7 @@ def killed_half_way(folder, work):
 @pytest.mark.slow
 @METHODS
 def test_killed_method_makes_no_simulation_twice(tmp_path, hasty, method):
-    p = problem()
-    whole = method(p, n_simulations=N, rng=1)
+    p, whole = problem(), uninterrupted(method)
     STATE["nap"] = 0.004
     n, noted = killed_half_way(
         tmp_path / "x", lambda: method(p, n_simulations=N, rng=1, store=tmp_path / "x")
@@ -346,7 +346,7 @@ def test_killed_method_makes_no_simulation_twice(tmp_path, hasty, method):
 def test_killed_run_makes_no_simulation_twice(tmp_path, hasty, kind, executor):
     p = problem(kind)
     method = partial(ALL["abc_tree"], p, n_simulations=N, rng=1)
-    whole = method()
+    whole = uninterrupted(ALL["abc_tree"], kind)
     STATE["nap"] = 0.003
     make = EXECUTORS[executor]
     n, noted = killed_half_way(
@@ -360,8 +360,7 @@ def test_killed_run_makes_no_simulation_twice(tmp_path, hasty, kind, executor):
 
 def test_resumed_run_takes_parts_as_they_are(tmp_path):
     """The twin of all tests here: one bit of a part, and another run."""
-    p = problem()
-    whole = ALL["abc_tree"](p, n_simulations=N, rng=1)
+    p, whole = problem(), uninterrupted(ALL["abc_tree"])
     STATE.update(calls=0, interrupt=199)
     ALL["abc_tree"](p, n_simulations=N, rng=1, store=tmp_path / "x")
     edit_last_chunk(tmp_path / "x")
@@ -400,8 +399,7 @@ def test_block_after_a_straggler_is_kept_although_nobody_waits_for_it(tmp_path, 
 
 
 def test_first_simulations_are_kept_too(tmp_path):
-    p = problem()
-    whole = ALL["abc_tree"](p, n_simulations=N, rng=1)
+    p, whole = problem(), uninterrupted(ALL["abc_tree"])
     STATE.update(calls=0, interrupt=4)
     with pytest.raises(KeyboardInterrupt):
         ALL["abc_tree"](p, n_simulations=N, rng=1, store=tmp_path / "x")
@@ -575,8 +573,7 @@ def test_a_long_task_sends_what_it_has(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_worker_lost_half_way_loses_nothing_that_was_noted(tmp_path, hasty):
-    p = problem()
-    whole = ALL["abc_tree"](p, n_simulations=N, rng=1)
+    p, whole = problem(), uninterrupted(ALL["abc_tree"])
     STATE["nap"] = 0.003
     executor = abctree.Processes(2, "fork")
 

@@ -16,6 +16,7 @@ from abctree.types import BoolArray, FloatArray
 _PENALTIES = 10.0 ** np.arange(-6.0, 2.25, 0.5)
 #: That of plain least squares: dependent summaries get the smallest slopes.
 LEAST_SQUARES = 1e-8
+_TINY = np.finfo(float).tiny  # asking takes longer than a sum over the axes
 #: Eigenvalues below this share of the largest count as dependent summaries.
 _DEPENDENT = 1e-10
 #: Columns whose spread is below this share of their mean may be one value, but for rounding.
@@ -189,7 +190,7 @@ class Ridge:
     def _chosen(self, moment: FloatArray, total: FloatArray) -> FloatArray:
         """(k,) The penalties, from moments (q, k) and sums of squares (k,)."""
         kept = self.value / (self.value + _PENALTIES[:, None])  # (penalties, q)
-        gain = kept * (2.0 - kept) / np.maximum(self.value, np.finfo(float).tiny)
+        gain = kept * (2.0 - kept) / np.maximum(self.value, _TINY)
         left = total - gain @ moment**2
         free = 1.0 - (kept.sum(axis=1) + 1.0) / self.n
         possible = free > 0.0
