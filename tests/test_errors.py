@@ -423,7 +423,7 @@ def test_a_parameter_that_the_data_do_not_inform_is_named(kind):
     problem = abctree.Problem(UNINFORMED[kind], first_only, [0.4], vectorized=True)
     named = 0
     for seed in range(4):
-        result = abctree.abc_tree(problem, n_simulations=2500, rng=seed, block=125)
+        result = BOXES(problem, n_simulations=2500, rng=seed)
         names = diagnostics.uninformed(result.posterior())
         assert set(names) <= {"n"}, "the other is informed, or fixed"
         said = [w for w in result.warnings if "The posterior of n is its prior" in w]

@@ -39,13 +39,15 @@ def constrained():
 
 
 RUNS = {
-    "default": partial(abctree.abc_tree, gauss(2), n_simulations=6000),
+    "default": partial(abctree.abc_tree, gauss(2), n_simulations=6000, block=300),
     "boxes": partial(abctree.abc_tree, gaussian_mixture(5), n_simulations=9000, proposal="boxes"),
     "kernels": partial(
-        abctree.abc_tree, gauss(3), n_simulations=5000, proposal=["boxes", "kernels"]
+        abctree.abc_tree, gauss(3), n_simulations=5000, block=250, proposal=["boxes", "kernels"]
     ),
-    "summaries": partial(abctree.abc_tree, lotka_volterra(), n_simulations=5000),
-    "constraint and failures": partial(abctree.abc_tree, constrained(), n_simulations=5000),
+    "summaries": partial(abctree.abc_tree, lotka_volterra(), n_simulations=5000, block=250),
+    "constraint and failures": partial(
+        abctree.abc_tree, constrained(), n_simulations=5000, block=250
+    ),
     "cart": partial(abctree.abc_tree, gauss(2), n_simulations=4000, partitioner="cart"),
     "map_tree": partial(abctree.map_tree, gauss(2), n_simulations=4000),
     "rejection": partial(abctree.rejection, gauss(2), n_simulations=20_000),
