@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+WARM := $(VENV)/.compiled
 ENGINES := $(VENV)/.engines
 PAGES := $(VENV)/.pages
 WORKERS := -n auto --dist loadgroup  # tests that share their runs have one worker
@@ -23,16 +24,20 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "abctree needs Python 3.11 or newer, this is " + sys.version.split()[0])'
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@$(BIN)/abctree warm-up & $(BIN)/python -m tests.warm_up; wait $$!
-	@$(BIN)/python -m pytest --collect-only -qq >/dev/null || true  # which compiles the tests
+	@$(BIN)/abctree warm-up
 	@touch $(STAMP)
+
+$(WARM): $(STAMP)
+	@echo "Compiling what the tests call (once, some twenty seconds)"
+	@$(BIN)/python -m tests.warm_up & $(BIN)/python -m pytest --collect-only -qq >/dev/null; wait $$!
+	@touch $(WARM)
 
 demo: $(STAMP)  ## Infer the rates of a predator-prey model from a century-old fur trade record
 	@echo "Inferring four Lotka-Volterra rates from hare and lynx pelts, 1900-1920 (about a minute)"
 	$(BIN)/abctree run examples.hare_lynx:problem -n 150000 --rng 1 --out demo-output --force
 	$(BIN)/python -m examples.hare_lynx demo-output
 
-test: $(STAMP)  ## Run the tests, but for those that take long
+test: $(WARM)  ## Run the tests, but for those that take long
 	@echo "Running the tests"
 	$(BIN)/python -m pytest $(WORKERS) -m "not slow and not heavy" $(PYTEST_ARGS)
 
@@ -55,12 +60,12 @@ $(PAGES): $(STAMP)
 
 pages: $(PAGES)  ## Install what pages of the documents need, to run them as tests
 
-slow: $(STAMP)  ## Run the tests that take seconds, on the engines that are installed
+slow: $(WARM)  ## Run the tests that take seconds, on the engines that are installed
 	$(BIN)/python -m pytest $(WORKERS) -m "slow and not heavy" $(PYTEST_ARGS)
 
 full: $(ENGINES) $(PAGES) test slow  ## Run all tests but the heavy ones, on Dask, MPI and Ray, too
 
-heavy: $(STAMP)  ## Run the statistical checks that take minutes
+heavy: $(WARM)  ## Run the statistical checks that take minutes
 	$(BIN)/python -m pytest $(WORKERS) -m heavy $(PYTEST_ARGS)
 
 lint: $(STAMP)  ## Style, types, import contracts
