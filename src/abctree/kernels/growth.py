@@ -119,14 +119,20 @@ def grow_soft_tree(
     n_words = -(-cube.shape[1] * np.min_scalar_type(n_bins - 1).itemsize // 8)
     words = np.empty((len(row), n_words), dtype=np.uint64)
     slices = words.view(np.min_scalar_type(n_bins - 1))
-    feature, threshold, left, right, start, stop = _grow_soft_tree(
-        cube, label, row, max_boxes, min_rows, n_bins, words, slices
+    # Room is made here, for what makes it takes longer to compile than to call.
+    room = 2 * max_boxes - 1
+    links, threshold = np.full((5, room), -1), np.zeros(room)
+    sides = np.stack([np.zeros((room, cube.shape[1])), np.ones((room, cube.shape[1]))])
+    is_right: IntArray = np.empty(len(row), dtype=np.uint8)
+    m = _grow_soft_tree(
+        cube, label, row, min_rows, n_bins, words, slices, is_right, links, threshold, sides
     )
-    del words, slices
-    box = np.full(len(feature), -1, dtype=np.int64)
+    del words, slices, is_right
+    feature, left, right, start, stop = links[:, :m]
+    box = np.full(m, -1)
     row_box: IntArray = np.full(len(cube), -1, dtype=np.int32)
     _number_boxes(feature, start, stop, row, box, row_box)
-    return feature, threshold, left, right, box, row_box
+    return feature.copy(), threshold[:m].copy(), left.copy(), right.copy(), box, row_box
 
 
 @jit
@@ -153,40 +159,37 @@ def _grow_soft_tree(
     cube: FloatArray,
     label: FloatArray,
     row: IntArray,
-    max_boxes: int,
     min_rows: int,
     n_bins: int,
     words: IntArray,
     slices: IntArray,
-) -> tuple[IntArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
-    """Nodes, and the rows of each; with room for the slice of each row, seen in two ways.
+    is_right: IntArray,
+    links: IntArray,
+    threshold: FloatArray,
+    sides: FloatArray,
+) -> int:
+    """Cut boxes while there is room; how many nodes there are.
 
-    They are slices of the box in which a row is: a cut changes those of one coordinate only.
+    Of a node `links` (5, room) has the feature, the nodes left and right, and the first and the
+    last of its rows, and `sides` (2, room, d) the box.  There is room for the side that each row is
+    on, and for its slice in each coordinate, seen in two ways.  These are
+    slices of the box in which a row is: a cut changes those of one coordinate only.
     """
     n, d = len(row), cube.shape[1]
-    room = 2 * max_boxes - 1
-    feature = np.full(room, -1, dtype=np.int64)
-    threshold = np.zeros(room)
-    left = np.full(room, -1, dtype=np.int64)
-    right = np.full(room, -1, dtype=np.int64)
-    start = np.zeros(room, dtype=np.int64)
-    stop = np.zeros(room, dtype=np.int64)
-    lower = np.zeros((room, d))
-    upper = np.ones((room, d))
+    feature, left, right, start, stop = links[0], links[1], links[2], links[3], links[4]
+    lower, upper = sides[0], sides[1]
     for i in range(n):
         for j in range(d):
             slices[i, j] = _slice_of(cube[row[i], j], 0.0, float(n_bins), n_bins)
     sums = np.empty((d * n_bins, 2))
-    is_right: IntArray = np.empty(n, dtype=np.uint8)
     origin, scale = np.empty(2), np.empty(2)  # of the slices left and right
     # Rows are kept grouped by node: a node is the slice start:stop.
     # Cuts, the largest gain first: minus the gain, node, feature, threshold.
     heap = [(0.0, 0, 0, 0.0)]
     heap.pop()  # numba knows the type now
-    stop[0] = n
+    start[0], stop[0] = 0, n
     m = 1
     first = 0  # nodes first..m-1 are new and not yet examined
-    n_boxes = 1
     while True:
         for node in range(first, m):
             a, b = start[node], stop[node]
@@ -196,7 +199,7 @@ def _grow_soft_tree(
             if j >= 0:
                 heappush(heap, (-g, node, j, t))
         first = m
-        if len(heap) == 0 or n_boxes >= max_boxes:
+        if len(heap) == 0 or m == len(threshold):
             break
         _, node, j, t = heappop(heap)
         feature[node] = j
@@ -224,9 +227,7 @@ def _grow_soft_tree(
         stop[m] = start[m + 1] = middle
         stop[m + 1] = b
         m += 2
-        n_boxes += 1
-    arrays = feature[:m].copy(), threshold[:m].copy(), left[:m].copy(), right[:m].copy()
-    return *arrays, start[:m].copy(), stop[:m].copy()
+    return m
 
 
 @jit
