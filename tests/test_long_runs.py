@@ -170,6 +170,7 @@ def peak_of(call):
 def test_a_tree_is_grown_without_a_copy_of_its_rows(rng):
     cube = rng.random((40_000, 30))
     distance, rows = np.linalg.norm(cube - 0.5, axis=1), np.flatnonzero(rng.random(40_000) < 0.8)
+    rows = rows.astype(np.int32)
     tree = abctree.SoftTree(boxes_per_root=1.0)
     assert peak_of(lambda: tree.of_rows(cube, distance, rows, 1.0)) < 0.3 * cube.nbytes
     # The twin: the rows, copied.

@@ -66,8 +66,9 @@ def euclidean(simulated: FloatArray, observed: FloatArray) -> FloatArray:
 @cache
 def _sums_as_einsum() -> bool:
     """Whether NumPy adds up as the kernel does; builds for other processors have another order."""
-    rows, found = np.sin(np.arange(999.0)).reshape(27, 37), np.empty(27)
-    kernels.load().euclidean(rows, np.zeros(37), found)
+    rows, at, found = np.sin(np.arange(999.0)).reshape(27, 37), np.zeros(37), np.empty(27)
+    at.flags.writeable = False  # as an observation, for else the kernel is compiled twice
+    kernels.load().euclidean(rows, at, found)
     return np.array_equal(found, norm(rows, 2.0))
 
 

@@ -10,7 +10,7 @@ from abctree.data import Arms, Partition
 from abctree.problem.region import Region
 from abctree.tree.beliefs import GlobalRate
 from abctree.tree.partitioners import SoftTree
-from abctree.types import FloatArray
+from abctree.types import FloatArray, IntArray
 
 Ends = tuple[FloatArray, FloatArray]
 
@@ -31,7 +31,7 @@ def best_box_of_rows(
     region: Region, cube: FloatArray, distance: FloatArray, epsilon: float
 ) -> Ends | None:
     """The best box of a partition that is cut from rows; None if none is accepted, or bounded."""
-    rows = np.arange(len(cube))
+    rows: IntArray = np.arange(len(cube), dtype=np.int32)
     if not np.isfinite(epsilon) or not (distance < epsilon).any():
         return None
     boxes, arm = SoftTree().of_rows(cube, distance, rows, epsilon)

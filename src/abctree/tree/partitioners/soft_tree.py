@@ -63,19 +63,23 @@ class SoftTree:
         if type(self).partition is not SoftTree.partition:  # a class that cuts in a way of its own
             boxes = self.partition(cube, distance, epsilon, current, rng)
             return boxes, boxes.locate(cube)
-        return self.of_rows(cube, distance, np.arange(len(cube)), epsilon)
+        rows: IntArray = np.arange(len(cube), dtype=np.int32)
+        return self.of_rows(cube, distance, rows, epsilon)
 
     def of_rows(
         self, cube: FloatArray, distance: FloatArray, rows: IntArray, epsilon: float
     ) -> tuple[Boxes, IntArray]:
-        """The same from some rows (n,) of a table, which are not copied."""
+        """The same from some rows (n,) of a table, increasing, which are put into another order.
+
+        Neither they nor the table are copied.
+        """
         n, d = len(rows), cube.shape[1]
         label = labels(distance[rows], epsilon, self.reach)
         most = max(1, int(self.boxes_per_root * np.sqrt(n)))
         least = self.min_rows or max(10, min(n // 80, 100 if d <= 2 else 20))
         feature, threshold, left, right, box, row_box = grow_soft_tree(
-            np.ascontiguousarray(cube), label, rows.astype(np.int32), most, least, self.n_bins
+            np.ascontiguousarray(cube), label, rows, most, least, self.n_bins
         )
         del label  # as long as the table
         tree = SplitTree(feature, threshold, left, right, box)
-        return Boxes.from_tree(tree, d), row_box[rows]
+        return Boxes.from_tree(tree, d), row_box[row_box >= 0]
