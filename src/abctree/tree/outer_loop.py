@@ -125,10 +125,12 @@ def _cut_folds(
     each = game.each if table.is_in_memory and type(partitioner) is SoftTree else map
     folds: list[Fold] = []
     row_box: list[IntArray] = []
-    read, weight = rows_to_read(game), mixture_weights(table)
+    read = rows_to_read(game)
     for f, (boxes, arm) in enumerate(each(cut, range(len(mixtures)))):
         rows = _teachers(game, f)
-        folds.append(_new_fold(game, boxes, mixtures[f], epsilon, rows, arm, weight[rows]))
+        # Weights are made where they are needed, and not kept: they are as long as the table.
+        given = boxes, mixtures[f], epsilon, rows, arm
+        folds.append(_new_fold(game, *given, mixture_weights(table, rows)))
         if plan.proposal != ("boxes",):
             box: IntArray = np.full(len(table), -1, dtype=np.int32)
             box[rows] = arm
