@@ -48,9 +48,7 @@ class Row:
     asked: float | None = None
     large: bool = False
     new: bool = False  #: the older version has no such case
-    first: bool = (
-        False  #: in a process that has no kernel compiled: seconds, and not of a simulation
-    )
+    first: bool = False  #: in a process without compiled kernels: seconds, not of a simulation
 
 
 ROWS = (
@@ -68,8 +66,8 @@ ROWS = (
     Row("its simulator alone", "bare", 10_000_000),
     Row("adaptive, d = 2", "adaptive, d = 2", 100_000, new=True),
     Row("adaptive, d = 5", "adaptive, d = 5", 100_000, new=True),
-    Row("boxes, d = 2", "boxes, d = 2", WARM, 1.67, first=True),
-    Row("default, d = 2", "default", WARM, 1.67, first=True),
+    Row("first, boxes", "boxes, d = 2", WARM, 1.67, first=True),
+    Row("first, default", "default", WARM, 1.67, first=True),
     # How it grows.
     Row("T = 1e4", "boxes, d = 2", 10_000),
     Row("T = 1e7", "boxes, d = 2", 10_000_000, large=True),

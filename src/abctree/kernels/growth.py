@@ -170,10 +170,10 @@ def _grow_soft_tree(
 ) -> int:
     """Cut boxes while there is room; how many nodes there are.
 
-    Of a node `links` (5, room) has the feature, the nodes left and right, and the first and the
-    last of its rows, and `sides` (2, room, d) the box.  There is room for the side that each row is
-    on, and for its slice in each coordinate, seen in two ways.  These are
-    slices of the box in which a row is: a cut changes those of one coordinate only.
+    Of a node `links` (5, room) has the feature, the nodes left and right, and where its rows begin
+    and end, and `sides` (2, room, d) the box.  There is room for the side that each row is on, and
+    for its slice in each coordinate, seen in two ways.  These are slices of the box in which a row
+    is: a cut changes those of one coordinate only.
     """
     n, d = len(row), cube.shape[1]
     feature, left, right, start, stop = links[0], links[1], links[2], links[3], links[4]

@@ -121,7 +121,7 @@ def _cut_folds(
         boxes = partitioner.partition(*given)
         return boxes, boxes.locate(cube)
 
-    # Others may draw; and each thread keeps 30 bytes a row.
+    # Others may draw; and each thread keeps 20 bytes a row.
     each = game.each if table.is_in_memory and type(partitioner) is SoftTree else map
     folds: list[Fold] = []
     row_box: list[IntArray] = []
