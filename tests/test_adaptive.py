@@ -267,9 +267,9 @@ def test_where_no_residual_reaches_the_rate_is_that_of_a_student_law(rng):
     z = np.hstack([14.0 * (cube - 0.5), np.zeros_like(cube)]) + rng.normal(size=(4_000, 2)) * [1, 2]
     every = np.ones(4_000, bool)
     surrogate = surrogate_of(Boxes.whole(1), cube, z, every, np.full(1, 1e-9), 10_000, rng)
-    lists = surrogate.residual[0, :, : surrogate.number[0]].astype(float)
+    lists = surrogate.residual[0, :2, : surrogate.number[0]].astype(float)
     away = np.array([[1.0]])
-    shift = surrogate.beta[0].T @ [1.0, 0.5, 0.25]
+    shift = surrogate.beta[0] @ [1.0, 0.5, 0.25]
     assert np.linalg.norm(lists + shift[:, None], axis=0).min() > 1.0 + SOFTNESS
     law = stats.multivariate_t(lists.mean(axis=1), np.cov(lists, bias=True) + np.eye(2) / 4.0, df=5)
     hits, worth = 2.0 * np.pi * law.pdf(-shift), len(lists[0]) + 2.1

@@ -50,15 +50,6 @@ def root_power(base: float, n: int) -> float:
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _vectorised_sum(values: Any) -> float:
-    """The sum in the order that is the fastest."""
-    total = 0.0
-    for j in range(len(values)):
-        total += values[j]
-    return total
-
-
-@jit(fastmath={"reassoc", "contract", "nsz"})
 def _write_steps(whiten: Any, y: Any, at: Any) -> None:
     """``at = W y``."""
     for c in range(len(y)):
@@ -67,7 +58,7 @@ def _write_steps(whiten: Any, y: Any, at: Any) -> None:
             at[c] += whiten[c, a] * y[a]
 
 
-@jit(fastmath={"contract", "nsz"}, error_model="numpy")
+@jit(fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
 def student_sums(
     cube: Any, whiten: Any, centre: Any, weight: Any, freedom: float, power: int, out: Any
 ) -> None:
@@ -78,32 +69,42 @@ def student_sums(
     taken.
     """
     d, n_centres = centre.shape
-    square, value = np.empty(n_centres), np.empty(n_centres)
-    y, at, last = np.empty(d), np.empty(d), d - 1
+    rows = max(3, d + 1 - d % 2)  # those that are added are zero, at no distance of any point
+    c = np.zeros((rows, n_centres))
+    for a in range(d):
+        for j in range(n_centres):
+            c[a, j] = centre[a, j]
+    square, value = np.full(n_centres, float(freedom)), np.empty(n_centres)
+    y, at = np.empty(d), np.zeros(rows)
     is_fourth, is_fifth = power > 3, power > 4
     for i in range(len(cube)):
-        slope = write_log_odds(cube[i], y)
+        slope, total = write_log_odds(cube[i], y), 0.0
         _write_steps(whiten, y, at)
-        for j in range(n_centres):
-            square[j] = freedom
-            if last % 2:
-                away = at[0] - centre[0, j]
-                square[j] += away * away
-        for c in range(last % 2, last, 2):  # by two: squares are read and written half as often
+        if rows > 3 or power > 5:  # else none was written
+            square[:] = freedom
+        for a in range(3, rows, 2):  # by two: squares are read and written half as often
             for j in range(n_centres):
-                away, other = at[c] - centre[c, j], at[c + 1] - centre[c + 1, j]
-                square[j] = square[j] + away * away + other * other
-        for j in range(n_centres):  # processors divide beside what else they do
-            away = at[last] - centre[last, j]
-            base = freedom / (square[j] + away * away)
-            power_of = base * base * base * weight[j]
-            power_of *= base if is_fourth else 1.0
-            value[j] = power_of * (base if is_fifth else 1.0)
-            square[j] = base
-        for _ in range(power - 5):
+                away, other = at[a] - c[a, j], at[a + 1] - c[a + 1, j]
+                square[j] += away * away + other * other
+        if power <= 5:
+            for j in range(n_centres):  # processors divide beside what else they do
+                away, other, third = at[0] - c[0, j], at[1] - c[1, j], at[2] - c[2, j]
+                base = freedom / (square[j] + away * away + other * other + third * third)
+                two = base * base
+                more = base if is_fifth else 1.0
+                total += two * (two if is_fourth else base) * (more * weight[j])
+        else:
             for j in range(n_centres):
-                value[j] *= square[j]
-        out[i] = per_volume(_vectorised_sum(value), cube[i], slope)
+                away, other, third = at[0] - c[0, j], at[1] - c[1, j], at[2] - c[2, j]
+                base = freedom / (square[j] + away * away + other * other + third * third)
+                two = base * base
+                square[j], value[j] = base, two * two * (base * weight[j])
+            for _ in range(power - 6):
+                for j in range(n_centres):
+                    value[j] *= square[j]
+            for j in range(n_centres):
+                total += value[j] * square[j]
+        out[i] = per_volume(total, cube[i], slope)
 
 
 @jit(fastmath=set(), error_model="numpy")

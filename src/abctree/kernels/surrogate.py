@@ -122,9 +122,9 @@ def residual_lists(
     They are the first in the given order, of all rows or some.  A row that is not usable is a
     residual of infinite size.  The answer is the list of each box (K,), the residuals
     (L, s, size), one row a summary, so that the loop over residuals is the inner one, and how many
-    are in each list (L,).
+    are in each list (L,).  Rows of zeros make s an odd number of at least 3.
     """
-    m, s, p = len(parent), z.shape[1], beta.shape[1]
+    m, s, p = len(parent), z.shape[1], beta.shape[2]
     count = np.zeros(m)
     for i in order:
         count[node_of_box[row_box[i]]] += 1.0
@@ -141,7 +141,8 @@ def residual_lists(
             of_node[i] = n_lists
             n_lists += 1
         list_of_box[k] = of_node[i]
-    residual = np.full((n_lists, s, size), np.inf, dtype=np.float32)
+    residual = np.full((n_lists, max(3, s + 1 - s % 2), size), np.inf, dtype=np.float32)
+    residual[:, s:] = 0.0
     number = np.zeros(n_lists, dtype=np.int64)
     x, mean = np.empty(p), np.empty(s)
     for i in order:
@@ -164,14 +165,14 @@ def residual_lists(
     return list_of_box, residual, number
 
 
-@jit
+@jit(fastmath={"reassoc", "contract", "nsz"})
 def predict(b: Any, x: Any, mean: Any) -> None:
-    """``mean = b x`` for coefficients b (p, s)."""
-    mean[:] = 0.0
-    for a in range(len(x)):
-        row, value = b[a], x[a]
-        for c in range(len(mean)):
-            mean[c] += row[c] * value
+    """``mean = b x`` for coefficients b (s, p)."""
+    for c in range(len(mean)):
+        total = 0.0
+        for a in range(len(x)):
+            total += b[c, a] * x[a]
+        mean[c] = total
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
@@ -187,9 +188,11 @@ def acceptance_rates(
     ``(a / (5 + |W (z + m)|²))^((5 + s)/2)`` at ``z = β x_i``, the rate under a Student law, and at
     most 1.  O(R s + s² + p s) a point.
     """
-    s, p = beta.shape[2], beta.shape[1]
+    s, p = beta.shape[1], beta.shape[2]
     x, mean = np.empty(p), np.empty(s)
-    square = np.empty(residual.shape[2], dtype=np.float32)
+    rows = residual.shape[1]
+    shift = np.zeros(rows, dtype=np.float32)
+    square = np.zeros(residual.shape[2], dtype=np.float32)
     one, zero, steep = np.float32(1.0), np.float32(0.0), np.float32(1.0 / softness)
     far = np.float32((1.0 + softness) ** 2)
     for i in range(len(cube)):
@@ -197,23 +200,27 @@ def acceptance_rates(
         j = list_of_box[k]
         write_features(cube[i], x)
         predict(beta[model_of_box[k]], x, mean)
-        square[:] = zero
         for c in range(s):
-            shift, e = np.float32(mean[c]), residual[j, c]
-            for r in range(len(e)):
-                t = e[r] + shift
-                square[r] += t * t
-        total = zero
+            shift[c] = mean[c]
+        e, total = residual[j], zero
+        if rows > 3:
+            square[:] = zero
+        for c in range(3, rows, 2):  # by two: squares are read and written half as often
+            for r in range(len(square)):
+                t, other = e[c, r] + shift[c], e[c + 1, r] + shift[c + 1]
+                square[r] += t * t + other * other
         for r in range(len(square)):
-            t = max(np.float32(math.sqrt(square[r])) - one, zero) * steep
+            t, other, third = e[0, r] + shift[0], e[1, r] + shift[1], e[2, r] + shift[2]
+            away = square[r] + t * t + other * other + third * third
+            t = max(np.float32(math.sqrt(away)) - one, zero) * steep
             t = one - t * t
-            total += t * t if square[r] < far else zero  # of inf − inf, too
-        away = float(FREEDOM)
+            total += t * t if away < far else zero  # of inf − inf, too
+        squared = float(FREEDOM)
         for a in range(s):
             step = 0.0
             for b in range(a + 1):
                 step += law_whiten[j, a, b] * (mean[b] + law_mean[j, b])
-            away += step * step
-        law = min(1.0, root_power(law_amplitude[j] / away, FREEDOM + s))
+            squared += step * step
+        law = min(1.0, root_power(law_amplitude[j] / squared, FREEDOM + s))
         hits = total + law_worth * law + box_worth * box_rate[k]
         out[i] = hits / (number[j] + law_worth + box_worth)

@@ -60,9 +60,9 @@ class Surrogate:
 
     boxes: Boxes
     model_of_box: IntArray  #: (K,)
-    beta: FloatArray  #: (M, p, s) coefficients, of summaries in units of ε
+    beta: FloatArray  #: (M, s, p) coefficients, of summaries in units of ε
     list_of_box: IntArray  #: (K,)
-    residual: FloatArray  #: (L, s, R) float32
+    residual: FloatArray  #: (L, s, R) float32, and rows of zeros
     number: IntArray  #: (L,) residuals in each list
     laws: Laws  #: of the residuals of each list, and a ball
     box_rate: FloatArray  #: (K,) rates that the boxes are believed to have, at the same ε
@@ -85,7 +85,7 @@ class Regressions:
     boxes: Boxes
     row_box: IntArray  #: (n,) the box of each row, -1 of one that they were not fitted to
     model_of_box: IntArray  #: (K,)
-    beta: FloatArray  #: (M, p, s)
+    beta: FloatArray  #: (M, s, p)
 
     @classmethod
     def fitted(
@@ -102,8 +102,8 @@ class Regressions:
         if p > n_features:
             p = 1 + boxes.d
         where = tree.parent, tree.node_of_box
-        models = fit_models(cube, z, taught, row_box, *where, p, _ROWS, _STRENGTH)
-        return cls(boxes, row_box, *models)
+        model_of_box, beta = fit_models(cube, z, taught, row_box, *where, p, _ROWS, _STRENGTH)
+        return cls(boxes, row_box, model_of_box, np.ascontiguousarray(beta.transpose(0, 2, 1)))
 
 
 def fit_surrogate(
@@ -128,7 +128,7 @@ def fit_surrogate(
     )  # fmt: skip
     step = max(1, _AT_ONCE // z.shape[1] ** 2)
     parts = [slice(a, a + step) for a in range(0, len(number), step)]
-    laws = [*each(lambda part: _laws_of(residual[part], number[part]), parts)]
+    laws = [*each(lambda part: _laws_of(residual[part, : z.shape[1]], number[part]), parts)]
     mean, whiten, amplitude = (np.concatenate(column) for column in zip(*laws, strict=True))
     return Surrogate(
         fit.boxes, fit.model_of_box, fit.beta, list_of_box, residual, number,
