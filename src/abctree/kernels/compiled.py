@@ -123,7 +123,7 @@ def locate_others(
     return m
 
 
-@jit(fastmath=set(), error_model="numpy")
+@jit
 def draw_in_boxes(
     lower: FloatArray,
     upper: FloatArray,
@@ -180,7 +180,7 @@ def sums_below(
         found[s] = summed(below[:m])
 
 
-@jit(fastmath=set(), error_model="numpy")
+@jit
 def normalise(values: FloatArray) -> float:
     """Divide values (K,) by their sum, which is returned."""
     total = summed(values)
@@ -189,7 +189,7 @@ def normalise(values: FloatArray) -> float:
     return total
 
 
-@jit(fastmath=set(), error_model="numpy")
+@jit
 def cube_shares(
     q: FloatArray,
     prior_mass: FloatArray,
@@ -206,7 +206,7 @@ def cube_shares(
     normalise(found)
 
 
-@jit(fastmath=set(), error_model="numpy")
+@jit
 def densities(
     feature: IntArray,
     threshold: FloatArray,
@@ -275,14 +275,14 @@ def euclidean(rows: FloatArray, to: FloatArray, found: FloatArray) -> None:
         found[i] = math.sqrt(even + odd)
 
 
-@jit(fastmath=set(), error_model="numpy")
+@jit
 def add_densities(total: FloatArray, n: int, share: FloatArray, volume: FloatArray) -> None:
     """Add to a total (K,) the density of n draws in boxes that have shares and volumes (K,)."""
     for k in range(len(total)):
         total[k] += n * (share[k] / volume[k])
 
 
-@jit(fastmath=set(), error_model="numpy")
+@jit
 def mean_rates(alpha: FloatArray, beta: FloatArray, found: FloatArray) -> None:
     """Algorithm 1, line 4: η_k = α_k / (α_k + β_k) of each arm (K,), 0 where both are 0."""
     for k in range(len(alpha)):

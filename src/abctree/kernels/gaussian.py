@@ -17,7 +17,7 @@ _TO_WHOLE = 1.5 * 2.0**52
 _BIAS, _FRACTION = 1023, 52
 
 
-@jit(fastmath={"contract"})
+@jit(fastmath={"contract"}, inner=True)
 def _exp(x: FloatArray, power: FloatArray) -> None:
     """``exp(x)`` in place (n,), of x in [-600, 0]; `power` (n,) is room for 2^k.
 
@@ -49,7 +49,7 @@ def _exp(x: FloatArray, power: FloatArray) -> None:
         x[j] = series * power[j]
 
 
-@jit
+@jit(inner=True)
 def _squares(point: FloatArray, centre: FloatArray, found: FloatArray) -> None:
     """``|y − c_j|²`` (N,) of a point (d,), rounded as NumPy rounds it."""
     found[:] = 0.0

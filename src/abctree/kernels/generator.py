@@ -51,7 +51,7 @@ def _ziggurat() -> tuple[FloatArray, FloatArray]:
 _EDGE, _DENSITY = _ziggurat()
 
 
-@jit
+@jit(inner=True)
 def _rotated(bits: np.uint64, k: np.uint64) -> np.uint64:
     return (bits << k) | (bits >> (_64 - k))
 
@@ -79,7 +79,7 @@ def mix(root: np.uint64, index: IntArray, seeds: SeedArray) -> None:
         seeds[i] = z
 
 
-@jit
+@jit(inner=True)
 def _bits(state: SeedArray) -> np.uint64:
     """The next 64 bits."""
     s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
@@ -107,7 +107,7 @@ def exponential(state: SeedArray) -> float:
     return -math.log(uniform(state))
 
 
-@jit
+@jit(inner=True)
 def _normal_tail(state: SeedArray) -> float:
     """A normal beyond r (Marsaglia 1964)."""
     while True:

@@ -10,13 +10,13 @@ from abctree.kernels.jit import jit
 from abctree.types import FloatArray, IntArray
 
 
-@jit
+@jit(inner=True)
 def _slice_of(value: float, lower: float, scale: float, n_bins: int) -> int:
     """The slice of a box in which a coordinate is."""
     return min(n_bins - 1, max(0, int((value - lower) * scale)))
 
 
-@jit
+@jit(inner=True)
 def _best_cut(
     slices: IntArray,
     label: FloatArray,
@@ -76,7 +76,7 @@ def _best_cut(
     return best, feature, threshold
 
 
-@jit
+@jit(inner=True)
 def _part(label: FloatArray, row: IntArray, words: IntArray, is_right: IntArray) -> int:
     """Put rows (n,) that go left before those that go right; how many go left.
 

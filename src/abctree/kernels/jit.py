@@ -17,13 +17,31 @@ _OURS = "abctree."
 @overload
 def jit(function: F) -> F: ...
 @overload
-def jit(*, fastmath: set[str], error_model: str = ...) -> Callable[[F], F]: ...
-def jit(function: Any = None, *, fastmath: Any = False, error_model: str = "python") -> Any:
+def jit(
+    *, fastmath: set[str] = ..., inner: bool = ..., error_model: str = ...
+) -> Callable[[F], F]: ...
+def jit(
+    function: Any = None,
+    *,
+    fastmath: Any = False,
+    inner: bool = False,
+    error_model: str = "numpy",
+) -> Any:
     """Compile at the first call, keep the machine code on disk, and release the GIL.
 
-    With the error model "numpy" no division is checked, so that loops with one are vectorised.
+    No division is checked, so that loops with one are vectorised, unless the error model is
+    "python".  What translates arguments takes as long to compile as some loops: what C would call
+    is left out, and what Python calls is left out of an inner kernel, which kernels alone may call,
+    for Python's call would crash.
     """
-    compiled: Any = numba.njit(cache=True, nogil=True, fastmath=fastmath, error_model=error_model)
+    compiled: Any = numba.njit(
+        cache=True,
+        nogil=True,
+        fastmath=fastmath,
+        error_model=error_model,
+        no_cfunc_wrapper=True,
+        no_cpython_wrapper=inner,
+    )
     return compiled if function is None else compiled(function)
 
 

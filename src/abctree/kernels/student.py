@@ -18,7 +18,7 @@ LEAST_SLOPE = 1e-290
 _AT_ONCE = 128
 
 
-@jit
+@jit(inner=True)
 def write_log_odds(u: Any, y: Any) -> float:
     """``y = log(u / (1 − u))`` of the coordinates (d,) of a point; Π u (1 − u)."""
     slope = 1.0
@@ -29,7 +29,7 @@ def write_log_odds(u: Any, y: Any) -> float:
     return slope
 
 
-@jit
+@jit(inner=True)
 def per_volume(density: float, u: Any, slope: float) -> float:
     """A density of log-odds as one of the point u (d,); slope is Π u (1 − u)."""
     if slope > LEAST_SLOPE:
@@ -40,7 +40,7 @@ def per_volume(density: float, u: Any, slope: float) -> float:
     return density
 
 
-@jit
+@jit(inner=True)
 def root_power(base: float, n: int) -> float:
     """``base^(n/2)`` for a whole number n, without a logarithm."""
     value = math.sqrt(base) if n % 2 else 1.0
@@ -49,7 +49,7 @@ def root_power(base: float, n: int) -> float:
     return value
 
 
-@jit(fastmath={"reassoc", "contract", "nsz"})
+@jit(fastmath={"reassoc", "contract", "nsz"}, inner=True)
 def _write_steps(whiten: Any, y: Any, at: Any) -> None:
     """``at = W y``."""
     for c in range(len(y)):
@@ -58,7 +58,7 @@ def _write_steps(whiten: Any, y: Any, at: Any) -> None:
             at[c] += whiten[c, a] * y[a]
 
 
-@jit(fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
+@jit(fastmath={"reassoc", "contract", "nsz"})
 def student_sums(
     cube: Any, whiten: Any, centre: Any, weight: Any, freedom: float, power: int, out: Any
 ) -> None:
@@ -107,7 +107,7 @@ def student_sums(
         out[i] = per_volume(total, cube[i], slope)
 
 
-@jit(fastmath=set(), error_model="numpy")
+@jit
 def student_mixture(
     cube: Any, amplitude: Any, mean: Any, whiten: Any, freedom: int, out: Any
 ) -> None:

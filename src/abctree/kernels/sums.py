@@ -11,7 +11,7 @@ from abctree.types import FloatArray
 _FEW = 128
 
 
-@jit
+@jit(inner=True)
 def _sum_of_few(values: FloatArray, first: int | np.int64, n: int) -> float:
     """The sum of n values from the first on, by eight counters."""
     whole = n // 8 * 8
@@ -34,7 +34,7 @@ def _sum_of_few(values: FloatArray, first: int | np.int64, n: int) -> float:
     return total
 
 
-@jit
+@jit(inner=True)
 def summed(values: FloatArray) -> float:
     """The sum in the order in which NumPy makes it, of many values half by half."""
     right = np.empty(64, np.int64)  # values of the right halves that wait; 0 of the one at hand

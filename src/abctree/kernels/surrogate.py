@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from abctree.kernels.cholesky import solve
+from abctree.kernels.cholesky import factor
 from abctree.kernels.jit import jit
 from abctree.kernels.student import root_power
 
@@ -19,7 +19,7 @@ from abctree.kernels.student import root_power
 FREEDOM = 5
 
 
-@jit
+@jit(inner=True)
 def write_features(u: Any, x: Any) -> None:
     """``x = (1, v, v_a v_b)`` at a point, v = u − ½; the products if x (p,) has room for them."""
     d = len(u)
@@ -36,6 +36,21 @@ def write_features(u: Any, x: Any) -> None:
 
 
 @jit
+def _count_rows(row: Any, row_box: Any, node_of_box: Any, parent: Any, count: Any) -> None:
+    """Add the number of these rows in each node to a count (m,)."""
+    for i in range(len(row)):
+        count[node_of_box[row_box[row[i]]]] += 1.0
+    for i in range(len(parent) - 1, 0, -1):
+        count[parent[i]] += count[i]
+
+
+def _deepest(node: Any, parent: Any, count: Any, least: float) -> Any:
+    """Of each node: itself, or the first above it with so many rows, or the root."""
+    while (few := (count[node] < least) & (node > 0)).any():
+        node = np.where(few, parent[node], node)
+    return node
+
+
 def fit_models(
     cube: Any, z: Any, usable: Any, row_box: Any, parent: Any, node_of_box: Any, p: int,
     least: float, strength: float,
@@ -45,74 +60,71 @@ def fit_models(
     A node's coefficients β minimise ``Σ |z − β x|² + strength · |β − β_parent|²``, the last in the
     norm of the parent's mean Gram matrix.  Grams are summed where they are first needed, added
     upwards and solved downwards: O(n p²) in all, and O(p³) a model.  The answer is the model
-    of each box (K,), that of its deepest node which has one, and β (M, p, s).
+    of each box (K,), that of its deepest node which has one, and β (M, s, p).
     """
-    m, s = len(parent), z.shape[1]
-    count = np.zeros(m)
-    for i in range(len(z)):
-        if usable[i]:
-            count[node_of_box[row_box[i]]] += 1.0
-    for i in range(m - 1, 0, -1):
-        count[parent[i]] += count[i]
-    model = np.empty(m, dtype=np.int64)  # of each node: its own, or the one above
-    above = np.full(m, -1, dtype=np.int64)  # of each model: that of the parent
-    rows = np.empty(m)  # of each model
-    n_models = 0
-    for i in range(m):
-        if i == 0 or count[i] >= least:
-            if i > 0:
-                above[n_models] = model[parent[i]]
-            rows[n_models] = count[i]
-            model[i] = n_models
-            n_models += 1
-        else:
-            model[i] = model[parent[i]]
-    gram = np.zeros((n_models, p, p))
-    moment = np.zeros((n_models, p, s))
-    x = np.empty(p)
-    for i in range(len(z)):
-        if not usable[i]:
-            continue
-        j = model[node_of_box[row_box[i]]]
-        write_features(cube[i], x)
-        for a in range(p):
-            value, row, sums, target = x[a], gram[j, a], moment[j, a], z[i]
-            for b in range(a + 1):
-                row[b] += value * x[b]
-            for c in range(s):
-                sums[c] += value * target[c]
-    for j in range(n_models - 1, 0, -1):
-        for a in range(p):
-            for b in range(a + 1):
-                gram[above[j], a, b] += gram[j, a, b]
-            for c in range(s):
-                moment[above[j], a, c] += moment[j, a, c]
-    beta = np.zeros((n_models, p, s))
-    left = np.empty((p, p))
-    for j in range(n_models):
-        up = above[j]
-        worth = strength / rows[up] if j > 0 else 0.0
-        for a in range(p):
-            for c in range(s):
-                beta[j, a, c] = moment[j, a, c]
-            for b in range(a + 1):
-                left[a, b] = gram[j, a, b]
-                if j > 0:
-                    prior = worth * gram[up, a, b]
-                    left[a, b] += prior
-                    for c in range(s):
-                        beta[j, a, c] += prior * beta[up, b, c]
-                        if b < a:
-                            beta[j, b, c] += prior * beta[up, a, c]
-            left[a, a] += 1e-10 * (1.0 + rows[j])
-        solve(left, beta[j])
-    model_of_box = np.empty(len(node_of_box), dtype=np.int64)
-    for k in range(len(node_of_box)):
-        model_of_box[k] = model[node_of_box[k]]
+    # What needs no loop of its own is NumPy's here and below: it is quick enough for what happens
+    # once a round, and to compile it takes a second.
+    s, count = z.shape[1], np.zeros(len(parent))
+    _count_rows(np.flatnonzero(usable), row_box, node_of_box, parent, count)
+    has_model = count >= least
+    has_model[0] = True
+    number = np.cumsum(has_model) - 1
+    above = number[np.maximum(parent[has_model], 0)]  # for who has so many rows, the parent has
+    model_of_box = number[_deepest(node_of_box, parent, count, least)]
+    sums, beta = np.zeros((len(above), p + s, p)), np.zeros((len(above), s, p))
+    rows, left, x = count[has_model], np.empty((p + s, p)), np.empty(p + s)
+    _fit_models(cube, z, usable, row_box, model_of_box, above, rows, strength, sums, left, x, beta)
     return model_of_box, beta
 
 
 @jit
+def _fit_models(
+    cube: Any, z: Any, usable: Any, row_box: Any, model_of_box: Any, above: Any, rows: Any,
+    strength: float, sums: Any, left: Any, x: Any, beta: Any,
+) -> None:  # fmt: skip
+    """Write β of models of so many rows (M,) and with these above them.
+
+    Each has Σ x xᵀ, its lower triangle, and below that Σ z xᵀ, in `sums` (M, p + s, p); `left` is
+    room for one of them, and `x` for the features of a row and its z.
+    """
+    s, p = beta.shape[1], beta.shape[2]
+    features = x[:p]
+    for i in range(len(z)):
+        if not usable[i]:
+            continue
+        write_features(cube[i], features)
+        for c in range(s):
+            x[p + c] = z[i, c]
+        own = sums[model_of_box[row_box[i]]]
+        for a in range(p + s):
+            value, row = x[a], own[a]
+            for b in range(a + 1 if a < p else p):
+                row[b] += value * x[b]
+    for j in range(len(rows) - 1, 0, -1):
+        for a in range(p + s):
+            for b in range(p):
+                sums[above[j], a, b] += sums[j, a, b]
+    for j in range(len(rows)):
+        up, start = sums[above[j]], beta[above[j]]
+        worth = strength / rows[above[j]] if j > 0 else 0.0
+        for a in range(p):
+            for b in range(a + 1):
+                left[a, b] = sums[j, a, b] + worth * up[a, b]
+            left[a, a] += 1e-10 * (1.0 + rows[j])
+            for c in range(s):
+                total = sums[j, p + c, a]
+                for b in range(p):
+                    total += worth * (up[a, b] if b < a else up[b, a]) * start[c, b]
+                left[p + c, a] = total
+        factor(left)
+        for i in range(p - 1, -1, -1):
+            for c in range(s):
+                total = left[p + c, i]
+                for k in range(i + 1, p):
+                    total -= left[k, i] * beta[j, c, k]
+                beta[j, c, i] = total / left[i, i]
+
+
 def residual_lists(
     cube: Any, z: Any, usable: Any, row_box: Any, order: Any, parent: Any, node_of_box: Any,
     model_of_box: Any, beta: Any, size: int,
@@ -124,29 +136,30 @@ def residual_lists(
     (L, s, size), one row a summary, so that the loop over residuals is the inner one, and how many
     are in each list (L,).  Rows of zeros make s an odd number of at least 3.
     """
-    m, s, p = len(parent), z.shape[1], beta.shape[2]
-    count = np.zeros(m)
-    for i in order:
-        count[node_of_box[row_box[i]]] += 1.0
-    for i in range(m - 1, 0, -1):
-        count[parent[i]] += count[i]
-    of_node = np.full(m, -1, dtype=np.int64)
-    list_of_box = np.empty(len(node_of_box), dtype=np.int64)
-    n_lists = 0
-    for k in range(len(node_of_box)):
-        i = node_of_box[k]
-        while parent[i] >= 0 and count[i] < size:
-            i = parent[i]
-        if of_node[i] < 0:
-            of_node[i] = n_lists
-            n_lists += 1
-        list_of_box[k] = of_node[i]
-    residual = np.full((n_lists, max(3, s + 1 - s % 2), size), np.inf, dtype=np.float32)
+    m, (s, p) = len(parent), beta.shape[1:]
+    count, of_node = np.zeros(m), np.full(m, -1)
+    _count_rows(order, row_box, node_of_box, parent, count)
+    nodes, list_of_box = np.unique(_deepest(node_of_box, parent, count, size), return_inverse=True)
+    of_node[nodes] = np.arange(len(nodes))
+    rows = max(3, s + 1 - s % 2)
+    residual: Any = np.full((len(nodes), rows, size), np.inf, dtype=np.float32)
     residual[:, s:] = 0.0
-    number = np.zeros(n_lists, dtype=np.int64)
-    x, mean = np.empty(p), np.empty(s)
+    number = np.zeros(len(nodes), dtype=np.int64)
+    _fill_lists(
+        cube, z, usable, row_box, order, parent, node_of_box, model_of_box, beta, of_node,
+        np.empty(p), np.empty(s), residual, number,
+    )  # fmt: skip
+    return list_of_box, residual, number
+
+
+@jit
+def _fill_lists(
+    cube: Any, z: Any, usable: Any, row_box: Any, order: Any, parent: Any, node_of_box: Any,
+    model_of_box: Any, beta: Any, of_node: Any, x: Any, mean: Any, residual: Any, number: Any,
+) -> None:  # fmt: skip
+    """Put the residual of each row into the lists of the nodes that it is in."""
+    size = residual.shape[2]
     for i in order:
-        b = beta[model_of_box[row_box[i]]]
         known = False
         node = node_of_box[row_box[i]]
         while node >= 0:
@@ -157,15 +170,14 @@ def residual_lists(
             if usable[i] and not known:
                 known = True
                 write_features(cube[i], x)
-                predict(b, x, mean)
+                predict(beta[model_of_box[row_box[i]]], x, mean)
             if usable[i]:
-                for c in range(s):
+                for c in range(len(mean)):
                     residual[j, c, number[j]] = z[i, c] - mean[c]
             number[j] += 1
-    return list_of_box, residual, number
 
 
-@jit(fastmath={"reassoc", "contract", "nsz"})
+@jit(fastmath={"reassoc", "contract", "nsz"}, inner=True)
 def predict(b: Any, x: Any, mean: Any) -> None:
     """``mean = b x`` for coefficients b (s, p)."""
     for c in range(len(mean)):

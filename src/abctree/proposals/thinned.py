@@ -102,8 +102,8 @@ class Regressions:
         if p > n_features:
             p = 1 + boxes.d
         where = tree.parent, tree.node_of_box
-        model_of_box, beta = fit_models(cube, z, taught, row_box, *where, p, _ROWS, _STRENGTH)
-        return cls(boxes, row_box, model_of_box, np.ascontiguousarray(beta.transpose(0, 2, 1)))
+        models = fit_models(cube, z, taught, row_box, *where, p, _ROWS, _STRENGTH)
+        return cls(boxes, row_box, *models)
 
 
 def fit_surrogate(
