@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
-
 import numpy as np
 
 from abctree.kernels.jit import jit
@@ -123,11 +121,16 @@ def grow_soft_tree(
     room = 2 * max_boxes - 1
     links, threshold = np.full((5, room), -1), np.zeros(room)
     sides = np.stack([np.zeros((room, cube.shape[1])), np.ones((room, cube.shape[1]))])
+    gain = np.zeros(1 << (room - 1).bit_length())
+    best = np.concatenate([np.zeros_like(gain, dtype=np.int64), np.arange(len(gain))])
+    sums, sliced = np.empty((cube.shape[1] * n_bins, 2)), np.empty((2, 2))
     is_right: IntArray = np.empty(len(row), dtype=np.uint8)
     m = _grow_soft_tree(
-        cube, label, row, min_rows, n_bins, words, slices, is_right, links, threshold, sides
-    )
+        cube, label, row, min_rows, n_bins, words, slices, is_right, links, threshold, sides,
+        gain, best, sums, sliced,
+    )  # fmt: skip
     del words, slices, is_right
+    links[0, links[1] < 0], threshold[links[1] < 0] = -1, 0.0  # cuts that were not made
     feature, left, right, start, stop = links[:, :m]
     box = np.full(m, -1)
     row_box: IntArray = np.full(len(cube), -1, dtype=np.int32)
@@ -154,6 +157,20 @@ def _number_boxes(
             k += 1
 
 
+@jit(inner=True)
+def _set_gain(node: int, value: float, gain: FloatArray, best: IntArray) -> None:
+    """Say what is gained by the cut of a node; `best` (2 N,) has the best nodes, 1 that of all.
+
+    Those of a place are the better of those at twice the place: the first, where they are alike.
+    """
+    gain[node] = value
+    at = len(gain) + node
+    while at > 1:
+        at >>= 1
+        a, b = best[2 * at], best[2 * at + 1]
+        best[at] = a if gain[a] >= gain[b] else b
+
+
 @jit
 def _grow_soft_tree(
     cube: FloatArray,
@@ -167,13 +184,19 @@ def _grow_soft_tree(
     links: IntArray,
     threshold: FloatArray,
     sides: FloatArray,
+    gain: FloatArray,
+    best: IntArray,
+    sums: FloatArray,
+    sliced: FloatArray,
 ) -> int:
     """Cut boxes while there is room; how many nodes there are.
 
     Of a node `links` (5, room) has the feature, the nodes left and right, and where its rows begin
     and end, and `sides` (2, room, d) the box.  There is room for the side that each row is on, and
     for its slice in each coordinate, seen in two ways.  These are slices of the box in which a row
-    is: a cut changes those of one coordinate only.
+    is: a cut changes those of one coordinate only.  A node that is not cut keeps the best cut of
+    it, of gain (N,), for which see `_set_gain`; `sums` is for `_best_cut`, and `sliced` (2, 2) has
+    where the slices left and right begin, and how many there are to a unit.
     """
     n, d = len(row), cube.shape[1]
     feature, left, right, start, stop = links[0], links[1], links[2], links[3], links[4]
@@ -181,29 +204,24 @@ def _grow_soft_tree(
     for i in range(n):
         for j in range(d):
             slices[i, j] = _slice_of(cube[row[i], j], 0.0, float(n_bins), n_bins)
-    sums = np.empty((d * n_bins, 2))
-    origin, scale = np.empty(2), np.empty(2)  # of the slices left and right
+    origin, scale = sliced[0], sliced[1]
     # Rows are kept grouped by node: a node is the slice start:stop.
-    # Cuts, the largest gain first: minus the gain, node, feature, threshold.
-    heap = [(0.0, 0, 0, 0.0)]
-    heap.pop()  # numba knows the type now
     start[0], stop[0] = 0, n
     m = 1
     first = 0  # nodes first..m-1 are new and not yet examined
     while True:
         for node in range(first, m):
             a, b = start[node], stop[node]
-            g, j, t = _best_cut(
+            g, feature[node], threshold[node] = _best_cut(
                 slices[a:b], label[a:b], lower[node], upper[node], n_bins, min_rows, sums
             )
-            if j >= 0:
-                heappush(heap, (-g, node, j, t))
+            _set_gain(node, g, gain, best)
         first = m
-        if len(heap) == 0 or m == len(threshold):
+        node = best[1]
+        if gain[node] == 0.0 or m == len(threshold):
             break
-        _, node, j, t = heappop(heap)
-        feature[node] = j
-        threshold[node] = t
+        _set_gain(node, 0.0, gain, best)
+        j, t = feature[node], threshold[node]
         left[node] = m
         right[node] = m + 1
         for child in (m, m + 1):

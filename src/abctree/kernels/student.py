@@ -149,7 +149,6 @@ def student_mixture(
             out[first + i] = per_volume(total[i], some[i], slope[i])
 
 
-@jit
 def student_em(
     y: Any, weight: Any, fixed: Any, mean: Any, whole: Any, mass: Any, freedom: int,
     prior: float, ridge: float, least: float, n_steps: int,
@@ -162,19 +161,39 @@ def student_em(
     triangular roots of the covariances (K, d, d).
     """
     n_laws, d = mean.shape
-    size = 1.0 / np.sum(weight * weight)  # points that all the weight is worth
+    mass, mean = mass.copy(), mean.copy()
+    cov, root = np.stack([whole] * n_laws), np.zeros((n_laws, d, d))
+    _student_em(
+        y, weight, fixed, mean, whole, mass, freedom, prior, ridge, least, n_steps, cov, root,
+        np.zeros((n_laws, d, d)), np.empty((n_laws, d + 1, d + 1)), np.ones((n_laws, d + 1)),
+        np.empty((4, n_laws)),
+    )  # fmt: skip
+    return mass, mean, root
+
+
+@jit
+def _student_em(
+    y: Any, weight: Any, fixed: Any, mean: Any, whole: Any, mass: Any, freedom: int, prior: float,
+    ridge: float, least: float, n_steps: int, cov: Any, root: Any, whiten: Any, sums: Any,
+    away: Any, of_law: Any,
+) -> None:  # fmt: skip
+    """Do the steps of `student_em`, in place.
+
+    There is room for covariances, their roots and the inverse roots (K, d, d), for numbers of each
+    law (4, K), and for (1, y − m) of each law (K, d + 1), and sums of products of these.
+    """
+    n_laws, d = mean.shape
+    amplitude, density, square, member = of_law[0], of_law[1], of_law[2], of_law[3]
+    total = 0.0
+    for i in range(len(weight)):
+        total += weight[i] * weight[i]
+    size = 1.0 / total  # points that all the weight is worth
     power = 0.5 * (freedom + d)
-    mean, mass = mean.copy(), mass.copy()
-    cov, root = np.empty((n_laws, d, d)), np.zeros((n_laws, d, d))
-    whiten = np.zeros((n_laws, d, d))
-    amplitude, density, square = np.empty(n_laws), np.empty(n_laws), np.empty(n_laws)
     norm = math.lgamma(power) - math.lgamma(0.5 * freedom) - 0.5 * d * math.log(math.pi * freedom)
-    for k in range(n_laws):
-        for a in range(d):
-            for b in range(a + 1):
-                cov[k, a, b] = whole[a, b]
     for step in range(n_steps + 1):
+        total = 0.0
         for k in range(n_laws):
+            total += mass[k]
             for a in range(d):
                 for b in range(a + 1):
                     root[k, a, b] = cov[k, a, b]
@@ -185,44 +204,44 @@ def student_em(
                 amplitude[k] -= math.log(root[k, a, a])
                 whiten[k, a, a] = 1.0 / root[k, a, a]
                 for b in range(a):
-                    total = 0.0
+                    whitened = 0.0
                     for c in range(b, a):
-                        total -= root[k, a, c] * whiten[k, c, b]
-                    whiten[k, a, b] = total * whiten[k, a, a]
+                        whitened -= root[k, a, c] * whiten[k, c, b]
+                    whiten[k, a, b] = whitened * whiten[k, a, a]
             amplitude[k] = freedom * math.exp(amplitude[k] / power)
         if step == n_steps:
             break
-        rest = 1.0 - np.sum(mass)
-        pull, member = np.zeros(n_laws), np.zeros(n_laws)
-        first, second = np.zeros((n_laws, d)), np.zeros((n_laws, d, d))
+        rest = 1.0 - total
+        sums[:] = 0.0
+        member[:] = 0.0
         for i in range(len(y)):
             total = rest * fixed[i] + 1e-300
             for k in range(n_laws):
                 square[k] = 0.0
                 for a in range(d):
-                    away = 0.0
+                    away[k, a + 1] = y[i, a] - mean[k, a]
+                    step_of = 0.0
                     for b in range(a + 1):
-                        away += whiten[k, a, b] * (y[i, b] - mean[k, b])
-                    square[k] += away * away
+                        step_of += whiten[k, a, b] * away[k, b + 1]
+                    square[k] += step_of * step_of
                 density[k] = root_power(amplitude[k] / (freedom + square[k]), freedom + d)
                 total += density[k]
             for k in range(n_laws):
                 share = weight[i] * density[k] / total
                 member[k] += share
                 share *= 2.0 * power / (freedom + square[k])
-                pull[k] += share
-                for a in range(d):
-                    away = share * (y[i, a] - mean[k, a])
-                    first[k, a] += away
+                for a in range(d + 1):
+                    part = share * away[k, a]
                     for b in range(a + 1):
-                        second[k, a, b] += away * (y[i, b] - mean[k, b])
+                        sums[k, a, b] += part * away[k, b]
         for k in range(n_laws):
-            pulled = max(pull[k], 1e-300)
+            pulled = max(sums[k, 0, 0], 1e-300)
             for a in range(d):
                 for b in range(a + 1):
-                    scatter = second[k, a, b] - first[k, a] * (first[k, b] / pulled)
+                    scatter = sums[k, a + 1, b + 1] - sums[k, a + 1, 0] * (
+                        sums[k, b + 1, 0] / pulled
+                    )
                     cov[k, a, b] = scatter * size + prior * whole[a, b]
                     cov[k, a, b] /= member[k] * size + prior
-                mean[k, a] += first[k, a] / pulled
+                mean[k, a] += sums[k, a + 1, 0] / pulled
             mass[k] = (member[k] * size + 0.5) / (size + 0.5 * (n_laws + 1))
-    return mass, mean, root
