@@ -100,7 +100,7 @@ def winner(s: Sampler, rng: np.random.Generator) -> int:
     return _winner_below(s, best, arm, rng)
 
 
-@jit
+@jit(inner=True)
 def _winner_below(s: Sampler, best: float, arm: int, rng: np.random.Generator) -> int:
     """The winner when nobody exceeds the level; `best` and `arm` are those of the sure arms."""
     for k in range(len(s.alpha)):
@@ -182,7 +182,7 @@ def pulls(
     return played
 
 
-@jit
+@jit(inner=True)
 def _plain_winner(s: Sampler, rng: np.random.Generator) -> int:
     """The winner when all are drawn."""
     best, arm = -1.0, -1
@@ -193,7 +193,7 @@ def _plain_winner(s: Sampler, rng: np.random.Generator) -> int:
     return arm
 
 
-@jit
+@jit(inner=True)
 def _choose_level(s: Sampler, rng: np.random.Generator) -> None:
     """Choose the level, and split the arms into sure ones and those in the Poisson process."""
     # The arm of the largest mean value, the first of several; 0 where nothing is known.
@@ -219,7 +219,7 @@ def _choose_level(s: Sampler, rng: np.random.Generator) -> None:
     s.level[0], s.total[0], s.total[1], s.n_sure[0] = level, total, total, n_sure
 
 
-@jit
+@jit(inner=True)
 def _sixth(s: Sampler, leader: int, rng: np.random.Generator) -> float:
     """The sixth largest value in one draw of all beliefs but that about the leader."""
     largest = np.full(_WANTED, -1.0)
@@ -236,7 +236,7 @@ def _sixth(s: Sampler, leader: int, rng: np.random.Generator) -> float:
     return sixth
 
 
-@jit
+@jit(inner=True)
 def _is_among(k: int, arms: IntArray, n: int) -> bool:
     found = False
     for i in range(n):
@@ -244,7 +244,7 @@ def _is_among(k: int, arms: IntArray, n: int) -> bool:
     return found
 
 
-@jit
+@jit(inner=True)
 def _add(tree: FloatArray, k: int, change: float) -> None:
     """Fenwick tree: add to entry k."""
     i = k + 1
@@ -253,7 +253,7 @@ def _add(tree: FloatArray, k: int, change: float) -> None:
         i += i & (-i)
 
 
-@jit
+@jit(inner=True)
 def _find(tree: FloatArray, target: float) -> int:
     """Fenwick tree: the entry at which the running sum passes the target."""
     n = len(tree) - 1

@@ -12,7 +12,7 @@ import numpy as np
 from abctree.kernels.jit import jit
 
 
-@jit
+@jit(inner=True)
 def _fraction(a: float, b: float, x: float) -> float:
     """The continued fraction of the incomplete beta function, by Lentz's method."""
     tiny = 1e-300
@@ -47,7 +47,7 @@ def _fraction(a: float, b: float, x: float) -> float:
     return h
 
 
-@jit
+@jit(inner=True)
 def _log_beta(a: float, b: float) -> float:
     """Log of the beta function."""
     return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
@@ -68,7 +68,7 @@ def beta_above(x: float, a: float, b: float) -> float:
     return min(1.0, front * _fraction(b, a, 1.0 - x) / b)
 
 
-@jit
+@jit(inner=True)
 def beta_draw(a: float, b: float, rng: np.random.Generator) -> float:
     """A Beta(a, b) variate."""
     if a <= 0.0:
@@ -78,7 +78,7 @@ def beta_draw(a: float, b: float, rng: np.random.Generator) -> float:
     return rng.beta(a, b)
 
 
-@jit
+@jit(inner=True)
 def _logistic(t: float) -> float:
     if t >= 0.0:
         return 1.0 / (1.0 + math.exp(-t))
@@ -86,7 +86,7 @@ def _logistic(t: float) -> float:
     return e / (1.0 + e)
 
 
-@jit
+@jit(inner=True)
 def _log_density(t: float, a: float, b: float) -> float:
     """Log-density of the logit of Beta(a, b), up to a constant; concave for all a, b > 0."""
     if t >= 0.0:
@@ -131,7 +131,7 @@ def beta_draw_above(x: float, a: float, b: float, above: float, rng: np.random.G
                 return value
 
 
-@jit
+@jit(inner=True)
 def beta_draw_below(x: float, a: float, b: float, rng: np.random.Generator) -> float:
     """A Beta(a, b) variate given that it is at most x; plain rejection."""
     value = beta_draw(a, b, rng)

@@ -23,28 +23,24 @@ def boxes_of_tree(
     right: IntArray,
     box: IntArray,
     d: int,
-) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper corners (K, d) of the boxes at the leaves of a tree."""
+) -> FloatArray:
+    """Lower and upper corners (2, K, d) of the boxes at the leaves of a tree."""
     m = len(feature)
-    n_boxes = (m + 1) // 2
-    node_lower = np.zeros((m, d))
-    node_upper = np.ones((m, d))
-    lower = np.zeros((n_boxes, d))
-    upper = np.ones((n_boxes, d))
+    sides, corners = np.empty((2, m, d)), np.empty((2, (m + 1) // 2, d))
     for i in range(m):
         j = feature[i]
-        if j < 0:
+        for side in range(2):
             for c in range(d):
-                lower[box[i], c] = node_lower[i, c]
-                upper[box[i], c] = node_upper[i, c]
-            continue
-        for child in (left[i], right[i]):
-            for c in range(d):
-                node_lower[child, c] = node_lower[i, c]
-                node_upper[child, c] = node_upper[i, c]
-        node_upper[left[i], j] = threshold[i]
-        node_lower[right[i], j] = threshold[i]
-    return lower, upper
+                at = sides[side, i, c] if i > 0 else float(side)
+                if j < 0:
+                    corners[side, box[i], c] = at
+                else:
+                    sides[side, left[i], c] = at
+                    sides[side, right[i], c] = at
+        if j >= 0:
+            sides[1, left[i], j] = threshold[i]
+            sides[0, right[i], j] = threshold[i]
+    return corners
 
 
 #: No point has a smaller coordinate: 0 maps to -inf under an unbounded prior.

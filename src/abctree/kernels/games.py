@@ -48,7 +48,7 @@ def play_game(
         _thompson(mu, share, rule == TRANSPORT, block, rng, pulled, reward)
 
 
-@jit
+@jit(inner=True)
 def _thompson(
     mu: FloatArray,
     share: float,
@@ -82,7 +82,7 @@ def _thompson(
             told = t + 1
 
 
-@jit
+@jit(inner=True)
 def _ucb(
     mu: FloatArray, scale: float, rng: np.random.Generator, pulled: IntArray, reward: IntArray
 ) -> None:
@@ -106,7 +106,7 @@ def _ucb(
         total[arm] += reward[t]
 
 
-@jit
+@jit(inner=True)
 def _uniform(mu: FloatArray, rng: np.random.Generator, pulled: IntArray, reward: IntArray) -> None:
     """Arms drawn uniformly: rejection."""
     for t in range(len(pulled)):
@@ -114,7 +114,7 @@ def _uniform(mu: FloatArray, rng: np.random.Generator, pulled: IntArray, reward:
         reward[t] = _reward(mu[pulled[t]], rng)
 
 
-@jit
+@jit(inner=True)
 def _fixed(
     mu: FloatArray,
     weight: FloatArray,
@@ -130,7 +130,7 @@ def _fixed(
         pulled[t], reward[t] = arm, _reward(mu[arm], rng)
 
 
-@jit
+@jit(inner=True)
 def _reward(rate: float, rng: np.random.Generator) -> int:
     return 1 if rng.random() < rate else 0
 

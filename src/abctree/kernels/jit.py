@@ -32,10 +32,10 @@ def jit(
     No division is checked, so that loops with one are vectorised, unless the error model is
     "python".  What translates arguments takes as long to compile as some loops: what C would call
     is left out, and what Python calls is left out of an inner kernel, which kernels alone may call,
-    for Python's call would crash.
+    for Python's call would crash; it is on disk as a part of these.
     """
     compiled: Any = numba.njit(
-        cache=True,
+        cache=not inner,
         nogil=True,
         fastmath=fastmath,
         error_model=error_model,

@@ -17,7 +17,7 @@ from abctree.types import FloatArray
 _LEAST = 1e-12
 
 
-@jit
+@jit(inner=True)
 def divergence(p: float, q: float) -> float:
     """Kullback-Leibler divergence kl(p, q) of Bernoulli laws, for 0 < p < 1; inf at q of 0 or 1."""
     if q <= 0.0 or q >= 1.0:
@@ -105,7 +105,7 @@ def optimal_share(alpha: FloatArray, beta: FloatArray, weight: FloatArray, most:
     return min(max(share, 0.05), 0.95)
 
 
-@jit
+@jit(inner=True)
 def _meeting(n1: float, m1: float, w1: float, n2: float, m2: float, w2: float) -> float:
     """The common value t that minimises the cost above; a root of a quadratic.
 
@@ -119,7 +119,7 @@ def _meeting(n1: float, m1: float, w1: float, n2: float, m2: float, w2: float) -
     return min(max(t, w2 * m2), w1 * m1)
 
 
-@jit
+@jit(inner=True)
 def _ratio(y: float, m1: float, w1: float, m2: float, w2: float) -> float:
     """ψ_2 / ψ_1 at which the transport cost over ψ_1 is y, by bisection on a log scale."""
     low, high = -25.0, 25.0

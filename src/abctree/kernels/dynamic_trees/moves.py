@@ -27,7 +27,7 @@ from abctree.types import FloatArray, IntArray
 _TINY = float(np.finfo(np.float64).tiny)
 
 
-@jit
+@jit(inner=True)
 def weigh_cuts(
     law: Law, habits: Habits, cube: FloatArray, label: IntArray, n: int, desk: Desk
 ) -> float:
@@ -74,7 +74,7 @@ def weigh_cuts(
     return largest + math.log(total / admissible)
 
 
-@jit
+@jit(inner=True)
 def draw_cut(desk: Desk, u: float) -> tuple[int, float]:
     """One of the weighed cuts, in the ratio of their evidence: feature, threshold; u is uniform."""
     d, n_cuts = desk.evidence.shape
@@ -100,7 +100,7 @@ def draw_cut(desk: Desk, u: float) -> tuple[int, float]:
     return feature, desk.low[feature] + width * ((cut + desk.offset[feature]) / n_cuts)
 
 
-@jit
+@jit(inner=True)
 def _new_leaf(tree: Tree, slots: IntArray, above: int) -> int:
     """A free slot, as an empty leaf below node `above`."""
     i: int
@@ -121,7 +121,7 @@ def _new_leaf(tree: Tree, slots: IntArray, above: int) -> int:
     return i
 
 
-@jit
+@jit(inner=True)
 def grow_leaf(
     law: Law,
     habits: Habits,
@@ -158,13 +158,13 @@ def grow_leaf(
     reweigh(law, tree, i)
 
 
-@jit
+@jit(inner=True)
 def next_due(habits: Habits, n: int) -> int:
     """Rows at which a leaf that has n is next offered growth."""
     return max(n + 1, int(n * habits.factor))
 
 
-@jit
+@jit(inner=True)
 def is_offered_growth(habits: Habits, tree: Tree, slots: IntArray, i: int) -> bool:
     """Whether leaf i is due, large enough, mixed, and there are slots for two more."""
     n = tree[i].zeros + tree[i].ones
@@ -174,7 +174,7 @@ def is_offered_growth(habits: Habits, tree: Tree, slots: IntArray, i: int) -> bo
     return has_room
 
 
-@jit
+@jit(inner=True)
 def _prune(
     law: Law,
     habits: Habits,
@@ -210,7 +210,7 @@ def _prune(
     reweigh(law, tree, top)
 
 
-@jit
+@jit(inner=True)
 def move(
     law: Law,
     habits: Habits,

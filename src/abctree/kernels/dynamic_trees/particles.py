@@ -48,7 +48,7 @@ def offspring(weight: FloatArray, u: float) -> IntArray:
     return number
 
 
-@jit
+@jit(inner=True)
 def _resample(
     trees: Tree,
     following: Links,
@@ -74,7 +74,7 @@ def _resample(
             leaf[target] = leaf[source]
 
 
-@jit
+@jit(inner=True)
 def _predictions(
     law: Law, trees: Tree, cube: FloatArray, row: int, y: int, leaf: IntArray, weight: FloatArray
 ) -> float:
@@ -147,7 +147,7 @@ def _filtered(
     return feature, threshold, left, right, box, count, log_predictive
 
 
-@jit
+@jit(inner=True)
 def _flat(
     tree: Tree, m: int
 ) -> tuple[IntArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:

@@ -83,21 +83,21 @@ def log_rising(start: float, n: int) -> FloatArray:
     return table
 
 
-@jit
+@jit(inner=True)
 def evidence_of(law: Law, zeros: int, ones: int) -> float:
     """Log-probability of the labels of a leaf, their rate integrated out."""
     evidence: float = law.one[ones] + law.zero[zeros] - law.both[ones + zeros]
     return evidence
 
 
-@jit
+@jit(inner=True)
 def leaf_weight(law: Law, tree: Tree, i: int) -> float:
     """Log of prior times evidence of node i, were it a leaf."""
     weight: float = law.leaf[tree[i].depth] + evidence_of(law, tree[i].zeros, tree[i].ones)
     return weight
 
 
-@jit
+@jit(inner=True)
 def reweigh(law: Law, tree: Tree, i: int) -> None:
     """Bring the weights of node i, whose children are right, and of all above it up to date."""
     if tree[i].feature < 0:
@@ -112,7 +112,7 @@ def reweigh(law: Law, tree: Tree, i: int) -> None:
 # Rows ---------------------------------------------------------------------------------------------
 
 
-@jit
+@jit(inner=True)
 def leaf_of(tree: Tree, cube: FloatArray, row: int) -> int:
     """The leaf in which a row lies."""
     i = 0
@@ -122,7 +122,7 @@ def leaf_of(tree: Tree, cube: FloatArray, row: int) -> int:
     return i
 
 
-@jit
+@jit(inner=True)
 def append(tree: Tree, following: Links, i: int, row: int, y: int) -> None:
     """Put a row at the end of the list of leaf i, and count it there."""
     following[row] = -1
@@ -137,7 +137,7 @@ def append(tree: Tree, following: Links, i: int, row: int, y: int) -> None:
         tree[i].zeros += 1
 
 
-@jit
+@jit(inner=True)
 def receive(law: Law, tree: Tree, following: Links, i: int, row: int, y: int) -> None:
     """Put a new row in leaf i, and count it in all boxes that hold it."""
     append(tree, following, i, row, y)
@@ -151,7 +151,7 @@ def receive(law: Law, tree: Tree, following: Links, i: int, row: int, y: int) ->
     reweigh(law, tree, i)
 
 
-@jit
+@jit(inner=True)
 def read(tree: Tree, following: Links, i: int, cube: FloatArray, desk: Desk) -> None:
     """Gather the rows of leaf i on the desk, and the range of their coordinates."""
     d = cube.shape[1]
