@@ -231,7 +231,7 @@ def test_models_solve_the_normal_equations_of_their_node(rng):
     x = np.hstack([np.ones((2000, 1)), cube - 0.5])
     every = x[usable]
     root = np.linalg.lstsq(every, z[usable], rcond=None)[0]
-    np.testing.assert_allclose(beta[0], root, rtol=1e-6)
+    np.testing.assert_allclose(beta[0].T, root, rtol=1e-6)
     # A node below the root: its rows, and sixty of the parent's.
     node = next(i for i in (tree.left[0], tree.right[0]))
     below = [node]
@@ -240,7 +240,7 @@ def test_models_solve_the_normal_equations_of_their_node(rng):
     here = usable & np.isin(tree.node_of_box[box], below)
     gram = 60.0 * every.T @ every / len(every)
     expected = np.linalg.solve(x[here].T @ x[here] + gram, x[here].T @ z[here] + gram @ root)
-    assert np.isclose(beta, expected, rtol=1e-5).all(axis=(1, 2)).any()
+    assert np.isclose(beta, expected.T, rtol=1e-5).all(axis=(1, 2)).any()
     assert set(model) <= set(range(len(beta)))
 
 
