@@ -110,6 +110,11 @@ def mean_rates(alpha: FloatArray, beta: FloatArray, found: FloatArray) -> None:
     found[:] = np.divide(alpha, total, out=np.zeros(len(alpha)), where=total > 0.0)
 
 
+def count_below(distance: FloatArray, epsilon: float) -> int:
+    """How many distances (n,) are below a tolerance."""
+    return int(np.count_nonzero(distance < epsilon))
+
+
 def count_rewards(
     arm: IntArray, distance: FloatArray, epsilon: float, alpha: FloatArray, beta: FloatArray
 ) -> None:

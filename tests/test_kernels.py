@@ -69,12 +69,24 @@ def test_points_drawn_in_boxes_are_as_defined(seed, n, d):
     expected = definition.draw_in_boxes(*corners, share, u, point)
     numbers = np.concatenate([u, point.ravel()])
     volume = np.prod(corners[1] - corners[0], axis=1)
-    box, density = np.empty(len(point), np.int32), np.empty(len(point))
-    compiled.draw_in_boxes(*corners, volume, share, numbers, point, box, density)
-    for fast, slow in zip((point, box, density), expected, strict=True):
-        np.testing.assert_array_equal(fast, slow)
+    room = 1 + 3 * len(point)  # of which every third row is for these points
+    found = np.full((room, d), -1.0), np.full(room, -1, np.int32), np.full(room, -1.0)
+    compiled.draw_in_boxes(*corners, volume, share, numbers, 2, 3, *found)
+    for fast, slow in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(fast[2::3], slow)
+        assert (np.delete(fast, np.s_[2::3], axis=0) == -1).all()
+    point, box, _ = (column[2::3] for column in found)
     np.testing.assert_array_equal(box, definition.locate(*tree, point))
     assert ((point > 0.0) & (point < 1.0)).all()
+
+
+@given(seed=seeds, n=st.integers(0, 50))
+def test_count_below_compiled_equals_reference(seed, n):
+    rng = np.random.default_rng(seed)
+    distance = rng.choice([0.0, 0.5, 1.0, np.inf], n)
+    for epsilon in (0.5, 1.0, np.inf):
+        fast = compiled.count_below(distance, epsilon)
+        assert fast == definition.count_below(distance, epsilon)
 
 
 @given(seed=seeds, n=st.integers(1, 200), d=st.integers(1, 4))

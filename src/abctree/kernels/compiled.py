@@ -126,23 +126,28 @@ def draw_in_boxes(
     volume: FloatArray,
     share: FloatArray,
     u: FloatArray,
+    first: int,
+    step: int,
     cube: FloatArray,
     box: IntArray,
     density: FloatArray,
 ) -> None:
-    """Points (n, d) of boxes (K, d) that have shares (K,), from n (1 + d) uniform numbers.
+    """m points of boxes (K, d) that have shares (K,), from m (1 + d) uniform numbers.
 
-    The first n say the boxes, the others the places in them; see `abctree.data.Boxes.sample`.  And
-    the box (n,) of each point, and the density (n,) there.
+    The first m say the boxes, the others the places in them; see `abctree.data.Boxes.sample`.
+    Points (n, d), the box (n,) of each, and the density (n,) there are put into the row `first`,
+    and others `step` rows apart.
     """
-    n, d = cube.shape
+    d = cube.shape[1]
+    m = len(u) // (1 + d)
     most = len(share) - 1
     cumulative = np.empty(len(share))
     total = 0.0
     for k in range(len(share)):
         total += share[k]
         cumulative[k] = total
-    for i in range(n):
+    for i in range(m):
+        row = first + i * step
         reached = u[i] * cumulative[most]
         k = 0
         above = most
@@ -152,14 +157,14 @@ def draw_in_boxes(
                 above = middle
             else:
                 k = middle + 1
-        box[i] = k
-        density[i] = share[k] / volume[k]
+        box[row] = k
+        density[row] = share[k] / volume[k]
         for j in range(d):
             low, high = lower[k, j], upper[k, j]
-            at = low + (high - low) * u[n + i * d + j]
+            at = low + (high - low) * u[m + i * d + j]
             if at >= high:
                 at = np.nextafter(high, low)
-            cube[i, j] = max(at, low, _TINY)
+            cube[row, j] = max(at, low, _TINY)
 
 
 @jit
@@ -283,6 +288,15 @@ def mean_rates(alpha: FloatArray, beta: FloatArray, found: FloatArray) -> None:
     """Algorithm 1, line 4: η_k = α_k / (α_k + β_k) of each arm (K,), 0 where both are 0."""
     for k in range(len(alpha)):
         found[k] = alpha[k] / max(alpha[k] + beta[k], _TINY)
+
+
+@jit
+def count_below(distance: FloatArray, epsilon: float) -> int:
+    """How many distances (n,) are below a tolerance."""
+    found = 0
+    for i in range(len(distance)):
+        found += distance[i] < epsilon
+    return found
 
 
 @jit

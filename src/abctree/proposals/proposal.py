@@ -67,20 +67,26 @@ class OnBoxes:
         if given is not None:
             self.given = None
             return boxes.sample(given, rng), None
-        return self.draw_located(n, rng)[0], None
+        cube: FloatArray = np.empty((n, boxes.d))
+        self.draw_into(cube, np.empty(n, np.int32), np.empty(n), range(n), rng)
+        return cube, None
 
-    def draw_located(
-        self, n: int, rng: np.random.Generator
-    ) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Points (n, d), their boxes (n,), and their densities (n,)."""
+    def draw_into(
+        self,
+        cube: FloatArray,
+        box: IntArray,
+        density: FloatArray,
+        rows: range,
+        rng: np.random.Generator,
+    ) -> None:
+        """Points (n, d), their boxes (n,), and their densities (n,), for some of n rows."""
         boxes = self.boxes
-        cube, density = np.empty((n, boxes.lower.shape[1])), np.empty(n)
-        box: IntArray = np.empty(n, np.int32)
-        u = rng.random(n + cube.size)  # in one call, which costs as much as many numbers
+        # In one call, which costs as much as many numbers.
+        u = rng.random(len(rows) * (1 + cube.shape[1]))
         draw_in_boxes(
-            boxes.lower, boxes.upper, boxes.volume, self.share, u, cube, box, density
+            boxes.lower, boxes.upper, boxes.volume, self.share, u, rows.start, rows.step,
+            cube, box, density,
         )  # fmt: skip
-        return cube, box, density
 
     def density(self, cube: FloatArray) -> FloatArray:
         """See `Proposal`; O(log K) a point."""

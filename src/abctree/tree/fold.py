@@ -53,8 +53,9 @@ class Fold:
         """Count the candidates of a block that has come back, first those of the boxes."""
         volume = self.partition.boxes.volume
         compiled.add_densities(self.density, n_drawn[0], on_boxes.share, volume)
-        for source, n in zip(self.beside, n_drawn[1:], strict=False):
-            source.n_drawn += n
+        if self.beside:
+            for source, n in zip(self.beside, n_drawn[1:], strict=False):
+                source.n_drawn += n
 
     def mixture_so_far(self) -> Mixture:
         """All proposals of the fold, this round's included."""

@@ -28,7 +28,8 @@ from abctree.types import FloatArray, IntArray
 _EASY = 2
 
 
-#: Of points: in the cube (n, d), in user units (n, p), their arms (n,), and their densities (n,).
+#: Of a block's points: in the cube (n, d), in user units (n, p), their arms (n,), and their
+#: densities (n,).
 Columns: TypeAlias = tuple[FloatArray, FloatArray, IntArray, FloatArray]
 
 
@@ -74,10 +75,9 @@ def inner_loop(game: Game, folds: Sequence[Fold], epsilon: float, s: int) -> int
             return n_accepted
         pulled, wait = pending.popleft()
         result = wait()
-        reward = result.distance < epsilon  # line 9
         record(table, game.problem, pulled, result, s)  # line 15
         update_beliefs(folds, pulled, result.distance)  # line 11
-        n_accepted += reward.tobytes().count(1)  # line 12
+        n_accepted += compiled.count_below(result.distance, epsilon)  # lines 9 and 12
 
 
 def pull_arms(game: Game, folds: Sequence[Fold], index: IntArray) -> Pulls:
@@ -86,61 +86,59 @@ def pull_arms(game: Game, folds: Sequence[Fold], index: IntArray) -> Pulls:
     The plan's share of the prior in q* bounds every weight by its inverse.  A policy decides on the
     arms in place of lines 4 to 6, as Algorithm 3 does.
     """
-    n, n_folds = len(index), len(folds)
-    if n_folds == 1 and not folds[0].beside:  # the paper: there is nothing to be put in place
-        columns, on_boxes, n_drawn = _pull_in_fold(game, folds[0], n)
-        return Pulls(*columns, np.zeros(n, np.int64), ((0, on_boxes, n_drawn),))
-    first = int(index[0])
-    parts: list[tuple[range | IntArray, Columns]] = []
+    problem, n, n_folds, first = game.problem, len(index), len(folds), int(index[0])
+    cube, density = np.empty((n, problem.d)), np.empty(n)
+    arm: IntArray = np.empty(n, np.int32)
+    # Where nothing is refused, and boxes alone draw, points are mapped together, and not by fold.
+    is_alone = problem.region.is_plain and not [own for own in folds if own.beside]
+    theta = None if is_alone and game.rules.policy is None else np.empty((n, len(problem.names)))
     offered: list[tuple[int, OnBoxes, list[int]]] = []
     for f, own in enumerate(folds):
         rows = range((f - first) % n_folds, n, n_folds)
         if not rows:
             continue
-        columns, on_boxes, n_drawn = _pull_in_fold(game, own, len(rows))
-        is_mixed = len(n_drawn) > 1  # those of one source came after those of another
-        place = game.rng.permutation(np.arange(n)[rows.start :: n_folds]) if is_mixed else rows
-        parts.append((place, columns))
+        if theta is None:
+            on_boxes, n_drawn = _offer(game, own), [len(rows)]  # lines 4 to 6
+            on_boxes.draw_into(cube, arm, density, rows, game.rng)  # lines 7, 8, and 10
+        else:
+            on_boxes, n_drawn = _pull_in_fold(game, own, rows, (cube, theta, arm, density))
         offered.append((f, on_boxes, n_drawn))
+    if theta is None:
+        theta = np.asarray(problem.region.to_theta(cube), dtype=np.float64)
     fold = index % n_folds if n_folds > 1 else np.zeros(n, np.int64)
-    return Pulls(*_in_place(parts, n), fold, tuple(offered))
+    return Pulls(cube, theta, arm, density, fold, tuple(offered))
 
 
-def _pull_in_fold(game: Game, own: Fold, n: int) -> tuple[Columns, OnBoxes, list[int]]:
-    """Lines 4 to 7 and 10 for n simulations of a fold; what `Pulls` has of them."""
-    problem, rng, policy = game.problem, game.rng, game.rules.policy
+def _offer(game: Game, own: Fold) -> OnBoxes:
+    eta = own.rates()  # line 4: binned likelihood
+    q = game.rules.utility.optimal_proposal(eta, own.partition.prior_mass)  # lines 5 and 6
+    return own.offer(q, game.plan.defensive)
+
+
+def _pull_in_fold(
+    game: Game, own: Fold, rows: range, columns: Columns
+) -> tuple[OnBoxes, list[int]]:
+    """Lines 4 to 7 and 10 for some rows of a block, from all that a fold draws from."""
+    problem, rng, policy, n = game.problem, game.rng, game.rules.policy, len(rows)
     fixed = None
     if policy is None:
-        eta = own.rates()  # line 4: binned likelihood
-        q = game.rules.utility.optimal_proposal(eta, own.partition.prior_mass)  # lines 5 and 6
-        on_boxes = own.offer(q, game.plan.defensive)
+        on_boxes = _offer(game, own)
     else:  # which may also fix the arms (Algorithm 3)
         fixed, q = policy.pull(own.beliefs.arms(), own.partition, n, rng)
         on_boxes = own.offer(q)
-    if fixed is None and not own.beside and problem.region.is_plain:  # lines 7, 8, and 10
-        cube, arm, density = on_boxes.draw_located(n, rng)  # nothing is refused
-        theta = np.asarray(problem.region.to_theta(cube), dtype=np.float64)
-        return (cube, theta, arm, density), on_boxes, [n]
-    if fixed is None:
+    if fixed is None:  # lines 7 and 8
         cube, theta, n_drawn = draw_from(problem, own.sources, n, rng)
     else:
         points = draw_in_arms(problem, own.partition, fixed, rng)
         own.sources[0].tally.add(points)
         cube, theta, n_drawn = points.cube, points.theta, [points.n_drawn]
     arm, density = density_of(cube, on_boxes, own.sources)  # line 10, u = 1 / density
-    return (cube, theta, arm, density), on_boxes, n_drawn
-
-
-def _in_place(parts: Sequence[tuple[range | IntArray, Columns]], n: int) -> Columns:
-    """The columns of n rows from those of some of the rows each."""
-    rows, columns = parts[0]
-    if len(rows) == n and isinstance(rows, range):
-        return columns
-    cube, theta, arm, density = (np.empty((n, *c.shape[1:]), c.dtype) for c in columns)
-    for rows, own in parts:
-        place = slice(rows.start, n, rows.step) if isinstance(rows, range) else rows
-        cube[place], theta[place], arm[place], density[place] = own
-    return cube, theta, arm, density
+    place: slice | IntArray = slice(rows.start, rows.stop, rows.step)
+    if len(n_drawn) > 1:  # those of one source came after those of another
+        place = rng.permutation(np.arange(rows.start, rows.stop, rows.step))
+    for column, own_part in zip(columns, (cube, theta, arm, density), strict=True):
+        column[place] = own_part
+    return on_boxes, n_drawn
 
 
 def record(
@@ -165,13 +163,14 @@ def update_beliefs(folds: Sequence[Fold], pulled: Pulls, distance: FloatArray) -
     """Line 11: each fold learns from the rows of the others (with F = 1, from its own)."""
     for f, on_boxes, n_drawn in pulled.offered:
         folds[f].add(on_boxes, n_drawn)
+    if len(folds) == 1:
+        folds[0].beliefs.learn(pulled.arm, distance)
+        return
+    n = len(distance)
     for f, game in enumerate(folds):
-        if len(folds) == 1:
-            game.beliefs.learn(pulled.arm, distance)
-        else:
-            arm: IntArray = np.empty(len(distance), np.int32)
-            kept = np.empty(len(distance))
-            n = compiled.locate_others(
-                *game.partition.boxes.tree.lookup, pulled.cube, distance, pulled.fold, f, arm, kept
-            )
-            game.beliefs.learn(arm[:n], kept[:n])
+        arm: IntArray = np.empty(n, np.int32)
+        kept = np.empty(n)
+        n_others = compiled.locate_others(
+            *game.partition.boxes.tree.lookup, pulled.cube, distance, pulled.fold, f, arm, kept
+        )
+        game.beliefs.learn(arm[:n_others], kept[:n_others])

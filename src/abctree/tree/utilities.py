@@ -24,7 +24,6 @@ _LEAST_WEIGHT = 0.01
 
 def _normalised(q: FloatArray, prior_mass: FloatArray) -> FloatArray:
     """q as probabilities, in its own memory; the prior where nothing has any weight yet."""
-    q = np.asarray(q, dtype=np.float64)
     total = compiled.normalise(q)
     return q if 0.0 < total < np.inf else prior_mass
 
