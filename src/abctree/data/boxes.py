@@ -124,7 +124,7 @@ class Boxes:
     @cached_property
     def volume(self) -> FloatArray:
         """(K,) Volumes in the cube; they sum to one."""
-        return np.asarray(np.prod(self.upper - self.lower, axis=1))
+        return np.asarray(np.multiply.reduce(self.upper - self.lower, axis=1))
 
     def locate(self, cube: FloatArray) -> IntArray:
         """The box of each point: (n, d) -> (n,), in O(log K) a point."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -86,7 +86,7 @@ class Mixture:
 
     def plus(self, *layer: tuple[float, Density]) -> Mixture:
         """The mixture with the proposals of one more round."""
-        return replace(self, layers=(*self.layers, layer))
+        return Mixture(self.n_prior, (*self.layers, layer))
 
     def layer(self, s: int) -> Layer:
         """Layer s, from 0; empty if there is none."""
@@ -103,12 +103,13 @@ def mixture_weights(table: Table, rows: Which = slice(None)) -> FloatArray:
     M_f is the sum of all proposals of the row's fold (`Mixture`).  Their mean over rows accepted at
     ε estimates the evidence times `Region.normaliser`.
     """
-    fold, weight = table.fold[rows], table.denominator[rows]
+    folds = table.fold
+    fold, weight = folds[rows], table.denominator[rows]
     if isinstance(rows, slice):  # a view
         weight = weight.copy()
-    size = np.zeros(int(table.fold.max(initial=0)) + 1)
-    for part in _parts(len(table)):
-        size += np.bincount(table.fold[part], minlength=len(size))
+    size = np.zeros(int(folds.max(initial=0)) + 1)
+    for part in _parts(len(folds)):
+        size += np.bincount(folds[part], minlength=len(size))
     for part in _parts(len(weight)):
         np.divide(size[fold[part]], weight[part], out=weight[part])
     if table.has_prior_weights:

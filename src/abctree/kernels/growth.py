@@ -119,8 +119,10 @@ def grow_soft_tree(
     slices = words.view(np.min_scalar_type(n_bins - 1))
     # Room is made here, for what makes it takes longer to compile than to call.
     room = 2 * max_boxes - 1
-    links, threshold = np.full((5, room), -1), np.zeros(room)
-    sides = np.stack([np.zeros((room, cube.shape[1])), np.ones((room, cube.shape[1]))])
+    links, threshold = np.empty((5, room), dtype=np.int64), np.zeros(room)
+    links.fill(-1)
+    sides = np.zeros((2, room, cube.shape[1]))
+    sides[1] = 1.0
     gain = np.zeros(1 << (room - 1).bit_length())
     best = np.concatenate([np.zeros_like(gain, dtype=np.int64), np.arange(len(gain))])
     sums, sliced = np.empty((cube.shape[1] * n_bins, 2)), np.empty((2, 2))

@@ -290,4 +290,4 @@ def _rates(
     compiled.sums_below(weight, distance, np.asarray(epsilons), sums)
     rates = sums / weight.sum()
     # With nothing accepted, half an acceptance in all that was simulated.
-    return np.asarray(np.clip(rates, 0.5 / (n + 1), 1.0 - 0.5 / (n + 1)))
+    return np.asarray(np.minimum(np.maximum(rates, 0.5 / (n + 1)), 1.0 - 0.5 / (n + 1)))

@@ -29,11 +29,12 @@ class ModelWeights:
         return np.asarray(self.prior.parts_of(boxes.lower, boxes.upper) @ self.weight)
 
 
-def model_weights(game: Game, near: IntArray) -> ModelWeights | None:
-    """Those by the evidences that accepted rows give; None if the utility does not ask for them."""
+def model_weights(game: Game, rows: IntArray, epsilon: float) -> ModelWeights | None:
+    """Those by the evidences that rows give at ε; None if the utility does not ask for them."""
     utility, prior, table = game.rules.utility, game.problem.prior, game.table
     if not (isinstance(prior, ModelPrior) and isinstance(utility, ModelUtility)):
         return None
+    near = rows[table.distance[rows] < epsilon]
     model = prior.model_at(table.cube[near])
     evidence = np.zeros(len(prior.share))
     np.add.at(evidence, model, mixture_weights(table, near))

@@ -160,8 +160,7 @@ def _new_fold(
         first_epsilon=epsilon.first,
         count_epsilon=_label_epsilon(game, epsilon),
     )
-    near = rows[game.table.distance[rows] < epsilon.now]
-    return Fold(partition, beliefs, mixture, model_weights(game, near))
+    return Fold(partition, beliefs, mixture, model_weights(game, rows, epsilon.now))
 
 
 def _label_epsilon(game: Game, epsilon: Tolerances) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -97,7 +98,7 @@ def _blocks(n: int, n_folds: int, unit: int) -> list[IntArray]:
     ends = [min(n, max(_LOOK_AT, n_folds, unit))]
     while ends[-1] < n:
         ends.append(min(n, -(-(ends[-1] + size) // unit) * unit))
-    return np.split(np.arange(n), ends[:-1])
+    return [np.arange(a, b) for a, b in pairwise([0, *ends])]
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,8 @@ def _prior_draws(problem: Problem, n: int, n_folds: int, rng: np.random.Generato
     theta = np.empty((n, len(problem.names)))
     n_drawn = []
     for f in range(n_folds):
-        rows = np.flatnonzero(fold == f)
-        points = draw_points(problem, prior, len(rows), rng)
-        cube[rows], theta[rows] = points.cube, points.theta
+        points = draw_points(problem, prior, len(range(f, n, n_folds)), rng)
+        cube[f::n_folds], theta[f::n_folds] = points.cube, points.theta
         n_drawn.append(points.n_drawn)
     return _Draws(cube, theta, fold, tuple(n_drawn))
 

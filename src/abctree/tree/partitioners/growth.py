@@ -141,7 +141,6 @@ def labels(distance: FloatArray, epsilon: float, width: float | None) -> FloatAr
     if width is None:
         return (distance < epsilon).astype(np.float64)
     reach = float(width) * float(epsilon)
-    soft = np.zeros(len(distance))
-    near = distance < reach
-    soft[near] = 1.0 - distance[near] / reach
-    return soft
+    away = np.ones(len(distance))
+    np.divide(distance, reach, out=away, where=distance < reach)
+    return np.subtract(1.0, away, out=away)
