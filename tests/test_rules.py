@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,11 @@ def test_denominators_are_replaced_in_rows_that_nobody_has_looked_at():
         prior_weight=1.0, arm=0, round=0, fold=0, denominator=np.nan,
     )  # fmt: skip
     table.set_denominator(np.arange(3.0))
+    assert table.denominator.tolist() == [0.0, 1.0, 2.0]
+    other = pickle.loads(pickle.dumps(table))  # after somebody has looked
+    other.set_denominator(np.zeros(3))
+    assert other.denominator.tolist() == [0.0, 0.0, 0.0]
+    assert not other.denominator.flags.writeable
     assert table.denominator.tolist() == [0.0, 1.0, 2.0]
 
 

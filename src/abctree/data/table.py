@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -60,6 +60,7 @@ class Table:
         capacity = max(1, capacity)
         self._n = self._n_written = 0
         self._waiting: list[NamedDict] = []
+        self._views: NamedDict = {}  # of the rows that are written
         self._from_cube, self._stored = from_cube, stored
         self._summary_size, self._n_parameters = summary_size, n_parameters
         self._buffers: NamedDict = {
@@ -72,6 +73,9 @@ class Table:
 
     def __len__(self) -> int:
         return self._n
+
+    def __getstate__(self) -> NamedDict:
+        return {**self.__dict__, "_views": {}}  # of a copy they would be views of nothing
 
     def __repr__(self) -> str:
         p, m = self._n_parameters, self._summary_size
@@ -104,17 +108,14 @@ class Table:
         sizes = [len(columns["cube"]) for columns in waiting]
         if end > len(self._buffers["cube"]):
             self._grow(max(end, 2 * begin))
-        if "prior_weight" not in self._buffers:
-            differ = (columns["prior_weight"] != 1.0 for columns in waiting)
-            if any(some is not False and np.any(some) for some in differ):
-                self._buffers["prior_weight"] = np.ones(len(self._buffers["cube"]))
+        is_new = "prior_weight" not in self._buffers
+        if is_new and (_joined(waiting, "prior_weight", sizes) != 1.0).any():
+            self._buffers["prior_weight"] = np.ones(len(self._buffers["cube"]))
         for name, buffer in self._buffers.items():
             if buffer.size:  # no column that is not kept
-                parts = [columns[name] for columns in waiting]
-                same = np.ndim(parts[0]) == 0
-                rows = np.repeat(parts, sizes) if same else np.concatenate(parts)
+                rows = _joined(waiting, name, sizes)
                 buffer[begin:end] = rows.reshape(end - begin, -1) if name == "summary" else rows
-        self._waiting, self._n_written = [], end
+        self._waiting, self._n_written, self._views = [], end, {}
 
     def _grow(self, capacity: int) -> None:
         for name, buffer in self._buffers.items():
@@ -139,8 +140,10 @@ class Table:
     def _column(self, name: str) -> Any:
         if self._waiting:
             self._write()
-        view = self._buffers[name][: self._n]
-        view.flags.writeable = False
+        view = self._views.get(name)
+        if view is None:
+            view = self._views[name] = self._buffers[name][: self._n]
+            view.flags.writeable = False
         return view
 
     @property
@@ -229,3 +232,9 @@ class Table:
     def fold(self) -> IntArray:
         """(n,) The fold, the number of the simulation modulo the number of folds."""
         return self._column("fold")  # type: ignore[no-any-return]
+
+
+def _joined(waiting: Sequence[NamedDict], name: str, sizes: Sequence[int]) -> FloatArray:
+    """A column of the rows that wait, of which each part is an array or one number."""
+    parts = [columns[name] for columns in waiting]
+    return np.repeat(parts, sizes) if np.ndim(parts[0]) == 0 else np.concatenate(parts)

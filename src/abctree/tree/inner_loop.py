@@ -87,11 +87,12 @@ def pull_arms(game: Game, folds: Sequence[Fold], index: IntArray) -> Pulls:
     arms in place of lines 4 to 6, as Algorithm 3 does.
     """
     problem, n, n_folds, first = game.problem, len(index), len(folds), int(index[0])
-    cube, density = np.empty((n, problem.d)), np.empty(n)
+    cube, density = np.empty((n, folds[0].partition.boxes.lower.shape[1])), np.empty(n)
     arm: IntArray = np.empty(n, np.int32)
-    # Where nothing is refused, and boxes alone draw, points are mapped together, and not by fold.
-    is_alone = problem.region.is_plain and not [own for own in folds if own.beside]
-    theta = None if is_alone and game.rules.policy is None else np.empty((n, len(problem.names)))
+    theta = None  # where nothing is refused, and boxes alone draw: points are mapped together
+    boxes_alone = game.rules.policy is None and game.plan.proposal == ("boxes",)
+    if not (boxes_alone and problem.region.is_plain):
+        theta = np.empty((n, len(problem.names)))
     offered: list[tuple[int, OnBoxes, list[int]]] = []
     for f, own in enumerate(folds):
         rows = range((f - first) % n_folds, n, n_folds)
