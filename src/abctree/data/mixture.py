@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -108,18 +107,14 @@ def mixture_weights(table: Table, rows: Which = slice(None)) -> FloatArray:
     if isinstance(rows, slice):  # a view
         weight = weight.copy()
     size = np.zeros(int(folds.max(initial=0)) + 1)
-    for part in _parts(len(folds)):
-        size += np.bincount(folds[part], minlength=len(size))
-    for part in _parts(len(weight)):
-        np.divide(size[fold[part]], weight[part], out=weight[part])
+    for a in range(0, len(folds), _LONG):  # what is worked out from a part takes little room
+        size += np.bincount(folds[a : a + _LONG], minlength=len(size))
+    for a in range(0, len(weight), _LONG):
+        part = weight[a : a + _LONG]
+        np.divide(size[fold[a : a + _LONG]], part, out=part)
     if table.has_prior_weights:
         weight *= table.prior_weight[rows]
     return weight
-
-
-def _parts(n: int) -> Iterator[slice]:
-    """Parts of a long column, so that what is worked out from it takes little room."""
-    return (slice(a, min(a + _LONG, n)) for a in range(0, n, _LONG))
 
 
 def effective_sample_size(weight: FloatArray) -> float:

@@ -114,9 +114,10 @@ def grow_soft_tree(
     not be copied.
     """
     # The numbers of slices are small, and eight bytes are moved at once.
-    n_words = -(-cube.shape[1] * np.min_scalar_type(n_bins - 1).itemsize // 8)
+    small = np.min_scalar_type(n_bins - 1)
+    n_words = -(-cube.shape[1] * small.itemsize // 8)
     words = np.empty((len(row), n_words), dtype=np.uint64)
-    slices = words.view(np.min_scalar_type(n_bins - 1))
+    slices = words.view(small)
     # Room is made here, for what makes it takes longer to compile than to call.
     room = 2 * max_boxes - 1
     links, threshold = np.empty((5, room), dtype=np.int64), np.zeros(room)

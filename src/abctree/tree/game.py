@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 
 from abctree.data import Plan, Simulations, Table
 from abctree.problem import Problem
-from abctree.protocols import BeliefRule, Partitioner, Policy, Schedule, Utility
+from abctree.protocols import (
+    BeliefRule,
+    Partitioner,
+    Policy,
+    PooledSchedule,
+    Schedule,
+    Utility,
+)
 from abctree.threads import Each, side_by_side
 from abctree.types import FloatArray, IntArray
 
@@ -32,6 +40,11 @@ class Rules:
     utility: Utility  #: ω
     policy: Policy | None  #: q by another rule than ω
     schedule: Schedule  #: g
+
+    @cached_property  # to ask a protocol takes as long as ten simulations
+    def pooled(self) -> PooledSchedule | None:
+        """The schedule, if it looks at all rows."""
+        return self.schedule if isinstance(self.schedule, PooledSchedule) else None
 
 
 @dataclass(frozen=True)

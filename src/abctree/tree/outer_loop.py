@@ -22,7 +22,7 @@ from abctree.data import (
     mixture_weights,
     update_denominators,
 )
-from abctree.protocols import LocatingPartitioner, PooledSchedule
+from abctree.protocols import LocatingPartitioner
 from abctree.tree.adaptive import Tolerances, rows_to_read, with_sources
 from abctree.tree.fold import Fold
 from abctree.tree.game import Game
@@ -182,11 +182,11 @@ def _lowered(game: Game, epsilon: Tolerances, played: Round) -> Tolerances:
 
     Paper differs: a pooled schedule looks at all rows, and may raise ε again.
     """
-    table, schedule = game.table, game.rules.schedule
+    table, schedule, pooled = game.table, game.rules.schedule, game.rules.pooled
     weight = mixture_weights(table)
-    if isinstance(schedule, PooledSchedule):
+    if pooled is not None:
         budget = game.plan.goal(len(table))
-        now = schedule.pooled(epsilon.now, epsilon.first, table.distance, weight, budget)
+        now = pooled.pooled(epsilon.now, epsilon.first, table.distance, weight, budget)
         return Tolerances(epsilon.first, epsilon.now, now)
     distance = table.distance[played.first : played.last]
     accepted = played.first + np.flatnonzero(distance < epsilon.now)
