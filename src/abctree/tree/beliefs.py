@@ -31,8 +31,8 @@ class BetaBeliefs:
     epsilon: float
 
     def arms(self) -> Arms:
-        """α and β now, which go on to learn; the round keeps them when they have ended to."""
-        return Arms(self.alpha, self.beta)
+        """α and β now (a copy: the round keeps it)."""
+        return Arms(self.alpha.copy(), self.beta.copy())
 
     def learn(self, arm: IntArray, distance: FloatArray) -> None:
         """Algorithm 1, line 11: (α_I, β_I) ← (α_I + Y, β_I + 1 − Y)."""
