@@ -124,36 +124,38 @@ def grow_soft_tree(
     links.fill(-1)
     sides = np.zeros((2, room, cube.shape[1]))
     sides[1] = 1.0
-    gain = np.zeros(1 << (room - 1).bit_length())
-    best = np.concatenate([np.zeros_like(gain, dtype=np.int64), np.arange(len(gain))])
-    sums, sliced = np.empty((cube.shape[1] * n_bins, 2)), np.empty((2, 2))
+    gain = np.zeros(1 << max(1, (room - 1).bit_length()))
+    best: IntArray = np.zeros(len(gain), dtype=np.int64)
     is_right: IntArray = np.empty(len(row), dtype=np.uint8)
     m = _grow_soft_tree(
         cube, label, row, min_rows, n_bins, words, slices, is_right, links, threshold, sides,
-        gain, best, sums, sliced,
+        gain, best,
     )  # fmt: skip
     del words, slices, is_right
-    links[0, links[1] < 0], threshold[links[1] < 0] = -1, 0.0  # cuts that were not made
     feature, left, right, start, stop = links[:, :m]
     box = np.full(m, -1)
     row_box: IntArray = np.full(len(cube), -1, dtype=np.int32)
-    _number_boxes(feature, start, stop, row, box, row_box)
+    _number_boxes(feature, threshold, left, start, stop, row, box, row_box)
     return feature.copy(), threshold[:m].copy(), left.copy(), right.copy(), box, row_box
 
 
 @jit
 def _number_boxes(
     feature: IntArray,
+    threshold: FloatArray,
+    left: IntArray,
     start: IntArray,
     stop: IntArray,
     row: IntArray,
     box: IntArray,
     row_box: IntArray,
 ) -> None:
-    """The number of each node that is a leaf, and of the rows in it."""
+    """The number of each node that is a leaf, and of the rows in it; it forgets its best cut."""
     k = 0
     for node in range(len(feature)):
-        if feature[node] < 0:
+        if left[node] < 0:
+            feature[node] = -1
+            threshold[node] = 0.0
             box[node] = k
             for i in range(start[node], stop[node]):
                 row_box[row[i]] = k
@@ -162,16 +164,22 @@ def _number_boxes(
 
 @jit(inner=True)
 def _set_gain(node: int, value: float, gain: FloatArray, best: IntArray) -> None:
-    """Say what is gained by the cut of a node; `best` (2 N,) has the best nodes, 1 that of all.
+    """Say what is gained by the cut of a node.
 
-    Those of a place are the better of those at twice the place: the first, where they are alike.
+    Of nodes (N,), a power of two, `best` (N,) has the best, at place 1, of places 2 and 3, and so
+    on: the first, where they are alike.  The nodes themselves are the places from N on.
     """
     gain[node] = value
-    at = len(gain) + node
+    n = len(gain)
+    at = n + node
     while at > 1:
         at >>= 1
-        a, b = best[2 * at], best[2 * at + 1]
-        best[at] = a if gain[a] >= gain[b] else b
+        a = best[2 * at] if 2 * at < n else 2 * at - n
+        b = best[2 * at + 1] if 2 * at < n else 2 * at + 1 - n
+        better = a if gain[a] >= gain[b] else b
+        if better == best[at] and better != node:
+            break
+        best[at] = better
 
 
 @jit
@@ -189,8 +197,6 @@ def _grow_soft_tree(
     sides: FloatArray,
     gain: FloatArray,
     best: IntArray,
-    sums: FloatArray,
-    sliced: FloatArray,
 ) -> int:
     """Cut boxes while there is room; how many nodes there are.
 
@@ -198,8 +204,7 @@ def _grow_soft_tree(
     and end, and `sides` (2, room, d) the box.  There is room for the side that each row is on, and
     for its slice in each coordinate, seen in two ways.  These are slices of the box in which a row
     is: a cut changes those of one coordinate only.  A node that is not cut keeps the best cut of
-    it, of gain (N,), for which see `_set_gain`; `sums` is for `_best_cut`, and `sliced` (2, 2) has
-    where the slices left and right begin, and how many there are to a unit.
+    it, of gain (N,), for which see `_set_gain`.
     """
     n, d = len(row), cube.shape[1]
     feature, left, right, start, stop = links[0], links[1], links[2], links[3], links[4]
@@ -207,7 +212,8 @@ def _grow_soft_tree(
     for i in range(n):
         for j in range(d):
             slices[i, j] = _slice_of(cube[row[i], j], 0.0, float(n_bins), n_bins)
-    origin, scale = sliced[0], sliced[1]
+    sums = np.empty((d * n_bins, 2))
+    origin, scale = np.empty(2), np.empty(2)  # of the slices left and right
     # Rows are kept grouped by node: a node is the slice start:stop.
     start[0], stop[0] = 0, n
     m = 1
@@ -218,7 +224,8 @@ def _grow_soft_tree(
             g, feature[node], threshold[node] = _best_cut(
                 slices[a:b], label[a:b], lower[node], upper[node], n_bins, min_rows, sums
             )
-            _set_gain(node, g, gain, best)
+            if g > 0.0:
+                _set_gain(node, g, gain, best)
         first = m
         node = best[1]
         if gain[node] == 0.0 or m == len(threshold):

@@ -164,26 +164,23 @@ def student_em(
     mass, mean = mass.copy(), mean.copy()
     cov, root = np.stack([whole] * n_laws), np.zeros((n_laws, d, d))
     _student_em(
-        y, weight, fixed, mean, whole, mass, freedom, prior, ridge, least, n_steps, cov, root,
-        np.zeros((n_laws, d, d)), np.empty((n_laws, d + 1, d + 1)), np.ones((n_laws, d + 1)),
-        np.empty((4, n_laws)),
-    )  # fmt: skip
+        y, weight, fixed, mean, whole, mass, freedom, prior, ridge, least, n_steps, cov, root
+    )
     return mass, mean, root
 
 
 @jit
 def _student_em(
     y: Any, weight: Any, fixed: Any, mean: Any, whole: Any, mass: Any, freedom: int, prior: float,
-    ridge: float, least: float, n_steps: int, cov: Any, root: Any, whiten: Any, sums: Any,
-    away: Any, of_law: Any,
+    ridge: float, least: float, n_steps: int, cov: Any, root: Any,
 ) -> None:  # fmt: skip
-    """Do the steps of `student_em`, in place.
-
-    There is room for covariances, their roots and the inverse roots (K, d, d), for numbers of each
-    law (4, K), and for (1, y − m) of each law (K, d + 1), and sums of products of these.
-    """
+    """Do the steps of `student_em` from covariances (K, d, d), all in place."""
     n_laws, d = mean.shape
-    amplitude, density, square, member = of_law[0], of_law[1], of_law[2], of_law[3]
+    # Room that is made here is known to be no part of what is given: it is faster.
+    whiten, second = np.empty((n_laws, d, d)), np.empty((n_laws, d, d))
+    first = np.empty((n_laws, d))
+    amplitude, density, square = np.empty(n_laws), np.empty(n_laws), np.empty(n_laws)
+    member, pull = np.empty(n_laws), np.empty(n_laws)
     total = 0.0
     for i in range(len(weight)):
         total += weight[i] * weight[i]
@@ -212,36 +209,37 @@ def _student_em(
         if step == n_steps:
             break
         rest = 1.0 - total
-        sums[:] = 0.0
+        first[:] = 0.0
+        second[:] = 0.0
         member[:] = 0.0
+        pull[:] = 0.0
         for i in range(len(y)):
             total = rest * fixed[i] + 1e-300
             for k in range(n_laws):
                 square[k] = 0.0
                 for a in range(d):
-                    away[k, a + 1] = y[i, a] - mean[k, a]
-                    step_of = 0.0
+                    away = 0.0
                     for b in range(a + 1):
-                        step_of += whiten[k, a, b] * away[k, b + 1]
-                    square[k] += step_of * step_of
+                        away += whiten[k, a, b] * (y[i, b] - mean[k, b])
+                    square[k] += away * away
                 density[k] = root_power(amplitude[k] / (freedom + square[k]), freedom + d)
                 total += density[k]
             for k in range(n_laws):
                 share = weight[i] * density[k] / total
                 member[k] += share
                 share *= 2.0 * power / (freedom + square[k])
-                for a in range(d + 1):
-                    part = share * away[k, a]
+                pull[k] += share
+                for a in range(d):
+                    away = share * (y[i, a] - mean[k, a])
+                    first[k, a] += away
                     for b in range(a + 1):
-                        sums[k, a, b] += part * away[k, b]
+                        second[k, a, b] += away * (y[i, b] - mean[k, b])
         for k in range(n_laws):
-            pulled = max(sums[k, 0, 0], 1e-300)
+            pulled = max(pull[k], 1e-300)
             for a in range(d):
                 for b in range(a + 1):
-                    scatter = sums[k, a + 1, b + 1] - sums[k, a + 1, 0] * (
-                        sums[k, b + 1, 0] / pulled
-                    )
+                    scatter = second[k, a, b] - first[k, a] * (first[k, b] / pulled)
                     cov[k, a, b] = scatter * size + prior * whole[a, b]
                     cov[k, a, b] /= member[k] * size + prior
-                mean[k, a] += sums[k, a + 1, 0] / pulled
+                mean[k, a] += first[k, a] / pulled
             mass[k] = (member[k] * size + 0.5) / (size + 0.5 * (n_laws + 1))

@@ -136,29 +136,31 @@ def residual_lists(
     (L, s, size), one row a summary, so that the loop over residuals is the inner one, and how many
     are in each list (L,).  Rows of zeros make s an odd number of at least 3.
     """
-    m, (s, p) = len(parent), beta.shape[1:]
-    count, of_node = np.zeros(m), np.full(m, -1)
+    count, has_list = np.zeros(len(parent)), np.zeros(len(parent), dtype=bool)
     _count_rows(order, row_box, node_of_box, parent, count)
-    nodes, list_of_box = np.unique(_deepest(node_of_box, parent, count, size), return_inverse=True)
-    of_node[nodes] = np.arange(len(nodes))
-    rows = max(3, s + 1 - s % 2)
-    residual: Any = np.full((len(nodes), rows, size), np.inf, dtype=np.float32)
+    node = _deepest(node_of_box, parent, count, size)
+    has_list[node] = True
+    of_node = np.where(has_list, np.cumsum(has_list) - 1, -1)
+    n_lists = np.count_nonzero(has_list)
+    s = beta.shape[1]
+    residual: Any = np.full((n_lists, max(3, s + 1 - s % 2), size), np.inf, dtype=np.float32)
     residual[:, s:] = 0.0
-    number = np.zeros(len(nodes), dtype=np.int64)
+    number = np.zeros(n_lists, dtype=np.int64)
     _fill_lists(
         cube, z, usable, row_box, order, parent, node_of_box, model_of_box, beta, of_node,
-        np.empty(p), np.empty(s), residual, number,
+        residual, number,
     )  # fmt: skip
-    return list_of_box, residual, number
+    return of_node[node], residual, number
 
 
 @jit
 def _fill_lists(
     cube: Any, z: Any, usable: Any, row_box: Any, order: Any, parent: Any, node_of_box: Any,
-    model_of_box: Any, beta: Any, of_node: Any, x: Any, mean: Any, residual: Any, number: Any,
+    model_of_box: Any, beta: Any, of_node: Any, residual: Any, number: Any,
 ) -> None:  # fmt: skip
     """Put the residual of each row into the lists of the nodes that it is in."""
     size = residual.shape[2]
+    x, mean = np.empty(beta.shape[1]), np.empty(beta.shape[2])
     for i in order:
         known = False
         node = node_of_box[row_box[i]]
