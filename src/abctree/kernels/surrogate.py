@@ -36,19 +36,22 @@ def write_features(u: Any, x: Any) -> None:
 
 
 @jit
-def _count_rows(row: Any, row_box: Any, node_of_box: Any, parent: Any, count: Any) -> None:
-    """Add the number of these rows in each node to a count (m,)."""
+def _count_rows(
+    row: Any, row_box: Any, parent: Any, node_of_box: Any, least: float, count: Any, node: Any
+) -> None:
+    """Add the number of these rows in each node to a count (m,).
+
+    And write of each box the deepest node (K,) with so many, or the root.
+    """
     for i in range(len(row)):
         count[node_of_box[row_box[row[i]]]] += 1.0
     for i in range(len(parent) - 1, 0, -1):
         count[parent[i]] += count[i]
-
-
-def _deepest(node: Any, parent: Any, count: Any, least: float) -> Any:
-    """Of each node: itself, or the first above it with so many rows, or the root."""
-    while (few := (count[node] < least) & (node > 0)).any():
-        node = np.where(few, parent[node], node)
-    return node
+    for k in range(len(node)):
+        i = node_of_box[k]
+        while i > 0 and count[i] < least:
+            i = parent[i]
+        node[k] = i
 
 
 def fit_models(
@@ -64,13 +67,13 @@ def fit_models(
     """
     # What needs no loop of its own is NumPy's here and below: it is quick enough for what happens
     # once a round, and to compile it takes a second.
-    s, count = z.shape[1], np.zeros(len(parent))
-    _count_rows(np.flatnonzero(usable), row_box, node_of_box, parent, count)
+    s, count, node = z.shape[1], np.zeros(len(parent)), np.empty_like(node_of_box)
+    _count_rows(np.flatnonzero(usable), row_box, parent, node_of_box, least, count, node)
     has_model = count >= least
     has_model[0] = True
     number = np.cumsum(has_model) - 1
     above = number[np.maximum(parent[has_model], 0)]  # for who has so many rows, the parent has
-    model_of_box = number[_deepest(node_of_box, parent, count, least)]
+    model_of_box = number[node]
     sums, beta = np.zeros((len(above), p + s, p)), np.zeros((len(above), s, p))
     rows, left, x = count[has_model], np.empty((p + s, p)), np.empty(p + s)
     _fit_models(cube, z, usable, row_box, model_of_box, above, rows, strength, sums, left, x, beta)
@@ -136,9 +139,9 @@ def residual_lists(
     (L, s, size), one row a summary, so that the loop over residuals is the inner one, and how many
     are in each list (L,).  Rows of zeros make s an odd number of at least 3.
     """
-    count, has_list = np.zeros(len(parent)), np.zeros(len(parent), dtype=bool)
-    _count_rows(order, row_box, node_of_box, parent, count)
-    node = _deepest(node_of_box, parent, count, size)
+    count, node = np.zeros(len(parent)), np.empty_like(node_of_box)
+    _count_rows(order, row_box, parent, node_of_box, float(size), count, node)
+    has_list = np.zeros(len(parent), dtype=bool)
     has_list[node] = True
     of_node = np.where(has_list, np.cumsum(has_list) - 1, -1)
     n_lists = np.count_nonzero(has_list)
@@ -160,7 +163,7 @@ def _fill_lists(
 ) -> None:  # fmt: skip
     """Put the residual of each row into the lists of the nodes that it is in."""
     size = residual.shape[2]
-    x, mean = np.empty(beta.shape[1]), np.empty(beta.shape[2])
+    x, mean = np.empty(beta.shape[2]), np.empty(beta.shape[1])
     for i in order:
         known = False
         node = node_of_box[row_box[i]]
