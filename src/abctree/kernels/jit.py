@@ -17,28 +17,20 @@ _OURS = "abctree."
 @overload
 def jit(function: F) -> F: ...
 @overload
-def jit(
-    *, fastmath: set[str] = ..., inner: bool = ..., error_model: str = ...
-) -> Callable[[F], F]: ...
-def jit(
-    function: Any = None,
-    *,
-    fastmath: Any = False,
-    inner: bool = False,
-    error_model: str = "numpy",
-) -> Any:
+def jit(*, fastmath: set[str] = ..., inner: bool = ...) -> Callable[[F], F]: ...
+def jit(function: Any = None, *, fastmath: Any = False, inner: bool = False) -> Any:
     """Compile at the first call, keep the machine code on disk, and release the GIL.
 
-    No division is checked, so that loops with one are vectorised, unless the error model is
-    "python".  What translates arguments takes as long to compile as some loops: what C would call
-    is left out, and what Python calls is left out of an inner kernel, which kernels alone may call,
-    for Python's call would crash; it is on disk as a part of these.
+    No division is checked, so that loops with one are vectorised.  What translates arguments takes
+    as long to compile as some loops: what C would call is left out, and what Python calls is left
+    out of an inner kernel, which kernels alone may call, for Python's call would crash; it is on
+    disk as a part of these.
     """
     compiled: Any = numba.njit(
         cache=not inner,
         nogil=True,
         fastmath=fastmath,
-        error_model=error_model,
+        error_model="numpy",
         no_cfunc_wrapper=True,
         no_cpython_wrapper=inner,
     )

@@ -80,14 +80,14 @@ def student_sums(
     for i in range(len(cube)):
         slope, total = write_log_odds(cube[i], y), 0.0
         _write_steps(whiten, y, at)
-        if power > 5:  # else it is written by the next loop alone
+        if power > 5:  # it has been written over
             square[:] = freedom
         for a in range(3, rows, 2):  # by two: squares are read and written half as often
             for j in range(n_centres):
                 away, other = at[a] - c[a, j], at[a + 1] - c[a + 1, j]
                 before = square[j] if a > 3 else freedom
                 square[j] = before + away * away + other * other
-        if power <= 5:
+        if power <= 5:  # a branch inside of the loop would keep it from being vectorised
             for j in range(n_centres):  # processors divide beside what else they do
                 away, other, third = at[0] - c[0, j], at[1] - c[1, j], at[2] - c[2, j]
                 base = freedom / (square[j] + away * away + other * other + third * third)

@@ -87,7 +87,7 @@ def pull_arms(game: Game, folds: Sequence[Fold], index: IntArray) -> Pulls:
     arms in place of lines 4 to 6, as Algorithm 3 does.
     """
     problem, n, n_folds, first = game.problem, len(index), len(folds), int(index[0])
-    cube, density = np.empty((n, folds[0].partition.boxes.lower.shape[1])), np.empty(n)
+    cube, density = np.empty((n, folds[0].partition.boxes.d)), np.empty(n)
     arm: IntArray = np.empty(n, np.int32)
     theta = None  # where nothing is refused, and boxes alone draw: points are mapped together
     boxes_alone = game.rules.policy is None and game.plan.proposal == ("boxes",)
@@ -111,6 +111,7 @@ def pull_arms(game: Game, folds: Sequence[Fold], index: IntArray) -> Pulls:
 
 
 def _offer(game: Game, own: Fold) -> OnBoxes:
+    """Lines 4 to 6: the boxes of a fold, to be played by what is believed of them now."""
     eta = own.rates()  # line 4: binned likelihood
     q = game.rules.utility.optimal_proposal(eta, own.partition.prior_mass)  # lines 5 and 6
     return own.offer(q, game.plan.defensive)
